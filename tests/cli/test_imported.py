@@ -139,7 +139,7 @@ def test_imported_run_starts_no_program_without_consent(
     words = ["resume"] if verb == "resume" else ["runs", "fork"]
     result = command(*words, run_id, "--max-calls", "9")
     assert (result.exit_code, (tmp_path / "started").exists()) == (2, False)
-    assert "--model 'cli/opencode'" in result.stderr
+    assert "--model cli/opencode" in result.stderr
     command(*words, run_id, "--max-calls", "9", "--trust-plan", *(["--allow-changes"] if verb == "resume" else []))
     assert (tmp_path / "started").exists()
 
@@ -239,7 +239,9 @@ def test_a_plan_of_another_version_is_not_imported(version: str | None, sender: 
     change_plan(file, {"format": version})
     result = command("import", str(file))
     assert (result.exit_code, sender.bodies) == (2, [])
-    assert f"run {run_id} was exported by another version of flowdebate (plan format {version!r}" in result.stderr
+    assert (
+        f"run {run_id} was exported by another version of flowdebate (plan format {version or 'null'}" in result.stderr
+    )
     assert command("show", run_id).exit_code == 2
 
 

@@ -61,19 +61,19 @@ def runs_like(run: StoredRun) -> Iterator[StoredRun]:
         yield replace(run, header=header, outcome={**run.outcome, "raw": raw, "output": raw})
 
 
-def test_little_is_kept_of_each_run() -> None:
+def test_each_run_adds_little_memory() -> None:
     """The next 1,000 debates, all different, add a tenth of a kilobyte each to the first ones."""
     runs, standings = runs_like(judged_run()), Standings()
-    kept = []
+    memory = []
     tracemalloc.start()
     try:
         for _ in range(2):
             for _ in range(1_000):
                 standings.add(next(runs))
-            kept.append(tracemalloc.get_traced_memory()[0])
+            memory.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
-    assert (kept[1] - kept[0]) / 1_000 < 100
+    assert (memory[1] - memory[0]) / 1_000 < 100
     board = standings.leaderboard()
     assert [(model.model, model.games, model.wins) for model in board.models] == [
         ("large", 2_000, 2_000),
