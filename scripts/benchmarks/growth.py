@@ -476,8 +476,8 @@ ROWS = [
         right=0,
     ),
     Row(title="exporting all runs", of="runs", sizes=(250, 500, 1_000), measure=export, unit="ms", right=1),
-    Row(title="memory of a leaderboard", of="runs", sizes=(250, 500, 1_000), measure=leaderboard, unit="MB", right=1),
-    Row(title="memory of an audit", of="runs", sizes=(250, 500, 1_000), measure=audit, unit="MB", right=1),
+    Row(title="memory of a leaderboard", of="runs", sizes=(250, 500, 1_000), measure=leaderboard, unit="MB", right=0),
+    Row(title="memory of an audit", of="runs", sizes=(250, 500, 1_000), measure=audit, unit="MB", right=0),
     Row(title="readers of one run", of="readers", sizes=(25, 50, 100), measure=readers, unit="ms", right=1),
     Row(
         title="calls of a council",
