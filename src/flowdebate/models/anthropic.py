@@ -1,7 +1,7 @@
-"""`AnthropicModel`: a model of Anthropic, called with its own SDK, whose answers are put in openai's form.
+"""`AnthropicModel`: an Anthropic model, called through its own SDK, whose answers are converted to openai's format.
 
-Requests and reading are defined once, in `models/openai`: `MessagesClient` takes the calls to a client of openai, and
-answers in its form.
+Requests and reading are defined once, in `models/openai`: `MessagesClient` accepts the calls made to an openai client,
+and answers in its format.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _RETRY = Retry()
 
 
 class AnthropicModel(PooledModel):
-    """The model `name` of Anthropic, by its messages API; needs `pip install "flowdebate[anthropic]"`.
+    """The Anthropic model `name`, called through the Messages API; needs `pip install "flowdebate[anthropic]"`.
 
-    - `base_url`: another endpoint with this API, up to and with `/v1`; None reads ANTHROPIC_BASE_URL, then means
-      Anthropic itself.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. It is shown nowhere.
-    - `cache`: True marks the part of a prompt repeated by later turns for the provider's cache. Reading it from there
+    - `base_url`: another endpoint with this API, up to and including `/v1`; None reads ANTHROPIC_BASE_URL, and falls
+      back to Anthropic itself.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. It is never shown.
+    - `cache`: True marks the part of a prompt that later turns repeat for the provider's cache. Reading it from there
       costs a tenth; writing it costs a quarter more. False marks nothing.
-    - `settings`, `structured`, `default_headers`, `retry`, `transport`, `strict`, `strict_model`, `label`: as of
+    - `settings`, `structured`, `default_headers`, `retry`, `transport`, `strict`, `strict_model`, `label`: see
       `OpenAIModel`.
-      `settings.effort` makes the model think; `max_tokens` is 8,192 where nobody sets it, and what the effort may take.
+      `settings.effort` makes the model think; `max_tokens` defaults to 8,192 plus room for the effort.
 
     Raise ConfigurationError if the SDK is not installed.
 
@@ -198,7 +198,7 @@ _LEAST_BUDGET = 1_024
 
 
 class MessagesClient:
-    """An `AsyncAnthropic` with the interface of openai's client, as far as `Chat` knows it."""
+    """An `AsyncAnthropic` behind the part of openai's client interface that `Chat` uses."""
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
@@ -262,7 +262,7 @@ class MessagesClient:
         return sent
 
     def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
-        """Convert messages to a system message in blocks, and turns; `rereads` marks the transcript for the cache."""
+        """Convert messages to a system message in blocks and to turns; `rereads` marks the transcript for the cache."""
         system: list[Json] = []
         turns: list[Json] = []
         for message in messages:
@@ -328,7 +328,7 @@ class _MessageStream:
         await self._stream.close()
 
     def whole(self, body: bytes) -> object:
-        """Read the answer of a server that does not stream although asked to."""
+        """Read the answer of a server that does not stream although streaming was requested."""
         from anthropic.types import Message as Whole
 
         value = json.loads(body)
@@ -403,14 +403,14 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Return the reason of a refused message, if its vendor gives one."""
+    """Return the reason for a refused message, if the vendor gives one."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None
 
 
 def _usage(*reported: object) -> object:
-    """Convert the counts to openai's: tokens read from or written to a cache are part of the prompt's."""
+    """Convert the counts to openai's: tokens read from or written to a cache count as prompt tokens."""
 
     def count(name: str) -> int | None:
         counts = [getattr(usage, name, None) for usage in reported]
@@ -434,7 +434,7 @@ def _usage(*reported: object) -> object:
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
     """Configure thinking and the output, with room for both; remove the output's configuration from `extra`.
 
-    Models without efforts think by a budget, and so do all others with `by_budget`.
+    Models without efforts think within a budget, and so do all other models with `by_budget`.
     """
     config = dict(extra.pop("output_config", ()))
     effort = config.get("effort")

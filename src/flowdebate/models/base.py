@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from flowdebate.models.thinking import AnswerStream
 
 IMAGE_TOKENS = 1_600
-"""Approximate tokens of an image: the maximum that Anthropic counts; others count fewer."""
+"""Approximate number of tokens per image: the maximum that Anthropic counts; others count fewer."""
 
 
 def estimate_tokens(characters: int) -> int:
-    """Estimate the tokens of a text of `characters` length, for servers that report none: four characters each.
+    """Estimate the tokens of a text of `characters` length, at four characters each, for servers that report none.
 
     >>> estimate_tokens(400)
     100
@@ -43,7 +43,7 @@ def estimate_tokens(characters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
-    """Calls and tokens of one or many calls; None means unknown, which is not 0.
+    """Calls and tokens of one or more calls; None means unknown, which is different from 0.
 
     >>> Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2) + Usage(calls=1)
     Usage(calls=2, prompt_tokens=None, cached_tokens=None, completion_tokens=None)
@@ -52,13 +52,13 @@ class Usage:
     calls: int = 0
     """Requests sent."""
     prompt_tokens: int | None = None
-    """Prompt tokens, cached ones included."""
+    """Prompt tokens, including cached ones."""
     cached_tokens: int | None = None
-    """Prompt tokens read by the server from its cache."""
+    """Prompt tokens that the server read from its cache."""
     completion_tokens: int | None = None
     """Tokens of the answers, including thinking."""
     reasoning_tokens: int | None = field(default=None, metadata=SPARSE)
-    """Completion tokens of thinking."""
+    """Completion tokens spent on thinking."""
     cache_written_tokens: int | None = field(default=None, metadata=SPARSE)
     """Prompt tokens written into the server's cache, if it charges for them."""
 
@@ -74,7 +74,7 @@ class Usage:
 
     @classmethod
     def none(cls) -> Usage:
-        """Return the usage of no call."""
+        """Return the usage of zero calls."""
         return _NONE
 
     @property
@@ -85,7 +85,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; a part that is unknown on either side is unknown."""
+        """Add two usages; a count that is unknown on either side stays unknown."""
         if not self.calls:
             return other
         if not other.calls:
@@ -118,15 +118,15 @@ class Attempt:
     model: str
     """The model's name."""
     asked_as: str | None = None
-    """Structured mode of the request; None for text, and if the model does not report it."""
+    """Structured mode of the request; None for text, or if the model does not report it."""
     waited: float = 0.0
-    """Seconds of waiting before it was sent: for a retry, a rate limit, a concurrency limit."""
+    """Seconds waited before the request was sent: for a retry, a rate limit or a concurrency limit."""
     seconds: float = 0.0
-    """Seconds from sending to the end."""
+    """Seconds from sending the request to its end."""
     usage: Usage = _UNKNOWN
     """Usage of the request: one call, and its tokens if the server reports them."""
     error: str | None = None
-    """Class name of the error, "cancelled" for a cancelled request; None for an answer."""
+    """Class name of the error, or "cancelled" for a cancelled request; None for an answer."""
     answer: str | None = None
     """Text of an unusable answer, up to `LONGEST_REFUSED` characters; None for any other attempt."""
 
@@ -142,13 +142,13 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
 
 
 class Meter(Protocol):
-    """Counter of requests against a run's limits."""
+    """Counter of requests that enforces a run's limits."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """Reserve a request about to be sent; raise LimitReached if it may not be."""
+        """Reserve a request about to be sent; raise LimitReached if it exceeds a limit."""
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Replace a reservation by the attempt's actual usage."""
+        """Replace a reservation with the attempt's actual usage."""
 
     def release(self, reserved: object) -> None:
         """Release the reservation of an unsent request."""
@@ -178,17 +178,17 @@ class Attempts:
         self._random: Random | None = None
 
     def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
-        """Bind to a run: its limits, its event readers and its seed. Returns itself."""
+        """Bind the attempts to a run: its limits, its event readers and its seed. Return the attempts themselves."""
         self._meter, self._tell, self._seed = meter, tell, seed
         return self
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
-        """Account for one request: `with attempts.sending(...) as attempt:`; LimitReached beyond the run's limits."""
+        """Account for one request: `with attempts.sending(...) as attempt:`; raise LimitReached at the run's limits."""
         return Sending(self, self._meter, model, request, asked_as)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time inside as waiting for the next request: `with attempts.waiting():`."""
+        """Count the time spent inside the block as waiting for the next request: `with attempts.waiting():`."""
         since = time.perf_counter()
         try:
             yield
@@ -197,7 +197,7 @@ class Attempts:
 
     @contextmanager
     def listening(self) -> Iterator[list[object]]:
-        """Collect the events emitted inside; the run's readers get them as well."""
+        """Collect the events emitted inside the block; the run's readers receive them as well."""
         heard: list[object] = []
         outer = self._tell
 
@@ -219,7 +219,7 @@ class Attempts:
 
     @property
     def random(self) -> Random:
-        """Source of jitter, seeded by the call's path in the run to be reproducible."""
+        """Source of jitter, seeded with the call's path in the run so that it is reproducible."""
         if self._random is None:
             self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
         return self._random
@@ -285,7 +285,7 @@ Effort: TypeAlias = Literal["low", "medium", "high"]
 """Amount of thinking before an answer."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
-"""Reason for the end of an answer: complete, out of room, or tools to be called."""
+"""Reason why an answer ended: it is complete, ran out of room, or calls tools."""
 
 Flag = Literal[
     "cleaned",
@@ -319,11 +319,12 @@ class ModelSettings:
     max_tokens: int | None = None
     """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """Amount of thinking; ConfigurationError for a model without such a setting."""
+    """Amount of thinking; raises ConfigurationError for a model without such a setting."""
     timeout: float | None = 300.0
-    """Deadline of the whole call in seconds, retries and backoff included, start and other calls of a local engine not.
+    """Deadline of the whole call in seconds, including retries and backoff, but not the start of a local engine or
+    other calls to it.
 
-    None if there is none.
+    None means no deadline.
     """
     max_chars: int = 200_000
     """Maximum length of the answer in characters; a longer one raises `ResponseTooLarge`."""
@@ -337,7 +338,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """Tool as it is described to a model."""
+    """Tool as described to a model."""
 
     name: str
     description: str
@@ -345,7 +346,7 @@ class ToolSpec:
     """JSON Schema of the arguments: an object."""
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert to the format of the chat completions API, without the schema's titles, which mean nothing.
+        """Convert to the format of the chat completions API, without the schema's titles, which carry no meaning.
 
         >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
         >>> spec.to_openai()["function"]["name"]
@@ -358,13 +359,13 @@ class ToolSpec:
 
 
 def arguments_text(arguments: str) -> str:
-    """Return the arguments of a tool call as JSON: models write nothing, or null, for a call without arguments."""
+    """Return the arguments of a tool call as JSON; for a call without arguments, models write nothing or null."""
     return "{}" if arguments.strip() in ("", "null") else arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """Tool call requested by a model; `arguments` are the model's JSON, not yet validated."""
+    """Tool call requested by a model; `arguments` is the model's JSON, not yet validated."""
 
     id: str
     name: str
@@ -378,22 +379,22 @@ class ToolCall:
 
 @dataclass(slots=True, kw_only=True)
 class ModelRequest:
-    """Request for one answer of a model."""
+    """Request for a single answer from a model."""
 
     messages: Sequence[Message]
     block: str
     """Name of the calling block."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge"; None outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; None outside any role."""
     output: OutputSchema | None = None
     """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
     choices: Sequence[str] = ()
     """Answers to choose from, each a single token such as "A".
 
-    The response has their `logprobs` if the model reports them.
+    The response includes their `logprobs` if the model reports them.
 
-    Empty for any answer.
+    Empty if any answer is allowed.
     """
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
@@ -402,28 +403,28 @@ class ModelRequest:
     Models that support it return them before the rest; others answer without them.
     """
     sentences: int | None = None
-    """Maximum number of sentences of a text answer, for models with such a bound; None for no bound."""
+    """Maximum number of sentences in a text answer, for models that can enforce it; None for no maximum."""
     on_text: Callable[[str], None] | None = None
     """Callback for pieces of text as they arrive; None without a listener.
 
-    If it has the methods `begin` and `finish`, they are called at the beginning and the end of an answer.
+    Its methods `begin` and `finish`, if it has them, are called at the beginning and the end of an answer.
     """
     attempts: Attempts = field(default_factory=Attempts)
-    """Requests sent for this call so far; wrappers pass it on."""
+    """Requests sent for this call so far; wrappers pass them on."""
     deadline: float | None = None
-    """End of the whole call by the event loop's clock; None if there is none."""
+    """End of the whole call on the event loop's clock; None for no deadline."""
     retried: bool = False
     """True if an outer model already retries this call, because only the outermost retry loop is active."""
     words: int | None = None
-    """Maximum number of words requested by the prompt; None if it does not say. A model with a small context makes room
-    for them.
+    """Maximum number of words requested by the prompt; None if the prompt does not say. A model with a small context
+    makes room for them.
     """
     skipped_modes: int = 0
-    """Structured modes to skip, because their answers did not fit the schema."""
+    """Structured modes to skip because earlier answers in them did not fit the schema."""
 
     @property
     def characters(self) -> int:
-        """Length of all messages in characters; an image counts as a text of the same number of tokens."""
+        """Total length of all messages in characters; an image counts as a text with the same number of tokens."""
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
             return messages.recorded_characters
@@ -440,7 +441,7 @@ class ModelRequest:
 
 
 class UnwrittenMessages(Sequence[Message]):
-    """Messages of a request whose answer is recorded; the last message is only written when somebody reads them."""
+    """Messages of a request whose answer is recorded; the last message is only rendered when somebody reads them."""
 
     __slots__ = ("_before", "_messages", "_write", "recorded_characters")
 
@@ -476,9 +477,9 @@ class ModelResponse:
     """Structured answer: an instance validated by `output`, plain data, or None if `text` holds the JSON."""
     tool_calls: Sequence[ToolCall] = ()
     history: Message | None = None
-    """The original message, if it has more than tool calls.
+    """The original message, if it contains more than tool calls.
 
-    For example, servers require signed thinking together with the results of tools.
+    For example, servers require signed thinking to be sent along with the results of tools.
     """
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
@@ -489,16 +490,16 @@ class ModelResponse:
     asked_as: str | None = None
     """Structured mode used, for models with several."""
     logprobs: Mapping[str, float] | None = None
-    """Log-probability of each of the request's `choices`; None if the model gives none."""
+    """Log-probability of each of the request's `choices`; None if the model returns none."""
     flags: tuple[Flag, ...] = ()
     """Oddities of the answer, which is still usable."""
     repaired: tuple[str, ...] = ()
-    """Repairs of a structured answer, in words such as "code fence"; empty without repairs."""
+    """Repairs of a structured answer, described in words such as "code fence"; empty if there were none."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
-    """Schema by which `data` was validated already; models do not set it."""
+    """Schema against which `data` has already been validated; models do not set it."""
 
     def message(self) -> Message:
-        """Write the assistant's message, for a request that continues with the results of its tool calls."""
+        """Return the assistant's message, for a request that continues with the results of its tool calls."""
         came = self.history or {}
         calls = {call["id"]: call for call in came.get("tool_calls", ())}
         return {
@@ -511,14 +512,14 @@ class ModelResponse:
 
 @runtime_checkable
 class Model(Protocol):
-    """Protocol of all models: a name and `request`; nothing to inherit.
+    """Protocol of all models: a name and `request`; there is no base class to inherit from.
 
     An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise.
     `context_tokens` is the maximum number of tokens of a prompt and its answer, if known. A model without `logprobs`
     has the attribute `gives_logprobs = False`, and one that reads images has `takes_images = True`. `await
-    model.check_ready()`, if the model has it, is called before a run asks anybody, and raises the errors that a first
-    call would raise for a missing key, program or login. Its exceptions reach the caller of the run: errors of
-    `flowdebate.errors` as such, all others as errors of the application.
+    model.check_ready()`, if the model has it, is called before a run makes its first call, and raises the errors that
+    this call would raise for a missing key, program or login. A model's exceptions reach the caller of the run: errors
+    of `flowdebate.errors` unchanged, all others as errors of the application.
     """
 
     @property
@@ -526,11 +527,11 @@ class Model(Protocol):
         """Name in errors, events and usage."""
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once, without retries."""
+        """Answer the request once, without retries."""
 
 
 def profile_of(model: Model) -> Profile:
-    """Profile of the default prompts for `model`: its attribute `profile`, or "full" without one.
+    """Return the profile of the default prompts for `model`: its attribute `profile`, or "full" if it has none.
 
     A non-string attribute has another meaning and is ignored; raise ConfigurationError for an unknown name.
     """
@@ -548,21 +549,21 @@ def context_of(model: Model) -> int | None:
 
 
 def without_images(content: object) -> object:
-    """Return the content of a message for readers: parts become one text, with images only by name."""
+    """Return the content of a message for readers: its parts become one text, and images appear only by name."""
     if not isinstance(content, list):
         return content
     return "\n".join("(an image)" if "image_url" in part else str(part.get("text", part)) for part in content)
 
 
 async def check_ready(model: Model) -> None:
-    """Raise what the first call of `model` would raise for a missing key, program or login, if it can tell."""
+    """Raise the error of a first call to `model` for a missing key, program or login, if it can be known."""
     check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
     if check is not None:
         await check()
 
 
 def has_eyes(model: Model) -> bool:
-    """Return whether `model` takes images: its attribute `takes_images`, or False without one."""
+    """Return whether `model` takes images: its attribute `takes_images`, or False if it has none."""
     return getattr(model, "takes_images", False) is True
 
 

@@ -1,7 +1,7 @@
 """Call boundary of all models: deadline, retries, validation of answers, names in errors; a guard for tests.
 
 The retries of the SDKs are off: every attempt is counted, bounded and reported here. If several nested models would
-retry a call, only the outermost does.
+retry a call, only the outermost one does.
 """
 
 from __future__ import annotations
@@ -63,25 +63,24 @@ from flowdebate.models.thinking import AnswerStream, remember_thinking, without_
 class Retry:
     """Retry policy: number of attempts and backoff.
 
-    Waits grow by a factor of two from `first_wait` to `longest_wait`, each drawn between half and all of it. An
-    endpoint's `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that
-    violates the schema is requested again at once, with the reason. A call is not retried if its wait would pass its
-    deadline.
+    Waits double from `first_wait` up to `longest_wait`, each drawn between half and all of it. An endpoint's
+    `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that violates the
+    schema is requested again at once, along with the reason. A call is not retried if the wait would pass its deadline.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
     """
 
     attempts: int = 3
-    """Maximum number of requests, the first one included."""
+    """Maximum number of requests, including the first one."""
     first_wait: float = 0.5
     """Seconds before the first retry."""
     longest_wait: float = 60.0
-    """Maximum seconds before a retry."""
+    """Maximum number of seconds before a retry."""
     on: Callable[[ModelError], bool] | None = None
-    """Predicate of retried errors; None to retry errors whose `transient` is true."""
+    """Predicate that selects the errors to retry; None to retry errors whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
-    """Waiting function; tests pass their own."""
+    """Function used to wait; tests pass their own."""
 
     def __post_init__(self) -> None:
         check_count("Retry", attempts=self.attempts)
@@ -91,7 +90,7 @@ class Retry:
                 raise ConfigurationError("Retry", name, value, "a number of seconds >= 0")
 
     def wait_before(self, attempt: int, error: ModelError, *, random: Random) -> float | None:
-        """Return the seconds to wait before request number `attempt`, after `error`; None for no retry."""
+        """Return the seconds to wait before request number `attempt`, after `error`; None to stop retrying."""
         if attempt > self.attempts or not (error.transient if self.on is None else self.on(error)):
             return None
         if isinstance(error, _AT_ONCE):
@@ -143,7 +142,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Return whether a model with another mode has answered without JSON after an invalid answer."""
+    """Return whether a model that has another mode answered without JSON after an invalid answer."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -169,7 +168,7 @@ def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelReq
 
 
 def _room_used(attempts: Attempts) -> int:
-    """Estimate the limit of the server that an answer has reached."""
+    """Estimate the server's limit that an answer ran into."""
     return max([_ROOM, *(attempt.usage.completion_tokens or 0 for attempt in attempts.made[-1:])])
 
 
@@ -190,9 +189,9 @@ T = TypeVar("T")
 
 
 async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
-    """Await `call` and raise ModelTimeout after `seconds`; None for no deadline.
+    """Await `call` and raise ModelTimeout after `seconds`; None means no deadline.
 
-    Time spent `in_queue` does not count, but the call ends at `latest`, by the loop's clock. The call is started
+    Time spent `in_queue` does not count, but the call ends at `latest`, on the loop's clock. The call is started
     manually, and the timer only at its first wait: an immediate answer, from a cache or a script, needs no timer, and
     `asyncio.timeout` takes longer than such an answer.
     """
@@ -225,7 +224,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 
 
 class _Deadline:
-    """Deadline of a call, by the loop's clock: later by its time in queues, but not after `latest`."""
+    """Deadline of a call on the loop's clock: extended by the time spent in queues, but never beyond `latest`."""
 
     __slots__ = ("_ends", "_latest", "_loop", "_queues", "_since", "timer")
 
@@ -259,7 +258,7 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
-    """Mark time spent waiting for a model that starts or answers others, which only counts for rounds and runs."""
+    """Mark time spent waiting for a model that is starting or busy, which only counts for rounds and runs."""
     outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
     for deadline in outer_deadline:
@@ -279,7 +278,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation of a call that ignores the first one at its deadline."""
+    """Second cancellation of a call that ignored the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -294,7 +293,7 @@ class _Insistence:
             self._task.cancel()
 
     def end(self) -> None:
-        """Take the second cancellation back."""
+        """Withdraw the second cancellation."""
         self._timer.cancel()
         if self.over and self._task is not None:
             self._task.uncancel()
@@ -361,7 +360,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
-    """Call `model` within another call, as wrappers call their inner model.
+    """Call `model` from within another call, as wrappers call their inner model.
 
     The model's `timeout` limits all attempts together.
     """
@@ -381,7 +380,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def timeout_of(settings: ModelSettings) -> float | None:
-    """Return the deadline in a model's settings; None for the default, which lets the request decide.
+    """Return the deadline in a model's settings; None if it is unset, which leaves it to the request.
 
     >>> timeout_of(ModelSettings(timeout=20))
     20
@@ -411,7 +410,7 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def _complete(error: ModelError, model: Model, request: ModelRequest, *, before: int) -> None:
-    """Name model and block in `error`, and the error in the last attempt."""
+    """Add the model's and the block's name to `error`, and the error to the last attempt."""
     error.model = error.model or model.name
     error.block = error.block or request.block
     attempts = request.attempts.made
@@ -423,7 +422,7 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
 
 
 def _refused_text(response: object, error: BadAnswer) -> str | None:
-    """Return the text of an unusable answer: which was paid for, and which readers may want to see."""
+    """Return the text of an unusable answer, which was paid for and which readers may want to see."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
         with suppress(ValueError, RecursionError):  # endless data
@@ -467,7 +466,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Return whether a server counted far fewer tokens than it received, including cached ones."""
+    """Return whether the server counted far fewer tokens than it received, including cached ones."""
     if not isinstance(usage.prompt_tokens, int):  # a custom model may count differently
         return False
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens
@@ -480,7 +479,7 @@ _LONG_PROMPT = 1_500  # minimum tokens: below, an estimate is too rough
 
 @lru_cache(maxsize=1_000)
 def _warn_of_cut(server: str | None, model: str | None) -> None:
-    """Warn once for each model at each address."""
+    """Warn once per model and address."""
     del server  # identifies the model
     warnings.warn(
         f"model {model!r} counted far fewer tokens than it was sent: the server probably cut the prompt. Raise its "
@@ -491,9 +490,9 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
-    """Remove the thinking from an answer, count it with its attempt, and remember its form.
+    """Remove the thinking from an answer, count it in its attempt, and remember its form.
 
-    Raise LostToThinking for an answer of nothing else.
+    Raise LostToThinking for an answer that consists only of thinking.
     """
     if not request.choices:
         response = without_thinking(replace(response, text=text))
@@ -550,14 +549,14 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
 
 
 def _read_strictly(answer: object, output: OutputSchema) -> object:
-    """Validate an answer without repairs. Reject a repeated field: nobody knows which value is meant."""
+    """Validate an answer without repairs. Reject a repeated field, because either value may be the intended one."""
     if isinstance(answer, str) and repeats_key(answer):
         raise SchemaViolation((("", "the answer has a field twice"),), answer=answer)
     return output.validate(answer)
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
-    """Check types and sizes of tool calls; unknown tools are the caller's to answer."""
+    """Check the types and sizes of tool calls; the caller handles unknown tools."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
     for call in calls:
@@ -618,13 +617,13 @@ def forbid_real_models(*, allow_local: bool = False) -> Iterator[None]:
 
 @contextmanager
 def allow_real_models() -> Iterator[None]:
-    """Allow real model calls inside, even within `forbid_real_models`."""
+    """Allow real model calls inside the block, even within `forbid_real_models`."""
     with _in_force(_Rule(remote=True, local=True)):
         yield
 
 
 def check_real_calls_allowed(name: str, *, base_url: str | None = None) -> None:
-    """Raise RealModelForbidden if the endpoint at `base_url` (None: a provider's own) must not be called here."""
+    """Raise RealModelForbidden if the endpoint at `base_url` (None: the provider's own) must not be called here."""
     if not _rules:
         return
     with _lock:

@@ -1,4 +1,4 @@
-"""Circuit breaker: stops calls of a failing model for a while, then tries it carefully.
+"""Circuit breaker: stops calls to a failing model for a while, then tries it again carefully.
 
 - closed becomes open after `failures` failed calls in a row;
 - open becomes half_open after `cooldown` seconds;
@@ -34,12 +34,12 @@ from flowdebate.models.wrapper import Wrapper
 class CircuitBreaker(Wrapper):
     """Open the circuit after `failures` failed calls of `inner` in a row; try it again after `cooldown` seconds.
 
-    While the circuit is open, calls fail with CircuitOpen at once, so an outer `Fallback` can ask another model. After
-    the cooldown at most `successes` calls at a time are let through; after as many successes the circuit closes; one
+    While the circuit is open, calls fail with CircuitOpen at once, so an outer `Fallback` can use another model. After
+    the cooldown at most `successes` calls at a time are let through; after that many successes the circuit closes; one
     failure opens it again.
 
     Failures of the endpoint count: unreachable, connection lost, 5xx, malformed response, timeout. Rejected requests
-    (4xx, 429 too), unusable answers and cancelled calls do not count. One call counts once, however often `inner`
+    (4xx, including 429), unusable answers and cancelled calls do not count. One call counts once, however often `inner`
     retries it.
 
     - `clock`: monotonic seconds, for tests.
@@ -149,7 +149,7 @@ class Breaker:
 
     @property
     def state(self) -> CircuitState:
-        """State that a new call would meet."""
+        """State that a new call would encounter."""
         with self._lock:
             return "half_open" if self._state == "open" and self._left() <= 0 else self._state
 
@@ -168,7 +168,7 @@ class Breaker:
             return self._state == "closed" or self._trials < self._successes
 
     def admit(self) -> Step:
-        """Ask for permission to call; the ticket must always be settled."""
+        """Request permission to make a call; the ticket must always be settled."""
         with self._lock:
             before = self._state
             self._let_time_pass()
@@ -180,7 +180,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report how the call with `ticket` ended; None for an end that does not count."""
+        """Report how the call with `ticket` ended; pass None for an outcome that does not count."""
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -227,7 +227,7 @@ class Breaker:
 
 
 class Breakers:
-    """Circuit breakers by name, such as an agent's, each created at first use.
+    """Circuit breakers by name, such as an agent's name, each created on first use.
 
     >>> breakers = Breakers(failures=2)
     >>> breakers.record_failure("ada")
@@ -250,7 +250,7 @@ class Breakers:
         self._lock = threading.Lock()
 
     def of(self, name: str) -> Breaker:
-        """Return the breaker of `name`, such as for `CircuitBreaker(model, breaker=…)`."""
+        """Return the breaker of `name`, for example for `CircuitBreaker(model, breaker=…)`."""
         with self._lock:
             breaker = self._known.get(name)
             if breaker is None:
@@ -264,15 +264,15 @@ class Breakers:
         return [name for name, breaker in breakers.items() if breaker is None or breaker.available]
 
     def record_success(self, name: str) -> None:
-        """Count a successful call of `name`."""
+        """Count a successful call to `name`."""
         self.of(name).record(succeeded=True)
 
     def record_failure(self, name: str) -> None:
-        """Count a failed call of `name`."""
+        """Count a failed call to `name`."""
         self.of(name).record(succeeded=False)
 
     def state(self, name: str) -> CircuitState:
-        """Return the current state for a call of `name`."""
+        """Return the state that a call to `name` would encounter now."""
         with self._lock:
             breaker = self._known.get(name)
         return "closed" if breaker is None else breaker.state

@@ -1,4 +1,4 @@
-"""`CliModel`: an agent's command line as a model, called once for each answer."""
+"""`CliModel`: an agent's command line as a model, run once per answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_worth_another(error: ModelError) -> bool:
-    """Return whether to start a program again, which has already retried its vendor's failures."""
+    """Return whether to start a program again that has already retried its vendor's failures."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -63,21 +63,21 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 
 
 class CliModel:
-    """An agent's command line as a model: the program named, or any `command` that reads a prompt and writes an answer.
+    """An agent's command line as a model: a known program, or any `command` that reads a prompt and writes an answer.
 
-    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called such that it can at most read,
+    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called so that it can read at most,
     asks no questions and keeps no session; None with a `command`.
-    - `command`: the program and its options; it gets the prompt on stdin, and its output is the answer.
+    - `command`: the program and its options; it receives the prompt on stdin, and its output is the answer.
     - `model`: a model by the program's own name; None for its default.
-    - `workdir`: a folder that it may read; None for a new empty one for each answer.
+    - `workdir`: a folder that it may read; None for a new empty folder per answer.
     - `env`: names of further environment variables to pass on.
-    - `settings`: `timeout` bounds all attempts of an answer, and `effort` sets the amount of thinking; other settings
-    have no effect.
+    - `settings`: `timeout` limits all attempts at an answer together, and `effort` sets the amount of thinking; other
+    settings have no effect.
     - `label`: the name in errors and events.
 
-    Structured answers are requested in the prompt and validated. Of the environment the program gets its path, home,
-    language, proxies, certificates, its own keys, and the variables of `env`. A cancelled call ends the program and all
-    its child processes. ConfigurationError for a missing program.
+    Structured answers are requested in the prompt and validated. The program inherits only its path, home, language,
+    proxies, certificates, its own keys, and the variables of `env` from the environment. A cancelled call ends the
+    program and all its child processes. A missing program raises ConfigurationError.
 
     >>> CliModel(command=["cat"]).name
     'cli/cat'
@@ -199,7 +199,7 @@ class CliModel:
         raise self._failure(code, cause, status=None if reply is None else reply.status)
 
     def _failure(self, code: int, cause: str, *, status: int | None) -> ModelError:
-        """Return the error for a program that ended with `code`, by the vendor's status or by the cause in words."""
+        """Return the error for a program that ended with `code`, judged by the vendor's status or by the `cause`."""
         is_limited = _PLAN_LIMIT.search(cause) is not None
         if status is None and (match := _STATUS.search(cause)):
             status = int(match[1])
@@ -227,7 +227,7 @@ class CliModel:
         return AuthenticationFailed(f"{self._name} asks for a login: {advice}{f' ({cause})' if cause else ''}")
 
     async def _run(self, command: Sequence[str], prompt: str, *, folder: str | None = None) -> tuple[int, str, str]:
-        """Run the program in a separate folder with the user's sign-in, but nothing else of the user's."""
+        """Run the program in a separate folder that contains the user's sign-in and nothing else of theirs."""
         if self._program.models and not self._models:
             self._models = await self._list_models()
         with isolated(self._program.isolate, self._models) as (home, isolation):
@@ -289,7 +289,7 @@ def _check_options(
 
 
 async def _prompt(request: ModelRequest) -> str:
-    """Render the messages as one text, with the schema of a structured answer behind them."""
+    """Render the messages as one text, followed by the schema of a structured answer."""
     messages = [(message.get("role"), str(message.get("content") or "")) for message in request.messages]
     texts = [f"Your last answer was:\n{text}" if role == "assistant" else text for role, text in messages]
     if request.output is not None:

@@ -1,6 +1,6 @@
-"""The one codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
+"""The only codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
 
-An answer in a row of a stored run's journal and an answer in a line of a cassette are the same record, `Answer`.
+An answer in a stored run's journal and an answer in a cassette are the same record, `Answer`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 RecordedT = TypeVar("RecordedT", bound="Recorded")
 
 Origin = Literal["asked", "reused", "edited"]
-"""Source of a run's answer: the model; the parent run of a fork; the edits of the fork."""
+"""Source of a run's answer: the model, the parent run of a fork, or the edits of the fork."""
 
 
 def json_text(value: object) -> str:
-    """Serialize `value` as JSON; ValueError, TypeError or RecursionError if it is not JSON data."""
+    """Serialize `value` as JSON; raise ValueError, TypeError or RecursionError if it is not JSON data."""
     try:
         return to_json(value, serialize_unknown=False).decode()
     except PydanticSerializationError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
@@ -37,7 +37,7 @@ def json_text(value: object) -> str:
 
 
 def exact_json(value: object) -> str | None:
-    """Serialize `value` as JSON; None if reading it back would give another value."""
+    """Serialize `value` as JSON; None if reading it back would yield a different value."""
     try:
         text = json_text(value)
         same = _is_same(value, json.loads(text))
@@ -47,7 +47,7 @@ def exact_json(value: object) -> str | None:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Return whether both are the same plain JSON data, of the same types at every level: 1, 1.0 and True are not."""
+    """Return whether both are equal as plain JSON data, with the same types at every level: 1, 1.0 and True differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -58,13 +58,13 @@ def _is_same(one: object, other: object) -> bool:
 
 
 _LONG = 16_384
-"""Minimum length of a text that is hashed by itself."""
+"""Minimum length of a text that is hashed separately."""
 _BEGINNINGS = 8
-"""Number of texts that grow in parallel in a run: the transcript as shown to debaters, moderator and judges."""
+"""Number of texts that grow in parallel in a run: the transcript as sent to debaters, moderator and judges."""
 
 
 class TextHasher:
-    """Hasher of the long texts of one run's requests.
+    """Hasher of the long texts in one run's requests.
 
     They share beginnings, so only the new part of each text is hashed.
     """
@@ -73,7 +73,7 @@ class TextHasher:
         self._beginnings: list[_Beginning] = []
 
     def hash(self, text: str) -> str:
-        """Return the hash of `text`, independently of earlier texts."""
+        """Return the hash of `text`, which does not depend on earlier texts."""
         best, shared = None, _LONG - 1
         for beginning in self._beginnings:
             if (alike := beginning.shared_with(text)) > shared:
@@ -97,7 +97,7 @@ class _Beginning:
         self.text, self.hasher, self.rest = text, hasher, rest
 
     def shared_with(self, text: str) -> int:
-        """Count the characters that `text` begins with as the later text does."""
+        """Return the length of the prefix that `text` shares with the later text."""
         if not text.startswith(self.text):
             return 0
         low, high, start = 0, min(len(self.rest), len(text) - len(self.text)), len(self.text)
@@ -110,7 +110,7 @@ class _Beginning:
         return start + low
 
     def extend(self, text: str, shared: int) -> None:
-        """Take what both texts share as the new beginning, and the rest of `text`."""
+        """Make the shared prefix the new beginning, and keep the rest of `text`."""
         self.hasher.update(_encoded(text[len(self.text) : shared]))
         self.text, self.rest = text[:shared], text[shared:]
 
@@ -120,7 +120,7 @@ def _encoded(text: str) -> bytes:
 
 
 def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
-    """Hash everything a model is given, so that requests of a block with equal hashes are the same.
+    """Hash everything that a model receives, so that requests of a block with equal hashes are the same.
 
     `texts` is the hasher of the run's earlier requests.
     """
@@ -136,7 +136,7 @@ def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
 
 
 def _with_hashes(value: Any, texts: TextHasher) -> Any:  # noqa: ANN401 - JSON data
-    """Return `value` with the hash of each long text in its place."""
+    """Return `value` with each long text replaced by its hash."""
     if isinstance(value, str):
         return value if len(value) < _LONG else {"hash": texts.hash(value)}
     if isinstance(value, Mapping):
@@ -150,17 +150,17 @@ AttemptRow: TypeAlias = (
     tuple[str, str | None, float, float, Tokens, str | None]
     | tuple[str, str | None, float, float, Tokens, str | None, str]
 )
-"""An `Attempt`: a tuple without names, because a long debate has thousands; the last item is an unusable answer."""
+"""An `Attempt` as a plain tuple, because a long debate has thousands; the last item is an unusable answer."""
 
 
 class Recorded(BaseModel):
-    """Base class of records, which are read strictly: people edit cassettes, and import runs of others."""
+    """Base class of records, which are read strictly, because people edit cassettes and import others' runs."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Answer(Recorded):
-    """A recorded answer, as `call_row` writes it."""
+    """A recorded answer, as `call_row` formats it."""
 
     text: str = ""
     finish: FinishReason = "stop"
@@ -177,7 +177,7 @@ class Answer(Recorded):
     data: JsonValue = None
 
     def response(self, output: OutputSchema | None) -> ModelResponse:
-        """Build the response, with data validated by `output`; SchemaViolation if it does not fit."""
+        """Build the response, with data validated by `output`; raise SchemaViolation if it does not fit."""
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,
@@ -197,7 +197,7 @@ class Answer(Recorded):
 
 
 class StoredAnswer(Answer):
-    """An answer in a journal, without default values."""
+    """A journal's answer, without default values."""
 
     text: str
     finish: FinishReason
@@ -207,11 +207,11 @@ class StoredAnswer(Answer):
     attempts: tuple[AttemptRow, ...]
     origin: Origin = "asked"
     prompt: int | None = None
-    """Characters of the request, if the server reported no tokens."""
+    """Length of the request in characters, if the server reported no tokens."""
 
 
 class FailedCall(Recorded):
-    """A call without an answer in a journal."""
+    """A journal's call without an answer."""
 
     block: str
     role: str | None
@@ -222,7 +222,7 @@ class FailedCall(Recorded):
 
 
 def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
-    """Read a record; ValueError names the first invalid fields."""
+    """Read a record; raise ValueError with the first invalid fields."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -230,7 +230,7 @@ def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
 
 
 def problems_text(error: ValidationError) -> str:
-    """Name the first three invalid fields of a record."""
+    """List the first three invalid fields of a record."""
     return listed(problems_of(error, got=False)[:3])
 
 
@@ -276,7 +276,7 @@ def call_row(
 ) -> dict[str, object]:
     """Format an answered call with all its attempts as JSON data: the record `Answer`.
 
-    If the server reported no tokens, the length of `request` is part of it.
+    If the server reported no tokens, it includes the length of `request`.
     """
     recorded: dict[str, object] = {
         "text": response.text,
@@ -306,18 +306,18 @@ def call_row(
 
 
 def read_call(body: str) -> tuple[StoredAnswer, list[Attempt]]:
-    """Read the answer in a journal, and its attempts; ValueError for any other text."""
+    """Read a journal's answer and its attempts; raise ValueError for any other text."""
     answer = read_record(StoredAnswer, body)
     return answer, attempts_of(answer.attempts)
 
 
 def models_asked(body: str) -> tuple[str, ...]:
-    """Return the models asked for the answer of `call_row`, in order; none for an edited one."""
+    """Return the models called for the answer of `call_row`, in order; none for an edited answer."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
 
 
 class Manner(NamedTuple):
-    """Manner in which a model wrote a recorded answer."""
+    """Way in which a model produced a recorded answer."""
 
     model: str
     repaired: tuple[str, ...]
@@ -325,7 +325,7 @@ class Manner(NamedTuple):
 
 
 def manner_of(body: str) -> Manner | None:
-    """Return the manner of the answer in `call_row`; None if no model was asked for it in its run."""
+    """Return how the answer in `call_row` was produced; None if no model was called for it in its run."""
     recorded = json.loads(body)
     models = models_asked(body)
     if not models or recorded.get("origin", "asked") != "asked":
@@ -334,14 +334,14 @@ def manner_of(body: str) -> Manner | None:
 
 
 def reused_text(body: str) -> str:
-    """Return the answer of `call_row` for a run that takes it from another one."""
+    """Return the answer of `call_row` for a run that reuses it from another one."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 
 def edited_text(body: str, edit: object) -> str:
-    """Return `call_row` with its answer replaced by `edit`; raise ValueError for an answer of another kind.
+    """Return `call_row` with its answer replaced with `edit`; raise ValueError for an answer of another kind.
 
-    An answer with data takes JSON data or its text, any other one takes text.
+    An answer with data accepts JSON data or its text, any other answer accepts text.
     """
     recorded = json.loads(body)
     edited = {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.none()), "seconds": 0.0}
@@ -410,7 +410,7 @@ def failure_of(body: str) -> Exception:
 
 
 def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> ErrorT:
-    """Build an error without its constructor, which would write another message."""
+    """Build an error without its constructor, which would compose a different message."""
     error = kind.__new__(kind)
     error.args = (message,)
     vars(error).update(facts)

@@ -1,6 +1,6 @@
-"""Finish reasons of answers, in the words of all vendors.
+"""Finish reasons of answers, as worded by all vendors.
 
-No list of words is complete, so a reason is read by the words in it, in any case and spelling: `MAX_TOKENS`,
+No list of words is complete, so a reason is interpreted by the words in it, in any case and spelling: `MAX_TOKENS`,
 `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer was truncated.
 """
 
@@ -17,7 +17,8 @@ from flowdebate.models.base import FinishReason, Flag
 
 Ending = Literal["stop", "tool_calls", "length", "filtered", "failed", "missing", "unknown"]
 """Meaning of a finish reason: the answer is complete, calls tools, ran out of room or time, was stopped by a filter or
-broke off; the reason was missing or has no known meaning."""
+broke off; or the reason was missing or has no known meaning.
+"""
 
 _FILTERED = (
     r"filter|safe|block(ed|list|ing)?\b|black ?list|prohibit|forbidden|disallow|recit|\bs?pii\b|sensitiv|moderat"
@@ -75,14 +76,14 @@ def ending_of(reason: object) -> Ending:
 
 
 class Finish(NamedTuple):
-    """End of an answer that is usable."""
+    """End of a usable answer."""
 
     reason: FinishReason
     flags: tuple[Flag, ...]
 
 
 def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
-    """Read how an answer ended, with or without `calls` of tools.
+    """Determine how an answer ended, with or without tool `calls`.
 
     Without a reason, or with an unknown one, an answer counts as truncated if it has `spent` its whole limit, and as
     complete otherwise.
@@ -100,6 +101,6 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
 
 
 def _named(reason: object) -> str:
-    """Quote a reason that has more than the word of the protocol."""
+    """Quote a reason that says more than the protocol's own word."""
     plain = isinstance(reason, str) and reason not in ("content_filter", "error")
     return f" ({one_line(str(reason)[:100])})" if plain else ""

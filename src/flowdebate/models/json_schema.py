@@ -1,4 +1,4 @@
-"""Validation of data by JSON Schemas from outside: patterns are matched in linear time, and the work is bounded."""
+"""Validation of data against untrusted JSON Schemas: patterns are matched in linear time, and the work is bounded."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 MOST_STEPS = 1_000_000
-"""Maximum steps of one validation. Each takes a microsecond or two, in total a second that blocks everybody else."""
+"""Maximum number of steps in one validation. Each takes a microsecond or two: in total, a second that
+blocks all else.
+"""
 _HEAVIEST = 10_000
 """Maximum number of states of a pattern."""
 _STEPS_A_KEYWORD = 10
 _STATES_A_STEP = 100
-"""Number of states that the pattern engine processes in the time of a step."""
+"""Number of pattern states that the engine processes in the time of one step."""
 
 LINEAR = "a pattern that is matched in linear time: without look-around and back-references, and with few repetitions"
 
 
 class _TooLong(Exception):
-    """Raised for data that take too many steps."""
+    """Raised for data whose validation takes too many steps."""
 
 
 class Pattern(NamedTuple):
@@ -35,7 +37,7 @@ class Pattern(NamedTuple):
 
     matches: Callable[[str], bool]
     states: int
-    """An upper bound of the states that each character of a text may lead to, up to a factor."""
+    """Upper bound, up to a factor, on the states that each character of a text may lead to."""
 
 
 @lru_cache(maxsize=1024)
@@ -93,7 +95,7 @@ def _spend(steps: int) -> None:
 
 
 def find_errors(validator: Validator, value: object) -> list[ValidationError]:
-    """List the errors in `value`, or one error for too many steps or too deep nesting."""
+    """List the errors in `value`, or a single error for too many steps or too deep nesting."""
     from jsonschema import ValidationError
 
     token = _LEFT.set([MOST_STEPS])
@@ -189,7 +191,7 @@ def _hashable(value: object) -> object:
 
 @cache
 def own_registry() -> Registry[Any]:
-    """Return the schemas of JSON Schema, for references, without `$schema`: it would choose an unbounded validator."""
+    """Return JSON Schema's meta-schemas, for references, without `$schema`: it selects an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry
     from referencing.jsonschema import specification_with
@@ -203,7 +205,7 @@ def own_registry() -> Registry[Any]:
 
 
 def find_unbounded_pattern(schemas: Sequence[Mapping[str, Any]]) -> str | None:
-    """Find a pattern in the `schemas` without a match in linear time; None if there is none."""
+    """Find a pattern in the `schemas` that cannot be matched in linear time; None if there is none."""
     for schema in schemas:
         names = schema.get("patternProperties")
         patterns: list[object] = [schema.get("pattern"), *(names if isinstance(names, dict) else ())]

@@ -1,4 +1,4 @@
-"""Concurrency limit, and rate limits of one process or shared by many."""
+"""Concurrency limit, and rate limits for one process or shared by many."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")
 _LONGEST_PAUSE = 3600.0
-"""Maximum pause in seconds, because an endpoint may request anything."""
+"""Maximum pause in seconds, because an endpoint may request a pause of any length."""
 
 
 class PerLoop(Generic[T]):
-    """Holder of one object for each event loop, created by `make`; objects of closed loops are dropped.
+    """Holder of one object per event loop, created by `make`; objects of closed loops are dropped.
 
     >>> locks = PerLoop(asyncio.Lock)
     >>> async def same():
@@ -60,7 +60,7 @@ class ConcurrencyLimit(PerRequestWrapper):
     """Limit the concurrent requests of `inner` to `max_concurrency`; the others wait.
 
     They wait in order and may be cancelled; the waiting time is the attempt's `waited`. While `inner` waits before a
-    retry, its place is free. Each event loop has `max_concurrency` places.
+    retry, its slot is free. Each event loop has `max_concurrency` slots.
 
     >>> ConcurrencyLimit("ollama/gemma3", 4).name
     'ollama/gemma3'
@@ -85,7 +85,7 @@ class ConcurrencyLimit(PerRequestWrapper):
 
 
 class Bucket(AsyncLimiter):
-    """Leaky bucket of size `max_rate`, which drains evenly within `time_period` seconds."""
+    """Leaky bucket of size `max_rate` that drains evenly within `time_period` seconds."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class Bucket(AsyncLimiter):
 
 
 class _Metered(PerRequestWrapper):
-    """Base class of rate limits: each request waits for its turn, and its tokens are charged when it has ended."""
+    """Base class of rate limits: each request waits for its turn, and its tokens are charged when it ends."""
 
     def __init__(
         self, inner: Model | str, *, requests: int | None, tokens: int | None, per: float, burst: int | None = None
@@ -131,7 +131,7 @@ class _Metered(PerRequestWrapper):
         return response
 
     async def _enter(self, request: ModelRequest) -> None:
-        """Wait for the request's turn; RateLimited if that would come too late."""
+        """Wait for the request's turn; raise RateLimited if it would come too late."""
         raise NotImplementedError
 
     async def _charge(self, tokens: int) -> None:
@@ -142,16 +142,16 @@ class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
     - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
-      seconds. In the first `per` seconds after a pause this makes `requests + burst` in all: a small `burst` respects a
-      provider's limit for each window.
-    - `tokens`: the tokens of a request, prompt and answer, are charged when it has ended. The next request waits while
+      seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: a small `burst`
+      respects a provider's limit in each window.
+    - `tokens`: the tokens of a request, prompt and answer, are charged when it ends. The next request waits while
       more than `tokens` are charged; charges drain evenly, `tokens` in `per` seconds. Concurrent requests are not
-      charged yet, so that several may pass the limit together, and later ones wait longer. Where the endpoint reports
+      charged yet, so several may exceed the limit together, and later ones wait longer. If the endpoint reports
       no tokens, four characters count as one.
 
     Requests wait in order and may be cancelled; the waiting time is the attempt's `waited`. A request that would wait
-    beyond the call's deadline raises RateLimited at once, with `retry_after`. Where `inner` retries failed calls, each
-    of its requests waits. Each event loop is counted separately.
+    beyond the call's deadline raises RateLimited at once, with `retry_after`. If `inner` retries failed calls, each of
+    its requests waits. Each event loop is counted separately.
 
     >>> RateLimit("openai/gpt-5-mini", requests=500, tokens=200_000).name
     'openai/gpt-5-mini'
@@ -213,7 +213,7 @@ class _Gate:
             self._waiting -= 1
 
     def _seconds(self, ahead: int) -> float:
-        """Return the seconds until the turn of a request with `ahead` others before it."""
+        """Return the seconds until a request with `ahead` others before it may be sent."""
         requests = 0.0 if self.requests is None else self.requests.seconds_until(1 + ahead)
         tokens = 0.0 if self.tokens is None else self.tokens.seconds_until(0)
         delay = max(requests, tokens)
@@ -232,12 +232,12 @@ class SharedRateLimit(_Metered):
     - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
       seconds. Each reserves its slot with one query, in order of arrival; the slot of a request that is cancelled or
       dies while it waits stays empty.
-    - `tokens`: charged when a request has ended, as with `RateLimit`; the next ones wait.
+    - `tokens`: charged when a request ends, as with `RateLimit`; later requests wait.
 
-    A waiting time requested by the endpoint from one process, in a `retry-after`, applies to all of them, for at most
-    an hour. The waiting time is the attempt's `waited`. A request whose wait would pass the call's deadline reserves no
-    slot and raises RateLimited at once, with `retry_after`. `key` names the count; None for the model's name. While the
-    database is unreachable, requests wait for `patience` seconds, then they raise StoreError and nothing is sent.
+    If the endpoint asks one process to wait, with a `retry-after`, all of them wait, for at most an hour. The waiting
+    time is the attempt's `waited`. A request whose wait would pass the call's deadline reserves no slot and raises
+    RateLimited at once, with `retry_after`. `key` names the count; None for the model's name. While the database is
+    unreachable, requests wait for up to `patience` seconds; then they raise StoreError and nothing is sent.
 
     >>> SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", requests=500).name
     'openai/gpt-5-mini'
@@ -330,7 +330,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
 
 
 def _left(request: ModelRequest) -> float:
-    """Return the seconds until the call's deadline; a very large number without one."""
+    """Return the seconds until the call's deadline; a very large number if there is none."""
     if request.deadline is None:
         return 1e9
     return max(0.0, request.deadline - asyncio.get_running_loop().time())

@@ -41,7 +41,7 @@ class OutputSchema:
     """Schema of a structured answer.
 
     `OutputSchema.of` takes a pydantic model, a dataclass, a TypedDict, any other type supported by pydantic, or a JSON
-    Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries in need of one;
+    Schema as a dict (checked with `jsonschema`). `model` is always a pydantic model, for libraries that need one;
     `validate` returns the type requested by the application.
 
     >>> OutputSchema.of({"type": "object", "properties": {"n": {"type": "integer"}}}).validate({"n": 1})
@@ -58,7 +58,7 @@ class OutputSchema:
 
     @classmethod
     def of(cls, spec: object, *, location: str = "output schema", field: str = "output_schema") -> OutputSchema:
-        """Build the schema of `spec`; ConfigurationError if nothing can be validated against it."""
+        """Build the schema of `spec`; raise ConfigurationError if nothing can be validated against it."""
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
@@ -69,7 +69,7 @@ class OutputSchema:
 
     @property
     def name(self) -> str:
-        """Name of the schema, as providers accept names."""
+        """Name of the schema, in a form that providers accept."""
         return self.model.__name__
 
     @cached_property
@@ -83,19 +83,19 @@ class OutputSchema:
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
-        """Copy this schema; in answers the keys of `synonyms` count as their values where these are choices."""
+        """Copy this schema; answers may then contain a key of `synonyms` in place of its value, if that is a choice."""
         assert self.json_schema  # noqa: S101 - computed once for all copies
         copied = copy(self)
         copied.synonyms = {**self.synonyms, **synonyms}
         return copied
 
     def dump(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
-        """Convert a validated `value` to JSON data readable by `validate`; `fallback` converts non-JSON values."""
+        """Convert a validated `value` to JSON data that `validate` accepts; `fallback` converts non-JSON values."""
         model_value = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
         return model_value.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
-        """Validate JSON text, plain data or an instance into the requested type; SchemaViolation if it does not fit."""
+        """Validate JSON text, plain data or an instance as the requested type; raise SchemaViolation if invalid."""
         try:
             if isinstance(value, (str, bytes)):
                 _refuse_infinity(value)
@@ -147,7 +147,7 @@ def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # no
 
 
 class _ObjectOnTop:
-    """Mixin of pydantic models whose JSON Schema has no reference at its top level."""
+    """Mixin for pydantic models whose JSON Schema has no reference at its top level."""
 
     @classmethod
     def model_json_schema(cls, *args: object, **options: object) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class _ObjectOnTop:
 
 
 def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a `schema` that only refers to a definition by the definition: servers require an object."""
+    """Replace a `schema` that only refers to a definition with the definition, because servers require an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
     name = str(reference).removeprefix("#/$defs/")
@@ -201,10 +201,10 @@ def _requirement(problem: jsonschema.ValidationError) -> str:
 
 
 def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
-    """Make the `jsonschema` validator of `schema`, without reading files or asking servers for references.
+    """Build the `jsonschema` validator of `schema`, without reading files or contacting servers for references.
 
     Call `find_errors` with it to bound the work. Raises ConfigurationError for an invalid schema, for endless
-    recursion, for a reference to nothing inside the schema, and for a pattern that may take longer than linear time.
+    recursion, for an unresolvable reference inside the schema, and for a pattern that may take longer than linear time.
     """
     import jsonschema
     from referencing import Resource
@@ -259,7 +259,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """Yield the parts of `schema` that may be schemas: except constants and examples, which may look like schemas."""
+    """Yield the parts of `schema` that may be schemas, but no constants and examples, which may look like schemas."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):
@@ -273,7 +273,7 @@ def _parts_of(schema: object) -> Iterator[object]:
 def _schemas_in(
     part: object, resolver: Resolver[Any], level: int = 1
 ) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
-    """Yield each schema in a schema, and the resolver around it; RecursionError beyond the deepest level."""
+    """Yield each schema in a schema, and the resolver around it; raise RecursionError beyond the deepest level."""
     if isinstance(part, dict):
         if level > _DEEPEST:
             raise RecursionError
@@ -292,9 +292,9 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
 
 
 def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
-    """Count the nested schemas applied by `part` to one value; RecursionError for no end.
+    """Count the nested schemas that `part` applies to one value; raise RecursionError if they never end.
 
-    `heights` has the heights so far, by identity, and None for a schema in progress.
+    `heights` maps identities to the heights so far, and to None for a schema in progress.
     """
     if not isinstance(part, dict):
         return 0
@@ -318,7 +318,7 @@ def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None
 
 
 _DEEPEST = 50
-"""Maximum levels of a schema: each takes several levels of Python's stack, here and in jsonschema."""
+"""Maximum number of levels in a schema: each takes several levels of Python's stack, here and in jsonschema."""
 # Keywords whose schemas apply to the same value as the surrounding schema.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _PREFIX = "#/$defs/"
@@ -329,7 +329,7 @@ _VALUES = frozenset({"const", "default", "enum", "examples"})
 
 
 def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Copy `schema` with `change` applied to the value of each keyword, and to each schema inside of it."""
+    """Copy `schema` with `change` applied to the value of each keyword, and to each schema inside it."""
 
     def changed(key: str, value: object) -> object:
         if key in _VALUES:
@@ -342,10 +342,10 @@ def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[
 
 
 def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy `schema` with each reference to one of its `$defs` replaced by the definition.
+    """Copy `schema` with each reference to one of its `$defs` replaced with the definition.
 
-    Keywords beside a reference, such as a description, override the definition's keywords. Recursive definitions and
-    references to them stay. A `const` becomes an `enum` of one value, supported by every provider.
+    Keywords next to a reference, such as a description, override the definition's keywords. Recursive definitions and
+    references to them stay. A `const` becomes an `enum` of one value, which every provider supports.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
     >>> inline_definitions({"items": {"$ref": "#/$defs/Side", "description": "Winner"}, "$defs": {"Side": side}})

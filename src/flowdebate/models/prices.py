@@ -1,4 +1,4 @@
-"""Known prices of models, in US dollars, from `genai-prices` where it is installed (the extra `prices`)."""
+"""Known model prices, in US dollars, from `genai-prices` if it is installed (the extra `prices`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowdebate.models.providers import PROVIDERS
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors with different names there
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""Currency label of a cost by prices of the application, whose currency is unknown."""
+"""Currency label of a cost computed with the application's prices, whose currency is unknown."""
 
 
 @lru_cache(maxsize=1)
@@ -25,8 +25,8 @@ def prices_known() -> bool:
 def prices_source() -> str | None:
     """Return the unit of costs by known prices: currency, list with its version, and date; None if there are none.
 
-    The list has no date of its own. The date of its newest price in force shows its age; a list fetched during the
-    program's run has that day.
+    The list itself has no date. The date of its newest price in force shows its age; a list fetched while the program
+    runs has the date of that day.
     """
     if not prices_known():
         return None
@@ -42,10 +42,10 @@ def prices_source() -> str | None:
 
 
 def known_price(model: str, usage: Usage) -> float | None:
-    """Return the cost of `usage` of a model in US dollars, as of today; None if no price is known.
+    """Return the cost of a model's `usage` in US dollars, as of today; None if no price is known.
 
-    Tokens read from a cache, or written into one, have the provider's prices for caching; thinking costs the same as
-    the answer. Models of this machine are free. The first call imports the prices and takes half a second.
+    Tokens read from or written to a cache cost the provider's caching prices; thinking costs the same as the answer.
+    Models on this machine are free. The first call imports the prices, which takes half a second.
     """
     provider, _, name = model.partition("/")
     preset = PROVIDERS.get(provider)

@@ -14,7 +14,7 @@ _LARGEST = 16_000_000  # maximum bytes of output
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output of a program until it ends; processes that it started may keep its pipes open for longer."""
+    """Output of a program until it ends; processes that it started may keep its pipes open longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -24,7 +24,7 @@ class _Output(asyncio.SubprocessProtocol):
         self._size = 0
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep a part of the output, or fail once there is too much."""
+        """Keep a piece of the output, or fail once there is too much."""
         self._size += len(data)
         if self._size <= _LARGEST:
             self._parts[fd].append(data)
@@ -55,7 +55,7 @@ _GRACE = 0.5  # seconds between SIGTERM and SIGKILL; a call past its deadline ha
 async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
     """Run a program to its end, and return its exit code, output and errors.
 
-    Its process group ends with the call: by SIGTERM if it is still running, and by SIGKILL half a second later.
+    Its process group ends with the call: with SIGTERM if it is still running, and with SIGKILL half a second later.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -88,7 +88,7 @@ async def _exit_of(transport: asyncio.SubprocessTransport) -> None:
 
 
 def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:
-    """Send a signal to a program and all in its process group."""
+    """Send a signal to a program and its whole process group."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(transport.get_pid(), number)

@@ -48,7 +48,7 @@ class Cloud:
     switch: str | None = None
     """Variable that turns the cloud on."""
     models: str | None = None
-    """Prefix of its models' names."""
+    """Prefix of the names of its models."""
 
     def is_used(self, model: str | None) -> bool:
         """Return whether the environment or the model's name selects this cloud."""
@@ -61,11 +61,11 @@ class Program:
     """An agent CLI."""
 
     command: Sequence[str]
-    """Name and options for an answer to the prompt on its input, without tools and without questions."""
+    """Name and options for answering the prompt on stdin, without tools and without questions."""
     read: Callable[[str], Reply]
     """Function that reads its output; it raises ValueError or TypeError for unreadable output."""
     model: str | None = None
-    """Option that names a model."""
+    """Option that selects a model."""
     effort: Sequence[str] | None = None
     """Options for the amount of thinking, with `{effort}`; None if there are none."""
     folder: Sequence[str] | None = None
@@ -79,15 +79,17 @@ class Program:
     variables: tuple[str, ...] = ()
     """Environment variables of the program, or patterns of their names: its keys and settings."""
     clouds: tuple[Cloud, ...] = ()
-    """Clouds through which the program can reach its models."""
+    """Clouds through which the program can access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of variables with a key that replaces signing in."""
+    """Prefixes of variables that hold a key in place of a sign-in."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
-    """Options that say whether somebody is signed in, without a call; none if there are none."""
+    """Options to find out whether somebody is signed in, without a call; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
-    """Function from the program's environment and model to whether its files or variables have a sign-in."""
+    """Function that takes the program's environment and model, and returns whether its files or variables have a
+    sign-in.
+    """
     environment: Mapping[str, str] | None = None
     """Environment variables that turn features off."""
     keeps: tuple[str, ...] = ()
@@ -111,7 +113,7 @@ class Program:
 
 
 def is_model_name(name: str) -> bool:
-    """Return whether a program can be told `name` as a model: it is neither blank nor looks like an option."""
+    """Return whether `name` can be passed to a program as a model: it is neither blank nor looks like an option."""
     return bool(name.strip()) and not name.lstrip().startswith("-")
 
 
@@ -122,7 +124,7 @@ def _count(counts: object, *names: str) -> int | None:
 
 
 def _objects(output: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in the lines of an output; other lines are ignored."""
+    """Yield the JSON objects in the lines of an output; ignore other lines."""
     for line in output.splitlines():
         try:
             value = json.loads(line)
@@ -366,7 +368,7 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def limits_of(models: Iterable[str]) -> list[str]:
-    """Describe the limits of all installed programs among `models`, which are names or patterns of them."""
+    """Describe the limits of all installed programs among `models`, which are names or name patterns."""
     return [
         program.describe_limits(f"cli/{name}")
         for name, program in PROGRAMS.items()

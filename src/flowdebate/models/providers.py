@@ -24,7 +24,7 @@ class Provider:
     key_env: str | None
     """Environment variable of the key; None for servers without one."""
     default: str | None
-    """Default model: a current and inexpensive one; None for the first one of the server."""
+    """Default model: a current and inexpensive one; None for the server's first model."""
     _: KW_ONLY
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
@@ -32,7 +32,7 @@ class Provider:
     effort: str | None = "reasoning_effort"
 
     def address(self, name: str) -> str | None:
-        """Return the endpoint of the provider `name`, first from its variable; None for OpenAI's own."""
+        """Return the endpoint of the provider `name`, preferably from its variable; None for OpenAI's own."""
         return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 

@@ -1,8 +1,8 @@
 """Reading of structured answers: repair of broken JSON, and of values in another form.
 
 An answer accepted by its schema is never changed. Other answers are repaired by fixed rules that depend on text and
-schema, and validated again. No rule compares by similarity: unless an answer is an unambiguous form of a valid one, it
-is requested again.
+schema, and validated again. No rule compares by similarity: an answer that is not an unambiguous form of a valid one is
+requested again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
 
 
 def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolation) -> Reading:
-    """Repair `answer`, refused by `output` with `violation`; raise SchemaViolation if it cannot be repaired."""
+    """Repair `answer`, which `output` rejected with `violation`; raise SchemaViolation if it cannot be repaired."""
     fitting = _Fitting(output)
     try:
         parsed = parse_json(answer) if isinstance(answer, str) else Parsed(answer, ())
@@ -134,7 +134,7 @@ def find_object(text: str) -> str | None:
 
 
 def _spans(text: str) -> list[tuple[int, int, object]] | None:
-    """Find the begin, the end and the value of each object in `text`; None if there is none, or a broken one."""
+    """Find the start, the end and the value of each object in `text`; None if there is none, or a broken one."""
     spans: list[tuple[int, int, object]] = []
     begin = text.find("{")
     tried = 0
@@ -231,7 +231,7 @@ _ENDS = re.compile(r"(?:[\"}\]]|\b(?:true|false|null|True|False|None))\Z")
 
 
 def _repair(text: str) -> Parsed | None:
-    """Repair the syntax of one object or list; None if that would lose or invent more than syntax."""
+    """Repair the syntax of one object or list; None if that would lose or invent content."""
     if text[:1] not in ("{", "[") or len(text) > _LONGEST:
         return None
     try:
@@ -261,13 +261,13 @@ def _repair_syntax(text: str) -> dict[str, object] | list[object] | None:
 
 
 def _missing(text: str) -> bool:
-    """Return whether brackets are left open in `text`."""
+    """Return whether `text` has unclosed brackets."""
     outside = _STRING.sub('""', text)
     return sum(map(outside.count, "{[")) > sum(map(outside.count, "}]"))
 
 
 def _repairs_of(text: str) -> tuple[str, ...]:
-    """Name the errors in the syntax of `text`."""
+    """Name the syntax errors of `text`."""
     outside = _STRING.sub('""', text)
     signs = {
         "trailing comma": re.search(r",\s*[}\]]", outside),
@@ -284,14 +284,14 @@ _SYNTAX = re.compile(r"[\s{}\[\],:\"'“”\u2018\u2019\\]+")
 
 
 def _content(text: str) -> str:
-    """Return `text` without blanks, brackets and quotes: a repair that changes it has lost or invented something."""
+    """Return `text` without whitespace, brackets and quotes: a repair that changes it has lost or added content."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
     text = re.sub(r"\\[nrtbf]", " ", text)
     return _SYNTAX.sub("", re.sub(r"\bNone\b", "null", text)).casefold()
 
 
 def _flat(value: object) -> str:
-    """Write keys and values of JSON data one after the other."""
+    """Concatenate the keys and values of JSON data."""
     if isinstance(value, dict):
         return " ".join(f"{key} {_flat(part)}" for key, part in value.items())
     if isinstance(value, list):
@@ -303,7 +303,7 @@ def _flat(value: object) -> str:
 
 
 def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({})) -> str | None:
-    """Find the choice among `choices` with `text` as a form of it; None if there is none or several.
+    """Find the choice that `text` is a form of; None if there is none, or more than one.
 
     Try it unchanged, then in any case and Unicode form, then without brackets, quotes, emphasis, a label or a full stop
     around it, and finally as one of the `synonyms`.
@@ -324,9 +324,9 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the one name spelled by `text`, alone or inside a phrase without other content; None without a match.
+    """Find the one name that `text` spells, alone or in a phrase without other content; None without a match.
 
-    Blanks, hyphens, underscores and dots in a name do not matter.
+    Spaces, hyphens, underscores and dots in a name do not matter.
 
     >>> find_name("I vote for the proposal of **Agent-1**.", ["agent 1", "agent 2"])
     'agent 1'
@@ -390,7 +390,7 @@ _LONGEST_WORDS = 4_000
 
 
 def _plain(text: str) -> str:
-    """Return `text` in one case, one Unicode form, and with single blanks; a long text is unchanged."""
+    """Return `text` in one case, one Unicode form, and with single spaces; a long text is unchanged."""
     if len(text) > _LONGEST_WORDS:
         return text
     return as_seen(unescaped(text)).translate(_SIGNS)
@@ -469,7 +469,7 @@ class _Fitting:
         return value
 
     def drop_items(self, value: object, violation: SchemaViolation) -> tuple[object, list[str]]:
-        """Copy `value` without invalid items of lists of objects, and count them; a list never becomes empty."""
+        """Copy `value` without invalid items in lists of objects, and count them; a list never becomes empty."""
         counts: list[str] = []
         if not isinstance(value, dict):
             return value, counts
@@ -491,7 +491,7 @@ class _Fitting:
         return value
 
     def _resolve(self, schema: object) -> tuple[_Schema, bool]:
-        """Return the schema that a reference, or a union with null, stands for, and whether null is allowed."""
+        """Return the schema behind a reference or a union with null, and whether null is allowed."""
         nullable = False
         for _ in range(50):  # references may be circular
             if not isinstance(schema, Mapping):
@@ -551,7 +551,7 @@ class _Fitting:
         return self._fit_fields(value, schema)
 
     def _fit_only(self, value: object, name: str, schema: _Schema) -> object:
-        """Wrap a value without its only required key; return it unchanged if it does not fit there."""
+        """Wrap a value in its only required key; return it unchanged if it does not fit there."""
         inner, _ = self._resolve(schema["properties"][name])
         if inner.get("type") != "array" and "enum" not in inner:
             return value
@@ -563,7 +563,7 @@ class _Fitting:
         return self._note("missing key", {name: fitted})
 
     def _is_item(self, value: Mapping[str, object], schema: object) -> bool:
-        """Return whether `value` has all that an item of a list needs."""
+        """Return whether `value` has everything that an item of a list needs."""
         item, _ = self._resolve(self._resolve(schema)[0].get("items"))
         required = set(item.get("required", ()))
         return bool(required) and required <= value.keys()
@@ -661,7 +661,7 @@ class _Fitting:
         return [self.fit(part, item) for part in value] if isinstance(value, list) else value
 
     def _split(self, text: str, item: _Schema) -> list[str] | None:
-        """Split a list that is written as text; None if its parts are not all choices of `item`."""
+        """Split a list written as text; None unless all of its parts are choices of `item`."""
         if len(text) > _LONGEST_WORDS:
             return None
         required = item.get("required", ())
@@ -692,7 +692,7 @@ class _Fitting:
 def _number(value: str | float, *, low: float | None, high: float | None) -> Fraction | None:
     """Read a number, a percentage or a share such as "8/10" on the scale from `low` to `high`.
 
-    None if it is not a number.
+    None for any other text.
     """
     match = _NUMBER.fullmatch(_bare(value) if isinstance(value, str) else repr(value))
     if match is None:
@@ -713,9 +713,9 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the name among `names` with `key` in another case, or as a form of a choice.
+    """Find the name among `names` that matches `key` in another case, or as a form of a choice.
 
-    None if there is none or several.
+    None if there is none, or more than one.
     """
     candidates = list(names)
     if key in candidates:

@@ -1,4 +1,4 @@
-"""GGUF file of the local model: FLOWDEBATE_LOCAL_MODEL, or joined from its packages."""
+"""GGUF file of the local model: from FLOWDEBATE_LOCAL_MODEL, or joined from its packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAYS_OUT = (
     "ANTHROPIC_API_KEY and others: `flowdebate models` lists them), or start Ollama, LM Studio, vLLM or llama-server, "
     "or name a model and give the base_url of its server"
 )
-"""Advice if there is no local model."""
+"""Advice for users without a local model."""
 
 _ENV = "FLOWDEBATE_LOCAL_MODEL"
 
@@ -43,10 +43,10 @@ def local_model_title() -> str:
 
 
 def find_local_model() -> Path:
-    """Return the GGUF file of the model "local", joining it from its packages at first use (seconds, 1.1 GB).
+    """Return the GGUF file of the model "local", joining it from its packages on first use (seconds, 1.1 GB).
 
     The hash of the joined file is verified; a file with another hash is joined again. A file from
-    FLOWDEBATE_LOCAL_MODEL belongs to the user, and only its format is checked. Raises ModelUnavailable, with advice.
+    FLOWDEBATE_LOCAL_MODEL belongs to the user, and only its format is checked. Raise ModelUnavailable, with advice.
     """
     configured = os.environ.get(_ENV)
     if configured:
@@ -83,8 +83,8 @@ def local_model_installed() -> bool:
 def local_model_state() -> dict[str, Any]:
     """Return the state of the local model's files, without importing, joining or reading them.
 
-    `title`, `engine` (whether it is installed), `packages` (whether the weights are), and `path` and `bytes` of the
-    file of weights, None if there is none yet.
+    Keys: `title`, `engine` and `packages` (whether the engine and the weights are installed), and `path` and `bytes` of
+    the weights file, None if it does not exist yet.
     """
     configured = os.environ.get(_ENV)
     path = Path(configured).expanduser() if configured else _joined_path()
@@ -101,9 +101,9 @@ def local_model_state() -> dict[str, Any]:
 
 
 def is_verified(path: Path, *, sha256: str) -> bool:
-    """Return whether the file has this hash, which is computed only if size or times have changed since the last time.
+    """Return whether the file has this hash, which is recomputed only if the size or times have changed.
 
-    A small file beside it stores them.
+    A small file next to it stores them.
     """
     state = ""
     with contextlib.suppress(OSError, ValueError):
@@ -135,7 +135,7 @@ def _mark(path: Path, state: str) -> None:
 
 
 def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
-    """Join `parts` in order into `target`, which appears whole or not at all; ModelUnavailable for another hash."""
+    """Join `parts` in order into `target` atomically; raise ModelUnavailable for another hash."""
     from tempfile import NamedTemporaryFile
 
     _LOG.info("joining the local model into %s", target)
@@ -164,7 +164,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 
 def _parts() -> list[Path]:
-    """Find the parts in their packages without importing these, because their publisher is unknown."""
+    """Find the parts in their packages without importing the packages, because their publisher is unknown."""
     parts = []
     for number in range(1, _PARTS + 1):
         spec = importlib.util.find_spec(_package(number))

@@ -1,4 +1,4 @@
-"""`LocalModel`: a model on the user's machine, without key or network."""
+"""`LocalModel`: a model on the user's machine, without a key or network access."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead e
 class LocalModel(PooledModel):
     """A GGUF model run by llama.cpp; the engine starts at the first call and ends with the process.
 
-    - `path`: the model file; None is FLOWDEBATE_LOCAL_MODEL, or else the model of the extra `local-model`.
-    - `settings`: defaults where a request leaves the choice open; the rest is preset for small models.
+    - `path`: the model file; None for FLOWDEBATE_LOCAL_MODEL, or otherwise the model of the extra `local-model`.
+    - `settings`: defaults for requests that leave the choice open; the rest is preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
     All `LocalModel`s of a file share one engine. It answers one call at a time, in order: a prompt with the same
@@ -55,11 +55,11 @@ class LocalModel(PooledModel):
     """
 
     base_url = "http://127.0.0.1"
-    """Address of the engine, which listens on the loopback only."""
+    """Address of the engine, which listens only on the loopback interface."""
     profile: Profile = "concise"
     """Profile of the default prompts: models that fit on a laptop follow short prompts best."""
     context_tokens = CONTEXT
-    """Maximum tokens of a prompt and its answer."""
+    """Maximum number of tokens of a prompt and its answer."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class LocalModel(PooledModel):
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
     def _endpoint(self) -> None:
-        """Check nothing: the first request starts the engine."""
+        """Do nothing: the first request starts the engine."""
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         response = await self._ask(request)
@@ -114,7 +114,7 @@ class LocalModel(PooledModel):
 
 
 async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Ask for the rest of an answer that begins with `request.begins`: llama.cpp continues an assistant's last message.
+    """Request the rest of an answer that begins with `request.begins`: llama.cpp continues a final assistant message.
 
     The opening words are streamed with the first piece. If nothing follows them, the answer is empty.
     """
@@ -135,12 +135,12 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
 
 
 def _join(begins: str, rest: str) -> str:
-    """Join both with a space between words; some models omit it in their first token."""
+    """Join both texts with a space between words, which some models omit in their first token."""
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 
 
 def sentences_grammar(maximum: int) -> str:
-    """Build a grammar (GBNF) of one paragraph of one to `maximum` sentences: short turns then end by themselves.
+    """Build a grammar (GBNF) for one paragraph of one to `maximum` sentences, so that short turns end on their own.
 
     The dot of a number or an abbreviation does not end a sentence.
     """
@@ -186,7 +186,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
 
 
 def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Escape control tokens in messages, and bound the strings of the schema.
+    """Escape control tokens in messages, and limit the length of strings in the schema.
 
     llama.cpp obeys control tokens anywhere, so a tool's result or an old message could end its message and begin a
     system message. User messages were rendered here, with escaped arguments and unchanged material.

@@ -1,4 +1,4 @@
-"""Engine processes of local models: one per model file, started at first use, ended with this process."""
+"""Engine processes of local models: one per model file, started on first use, ended with this process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """Engine that is started immediately in a thread, so that no event loop waits."""
+    """Engine that is started at once in a thread, so that the event loop is never blocked."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -80,17 +80,17 @@ class LocalServer:
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
-        """Wait until the engine listens and return its endpoint; ModelUnavailable if it did not start."""
+        """Wait until the engine listens and return its endpoint; raise ModelUnavailable if it did not start."""
         return await asyncio.wrap_future(self._ready)
 
     @property
     def is_starting(self) -> bool:
-        """True until it listens or has failed."""
+        """True until the engine listens or has failed."""
         return not self._ready.done()
 
     @asynccontextmanager
     async def turn(self, request: ModelRequest) -> AsyncIterator[Endpoint]:
-        """Reserve the engine for one call, because it has one slot.
+        """Reserve the engine for one call, because it has only one slot.
 
         Waiting calls are served in order and may be cancelled. Raise ModelUnavailable if it did not start.
         """
@@ -105,13 +105,13 @@ class LocalServer:
 
     @property
     def ended(self) -> bool:
-        """True if it failed to start, was stopped, or has died."""
+        """True if the engine failed to start, was stopped, or has died."""
         if self._stopping or (self._ready.done() and self._ready.exception() is not None):
             return True
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
-        """Stop the engine and wait for its end."""
+        """Stop the engine and wait until it has ended."""
         with self._lock:
             self._stopping = True
             process = self._process
@@ -178,7 +178,7 @@ class LocalServer:
 
 
 def _usable_cores() -> int:
-    """Count the cores that this process may use, which can be fewer than exist."""
+    """Count the cores that this process may use, which can be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""openai clients: one for each event loop and endpoint, open as long as it is in use."""
+"""openai clients: one per event loop and endpoint, open as long as it is in use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Transport = Literal["aiohttp", "openai"]
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """A client, and the number of models that use it."""
+    """A client, with the number of models that use it."""
 
     client: Any
     closing: AsyncExitStack
@@ -46,7 +46,7 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """Open clients of an event loop; unused ones stay open while there are `keepers`."""
+    """An event loop's open clients; unused ones stay open while there are `keepers`."""
 
     keepers: int = 0
     clients: dict[object, _Shared] = field(default_factory=dict)
@@ -78,8 +78,8 @@ def _pool() -> _Pool:
 async def keep_connections() -> AsyncIterator[None]:
     """Keep connections to providers open from one run to the next, in this event loop and until the block ends.
 
-    A run closes its connections when it ends, unless another one in the loop uses them or it runs in such a block.
-    Servers, batches and MCP use such a block around all their runs; `async with model:` does so for one model.
+    A run closes its connections when it ends, unless another run in the loop uses them or it runs inside such a block.
+    Servers, batches and MCP wrap all their runs in such a block; `async with model:` does so for one model.
 
     >>> async def debates(pattern, questions):
     ...     async with keep_connections():
@@ -105,9 +105,9 @@ class _LoopClients:
 class Clients:
     """The clients of one model.
 
-    `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Models of one
-    endpoint share it; event loops, and therefore threads, do not. Clients belong to the library `sdk` and are made by
-    `connect`, openai's by default.
+    `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Models with
+    the same endpoint share it; event loops, and therefore threads, do not. Clients belong to the library `sdk` and are
+    created by `connect`, openai's by default.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Clients:
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:
-        """Keep the running loop's connections open until the last block like this one has ended."""
+        """Keep the running loop's connections open until the last such block has ended."""
         self.acquire()
         try:
             yield
@@ -203,11 +203,11 @@ class Clients:
 
 
 _PROXIES = ("http", "https", "socks5", "socks5h")
-"""Schemes of proxies."""
+"""URL schemes of proxies."""
 
 
 def _check_proxies() -> None:
-    """Raise ConfigurationError, without the password, for an unusable proxy of the environment."""
+    """Raise ConfigurationError, without the password, for an unusable proxy in the environment."""
     from urllib.request import getproxies
 
     for kind, address in getproxies().items():
@@ -220,7 +220,7 @@ def _check_proxies() -> None:
 
 @lru_cache(maxsize=8)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Load the trusted certificates named by the environment, which is slow.
+    """Load the trusted certificates that the environment names, which is slow.
 
     Raise ConfigurationError, with the variable, for unreadable certificates.
     """
@@ -244,7 +244,7 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
 
 
 def warm_up(library: str = "aiohttp") -> None:
-    """Import the modules for the first call by `library`, which is slow, before anybody waits for it."""
+    """Import the modules for the first call through `library`, which is slow, before anybody waits for it."""
     if library == "aiohttp":
         import flowdebate.models.openai.http
     else:
@@ -262,7 +262,7 @@ class PooledModel:
     """Base class of models with `Clients`: runs keep the connections open, `async with model:` does so for longer."""
 
     tells_attempts = True
-    """True, to tell the call boundary that the model records its attempts."""
+    """True, so that the call boundary knows that the model records its attempts."""
     takes_effort: bool = False
     """True if the amount of thinking can be set."""
     _name: str
@@ -285,7 +285,7 @@ class PooledModel:
 
     @property
     def base_url(self) -> str:
-        """Address of a call made now, without user, password and query."""
+        """Address that a call would use now, without user, password and query."""
         return address_of(self._address)
 
     @property
@@ -295,12 +295,12 @@ class PooledModel:
 
     @property
     def timeout(self) -> float | None:
-        """Deadline of its own, in seconds, for all attempts of a call; None to leave it to the request."""
+        """The model's own deadline in seconds for all attempts of a call; None to leave it to the request."""
         return timeout_of(self._settings)
 
     @property
     def learned(self) -> Learned:
-        """Refusals of the model at its address that this process has learned."""
+        """What this process has learned about refusals by the model at its address."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -313,13 +313,13 @@ class PooledModel:
         return response
 
     async def check_ready(self) -> None:
-        """Raise what the first call would raise for a missing key, or if real models are forbidden."""
+        """Raise the error that the first call would raise for a missing key, or if real models are forbidden."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         self._endpoint()
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the running loop's connections open until the last block like this one has ended."""
+        """Keep the running loop's connections open until the last such block has ended."""
         async with self._clients.keep_open():
             yield self
 
@@ -349,7 +349,7 @@ _LOGGERS = (
 
 
 class _Redacting(logging.Filter):
-    """Log filter that redacts `secrets`; a secret stays until it was removed as often as added."""
+    """Log filter that redacts `secrets`; a secret stays until it has been removed as often as it was added."""
 
     def __init__(self) -> None:
         super().__init__()

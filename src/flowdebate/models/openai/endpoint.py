@@ -1,4 +1,4 @@
-"""Endpoints: the address, key and headers of a server, the secrets in them, which are never shown, and exchanges."""
+"""Endpoints (a server's address, key and headers, with the secrets in them, which are never shown) and exchanges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Endpoint:
     @classmethod
     @lru_cache(maxsize=256)
     def of(cls, base_url: str, api_key: str = NO_KEY, headers: Headers = ()) -> Endpoint:
-        """Read a valid address; its user and password come before `api_key`, an Authorization header before both."""
+        """Read a valid address; its user and password override `api_key`, an Authorization header overrides both."""
         parts = urlsplit(base_url)
         if parts.username or parts.password:
             user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
@@ -57,14 +57,14 @@ class Endpoint:
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """HTTP request and response, both without headers."""
+    """HTTP request and response, without their headers."""
 
     sent: bytes
     status: int
     kind: str
     """Content type of the response."""
     received: bytearray = field(default_factory=bytearray)
-    """Body of the response, as far as read."""
+    """Body of the response, as far as it was read."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts of the endpoint that errors and logs never show."""
 
@@ -78,7 +78,7 @@ _ERROR = re.compile(r"\s*(?:event: *error\s+)?(?:data: *)?\[?\{\s*(?:\"type\"\s*
 
 
 def is_refusal(status: int, body: str) -> bool:
-    """Return whether a response refuses its request, by its status or, on some servers, in its body.
+    """Return whether a response refuses its request, judged by its status or, for some servers, by its body.
 
     >>> is_refusal(400, ""), is_refusal(200, '{"error": "Unexpected endpoint"}'), is_refusal(200, '{"choices": []}')
     (True, True, False)
@@ -94,7 +94,7 @@ exchanges: ContextVar[list[Exchange] | None] = ContextVar("flowdebate_exchanges"
 
 @contextmanager
 def record_exchanges() -> Iterator[list[Exchange]]:
-    """Collect the exchanges of all calls inside the block, nested blocks included."""
+    """Collect the exchanges of all calls inside the block, including nested blocks."""
     recorded: list[Exchange] = []
     outer = exchanges.get()
     token = exchanges.set(recorded)
@@ -107,19 +107,19 @@ def record_exchanges() -> Iterator[list[Exchange]]:
 
 
 def note_exchange(sent: bytes, status: int, headers: Mapping[str, str], *, secrets: tuple[str, ...]) -> None:
-    """Begin an exchange when its response has arrived, if exchanges are recorded."""
+    """Begin an exchange once its response has arrived, if exchanges are recorded."""
     recorded = exchanges.get()
     if recorded is not None:
         recorded.append(Exchange(sent=sent, status=status, kind=headers.get("content-type", ""), secrets=secrets))
 
 
 def _canonical(name: str) -> str:
-    """Spell a header as openai does if it would otherwise be sent twice."""
+    """Spell a header as openai does, because it would otherwise be sent twice."""
     return "Authorization" if name.lower() == "authorization" else name
 
 
 def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
-    """Yield the secrets of headers and of an address, as written, decoded and as sent to a server."""
+    """Yield the secrets in headers and in an address, as written, as decoded and as sent to a server."""
     secret = parts.password or parts.username or ""
     yield from (secret, unquote(secret))
     yield from (parts.query, urlencode(parse_qsl(parts.query, keep_blank_values=True)))
@@ -151,7 +151,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def clean_key(key: str | None, source: str) -> str | None:
-    r"""Return `key` without the line end of its file.
+    r"""Return `key` without the trailing newline of its file.
 
     Raises AuthenticationFailed, without the key in it, for an invalid key.
 
@@ -166,7 +166,7 @@ def clean_key(key: str | None, source: str) -> str | None:
 
 
 def check_address(location: str, name: str, address: object) -> None:
-    """Raise ConfigurationError unless `address` is valid; the error shows neither password nor query."""
+    """Raise ConfigurationError unless `address` is valid; the error shows neither the password nor the query."""
     if not isinstance(address, str):
         raise ConfigurationError(location, name, type(address), "an address as a str")
     if _parts(address) is None:
@@ -188,7 +188,7 @@ def _parts(address: str) -> SplitResult | None:
 
 
 def address_of(address: str) -> str:
-    """Remove user, password and query from `address`, which may be secret.
+    """Remove user, password and query, which may be secret, from `address`.
 
     >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
     'https://example.com/v1'
@@ -202,7 +202,7 @@ def address_of(address: str) -> str:
 
 
 def check_headers(location: str, headers: object) -> Headers:
-    """Return `headers` as pairs; ConfigurationError, which shows no value, unless they can be sent."""
+    """Return `headers` as pairs; raise ConfigurationError, which shows no value, unless they can be sent."""
     if headers is None:
         return ()
     if not isinstance(headers, Mapping):

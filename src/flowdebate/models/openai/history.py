@@ -1,4 +1,4 @@
-"""Original messages with tool calls: servers require reasoning, signatures and the like together with the results.
+"""Original messages with tool calls: servers require reasoning, signatures and the like along with the results.
 
 The fields differ between servers, so messages are kept whole, and streamed pieces are merged.
 """
@@ -21,7 +21,7 @@ _LONGEST = 1_000_000  # maximum characters of a message, which each further requ
 
 
 def fields_of(message: Json) -> Mapping[str, Json]:
-    """Return the fields of a message read by any client."""
+    """Return the fields of a message that any of the clients has read."""
     if isinstance(message, dict):
         return message
     if message is None:
@@ -30,7 +30,7 @@ def fields_of(message: Json) -> Mapping[str, Json]:
 
 
 def merge(merged: dict[str, Json], piece: Mapping[str, Json]) -> None:
-    """Merge a piece of a streamed message into the fields so far."""
+    """Merge a piece of a streamed message into the fields collected so far."""
     for name, raw in piece.items():
         value, before = _plain(raw), merged.get(name)
         if value is None or (name in _ONE_WORD and not value and before):
@@ -46,7 +46,7 @@ def merge(merged: dict[str, Json], piece: Mapping[str, Json]) -> None:
 
 
 def _merge_items(items: list[Json], pieces: list[Json]) -> list[Json]:
-    """Add pieces of a list, each to the item with its index."""
+    """Merge pieces of a list, each into the item with its index."""
     for piece in pieces:
         index = piece.get("index") if isinstance(piece, dict) else None
         same = [item for item in items if isinstance(item, dict) and item.get("index") == index]
@@ -71,7 +71,7 @@ def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
 
 
 def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: Sequence[str]) -> Message | None:
-    """Return the unchanged message with the `calls`; None if it contains nothing else."""
+    """Return the unchanged message with the `calls`; None if it contains nothing besides them."""
     try:
         plain_message: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
         message = {name: value for name, value in plain_message.items() if value not in (None, "", [], {})}

@@ -1,6 +1,7 @@
-"""`HttpClient`: chat completions over aiohttp, which replaces openai's client, whose import takes a second.
+"""`HttpClient`: chat completions over aiohttp, which replaces openai's client, because importing that takes a second.
 
-It has the part of this client's interface used by `Chat`, and answers in its form: objects with fields as attributes.
+It has the part of openai's client interface that `Chat` uses, and returns answers in the same format: objects with
+fields as attributes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _WHOLE = 1_000_000  # maximum bytes of a request that aiohttp sends from memory 
 
 
 class _Fields(dict[str, Any]):
-    """JSON object whose fields are also attributes; missing ones are None."""
+    """JSON object whose fields are also available as attributes; missing fields are None."""
 
     __getattr__ = dict.get
 
@@ -45,7 +46,7 @@ class _Fields(dict[str, Any]):
 class HttpClient:
     """Client of one endpoint; its sockets are closed before the first await of `close`.
 
-    Errors: flowdebate's for answers of the server, aiohttp's for failures of the network.
+    Errors: flowdebate's for answers of the server, aiohttp's for network failures.
     """
 
     def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
@@ -75,7 +76,7 @@ class HttpClient:
         await self._session.close()
 
     async def create(self, *, extra_body: Any = (), **parameters: object) -> object:  # noqa: ANN401 - a mapping, or none
-        """Request a completion, or a stream of chunks with `stream`."""
+        """Request a completion, or with `stream` a stream of chunks."""
         body = json.dumps({**parameters, **dict(extra_body)}, ensure_ascii=False, allow_nan=False).encode()
         response = await self._session.post(
             self._url,
@@ -111,7 +112,7 @@ class HttpClient:
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> CIMultiDict[str]:
-    """Return the headers of `response`, repeated ones combined, as in HTTP."""
+    """Return the headers of `response`, with repeated ones combined as HTTP specifies."""
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in response.headers.items():
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -148,7 +149,7 @@ class _Chunks:
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the data of each event of a stream that has any."""
+    """Yield the data of each event in a stream, skipping events without data."""
     data: list[bytes] = []
     async for lines in _parts(response, events="event-stream" in response.headers.get("content-type", "").lower()):
         for line in lines.splitlines():
@@ -169,7 +170,7 @@ def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIt
 
 
 def _completion(body: bytes, response: aiohttp.ClientResponse) -> object:
-    """Read a completion; a body that neither is JSON nor claims to be is its text."""
+    """Read a completion; a body that is not JSON, and does not claim to be, is returned as text."""
     try:
         return json.loads(body, object_hook=_Fields)
     except (ValueError, RecursionError):

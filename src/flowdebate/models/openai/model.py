@@ -1,4 +1,4 @@
-"""`OpenAIModel`: a model on any server with OpenAI's chat completions API, and its chats with one server."""
+"""`OpenAIModel`: a model on any server with OpenAI's chat completions API; and `Chat`, which talks to one server."""
 
 from __future__ import annotations
 
@@ -63,33 +63,33 @@ _RETRY = Retry()
 class OpenAIModel(PooledModel):
     """The model `name` on an OpenAI-compatible server.
 
-    - `base_url`: the endpoint, up to and with `/v1`; None reads OPENAI_BASE_URL, then means OpenAI itself. User and
-      password in it are sent as basic authentication, its query with each request. All three are never shown.
+    - `base_url`: the endpoint, up to and including `/v1`; None reads OPENAI_BASE_URL, and falls back to OpenAI itself.
+      User and password in it are sent as basic authentication, its query with each request. All three are never shown.
     - `api_key`: None reads the environment variable `api_key_env` at each call. It is never shown. For the address of
-    another provider, the variable of that provider is read instead.
+    another provider, that provider's variable is read instead.
     - `default_headers`: additional headers of each request. Keys and tokens in them are never shown.
-    - `settings`: defaults where a request leaves the choice open; of two deadlines the shorter one counts, and an unset
-    timeout does not count.
+    - `settings`: defaults for requests that leave the choice open; of two deadlines the shorter one counts, and an
+      unset timeout does not count.
     - `structured`: the first structured mode; "json_schema" constrains the model on capable servers. If the server
       refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
       `asked_as` names the mode. A refused or ignored mode comes last in all later calls of this process to the same
       model there. Other refused parts of a request are left out in the same way.
-    - `tools_with_schema`: False for servers that cannot take tools and a response format in one request: then the
-      tools are offered first, and once the model calls none of them it is asked again for the structured answer.
-    - `effort`: the parameter for the amount of thinking, as "reasoning_effort" or "reasoning.effort"; None for servers
-      without one.
-    - `images`: whether it can read images; None for yes, unless its name is known to be of a model that cannot.
+    - `tools_with_schema`: False for servers that do not support tools and a response format in one request: then the
+      tools are offered first, and once the model calls none of them, the structured answer is requested.
+    - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
+      servers without one.
+    - `images`: whether it can read images; None means yes, unless its name is known to belong to a model that cannot.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
     - `transport`: "aiohttp" alone, for a start one second faster; or "openai", the SDK over it, always used behind
       proxies.
-    - `client`: an `AsyncOpenAI` of your own, such as `AsyncAzureOpenAI`, with its own address, key, headers and
+    - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its retries are turned off, because `retry` counts them. It does not limit the size of
       bodies.
     - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise they
     are left out, and the answer has a flag such as `without_temperature`.
-    - `strict_model`: True to reject the answer of a model by another name (MalformedResponse), which otherwise has the
-    flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
+    - `strict_model`: True to reject an answer from a model with another name (MalformedResponse), which otherwise has
+    the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
     - `label`: the model's name in errors and events; None for `name`.
 
     Connections stay open inside `open_connections()`, which a run enters for its models; `async with model:` keeps them
@@ -197,7 +197,7 @@ class OpenAIModel(PooledModel):
 
 
 def key_variable(variable: str | None, url: str, *, paired: bool) -> str | None:
-    """Return the environment variable whose key goes to `url`: no key goes to another provider.
+    """Return the environment variable whose key is sent to `url`: no key is sent to another provider.
 
     A variable for the address, such as OPENAI_BASE_URL, is `paired` with the variable for the key, since the key may
     belong to the provider at this address.
@@ -219,7 +219,7 @@ _HOSTED = {
 
 
 def _with_cache_key(parameters: Parameters) -> Parameters:
-    """Let OpenAI route requests with the same system message to the machine that has it in its cache."""
+    """Let OpenAI route requests with the same system message to the machine that has cached it."""
     first = parameters["messages"][0] if parameters["messages"] else {}
     if first.get("role") != "system" or "prompt_cache_key" in parameters.get("extra_body", ()):
         return parameters
@@ -249,13 +249,13 @@ TOP_LOGPROBS = 20  # number of tokens with log-probabilities: the maximum that O
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Peculiarities of one server and model."""
+    """Peculiarities of a server and model."""
 
     model: str
     label: str
     """Name in attempts and errors."""
     echoes_name: bool = True
-    """True if the server answers under the requested model name."""
+    """True if the server's answers carry the requested model name."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
     """Structured modes in order: the next one is used if one is refused or yields no valid answer."""
@@ -265,20 +265,20 @@ class Dialect:
     unset_room: int | None = None
     """Default limit of the client; None if it sends none."""
     effort: str | None = None
-    """Name of the parameter that says how much to think, with a dot before the name inside of it.
+    """Name of the parameter for the amount of thinking; a dot separates a nested name.
 
-    None if there is none.
+    None if there is no such parameter.
     """
     parts: Sequence[Part] = PARTS
     """Optional parts of a request, left out if the server refuses them."""
     strict: bool = False
-    """True to raise an error if the server refuses a setting of the user."""
+    """True to raise an error if the server refuses one of the user's settings."""
     strict_model: bool = False
-    """True if the answer of a model by another name is rejected."""
+    """True to reject an answer from a model with another name."""
     amend: Callable[[Parameters], Parameters] | None = None
     """Hook that may change the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
-    """Hook that finds tool calls written as text."""
+    """Hook that finds tool calls written as plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ class Chat:
 
     dialect: Dialect
     client: AsyncOpenAI | Any
-    """Client of openai, or an object with the part of its interface used here."""
+    """An openai client, or an object with the part of its interface used here."""
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
@@ -312,7 +312,7 @@ class Chat:
         return answered
 
     async def _tools_first(self, request: ModelRequest) -> ModelResponse:
-        """Offer the tools, and ask for the structured answer once the model calls none of them."""
+        """Offer the tools, and request the structured answer once the model calls none of them."""
         offered = await self._text(replace(request, output=None, on_text=None))
         if offered.tool_calls:
             return offered
@@ -320,7 +320,7 @@ class Chat:
         return replace(answered, usage=offered.usage + answered.usage)
 
     async def _choice(self, request: ModelRequest) -> ModelResponse:
-        """Answer with one token, and the log-probabilities of the likeliest ones if the server returns them."""
+        """Request a single token, and the log-probabilities of the likeliest ones if the server returns them."""
         if "logprobs" in self._learned.dropped:
             return ModelResponse(finish="stop", usage=Usage.none())
         parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
@@ -455,7 +455,7 @@ class Chat:
         raise failure  # raised here, because Python would otherwise chain it to `error`, which may show a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
-        """Raise LostToThinking for an answer that only consists of thinking."""
+        """Raise LostToThinking for an answer that consists only of thinking."""
         is_thought = response.finish == "length" or "thought_aloud" in response.flags
         if is_thought and is_blank(response.text) and not response.tool_calls:
             thought, stopped = response.usage.reasoning_tokens, response.finish != "length"
@@ -473,7 +473,7 @@ class Chat:
     async def _streamed(
         self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
     ) -> ModelResponse:
-        """Request a streamed answer; a server that sends it whole is read as such."""
+        """Request a streamed answer, and also read it if the server sends it whole."""
         heard = False
         ends: list[bool] = []
 
@@ -554,7 +554,7 @@ class Chat:
 
 
 class _Whole(Exception):
-    """Raised to pass a whole answer to the reader of a stream."""
+    """Raised to pass a complete answer to the reader of a stream."""
 
     def __init__(self, completion: object) -> None:
         self.completion = completion
@@ -562,7 +562,7 @@ class _Whole(Exception):
 
 
 async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
-    """Check that `stream` is a stream: _Whole for a server without streaming, MalformedResponse for a page."""
+    """Check that `stream` is a stream: raise _Whole for a server without streaming, MalformedResponse for HTML."""
     response = stream.response
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:
@@ -580,13 +580,13 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
 
 
 def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
-    """Say whether the server has ended a stream. openai's client does not tell, but the body of the response does."""
+    """Return whether the server has ended a stream. openai's client does not report it, but the response body does."""
     body = getattr(stream.response, "stream", None)
     return bool(getattr(stream, "ended", False) or getattr(body, "ended", False))
 
 
 def _ignore(_: str) -> None:
-    """Ignore streamed text, from a server without whole answers."""
+    """Ignore streamed text from a server that only streams."""
 
 
 def _room_of(parameters: Parameters) -> int | None:

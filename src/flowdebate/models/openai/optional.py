@@ -1,7 +1,7 @@
 """Optional parts of a request, which servers refuse in different words, and facts learned about each server.
 
 A refused request is sent again without one of its optional parts, until the server answers. The words of refusals
-cannot be listed completely; they only decide which part to leave out first.
+cannot be listed completely, so they only decide which part to leave out first.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Words in a refusal that suggest to leave out this part first."""
+    """Words in a refusal that suggest leaving out this part first."""
     drop: Callable[[Parameters], Parameters]
-    """Function that removes or rewrites the part; it returns a request without it unchanged."""
+    """Function that removes or rewrites the part; it returns a request that lacks the part unchanged."""
     flag: Flag | None = None
-    """Flag of an answer without a setting of the user; None for parts from the library."""
+    """Flag of an answer without one of the user's settings; None for parts that the library adds."""
     vague: bool = False
-    """True if other refusals may contain the hint, too."""
+    """True if other refusals may contain the hint as well."""
     only_hinted: bool = False
     """True for a step that only helps if the hint matches."""
 
@@ -96,7 +96,7 @@ def _items(content: object) -> Sequence[object]:
 
 
 def _join_system(parameters: Parameters) -> Parameters:
-    """Put the system messages at the beginning of the first user message."""
+    """Move the system messages to the beginning of the first user message."""
     messages = parameters["messages"]
     system = [message["content"] for message in messages if message["role"] == "system"]
     if not system:
@@ -110,7 +110,7 @@ def _join_system(parameters: Parameters) -> Parameters:
 
 
 def _join_roles(parameters: Parameters) -> Parameters:
-    """Join neighbouring messages of one role, except messages of tools."""
+    """Join adjacent messages of the same role, except tool messages."""
     joined: list[Any] = []
     for message in parameters["messages"]:
         last = joined[-1] if joined else {}
@@ -191,7 +191,7 @@ PARTS: tuple[Part, ...] = (
     LIMIT,
     TOOLS,
 )
-"""Optional parts in the order of removal if the words suggest none; parts set by the user come last."""
+"""Optional parts, in the order of removal if the words suggest none; parts set by the user come last."""
 
 _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
@@ -208,7 +208,7 @@ class Form:
     dropped: frozenset[str]
 
     def write(self, parameters: Parameters, parts: Sequence[Part]) -> Parameters:
-        """Remove the `dropped` ones of `parts`."""
+        """Remove the `dropped` parts among `parts`."""
         for part in parts:
             if part.name in self.dropped:
                 parameters = part.drop(parameters)
@@ -222,19 +222,19 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """Record of one model on one server: refused parts, and experience with structured modes."""
+    """Record for one model on one server: refused parts, and experience with structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of refused parts."""
     tools_apart: bool = False
-    """True if it rejects tools together with a structured answer."""
+    """True if the server rejects tools together with a structured answer."""
     last: dict[StructuredMode, None] = field(default_factory=dict)
-    """Modes to try after all others, in the order of their failures, because a server may support them later."""
+    """Modes to try after all others, in the order of their failures; the server may support them later."""
     prose: Counter[StructuredMode] = field(default_factory=Counter)
-    """Consecutive answers without a JSON object, as if the server ignored the mode."""
+    """Number of consecutive answers without a JSON object, as if the server ignored the mode."""
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """Order `modes` for `request`: the next mode, later ones, earlier ones."""
+        """Order `modes` for `request`: the next mode first, then later and earlier ones."""
         if request.skipped_modes == 0:  # a later retry relies on the order at the start of its call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
@@ -256,21 +256,21 @@ class Learned:
 
 @lru_cache(maxsize=1_000)
 def learned_of(base_url: str, model: str) -> Learned:
-    """Return the record of a model, which all runs of this process share."""
+    """Return the record for a model, shared by all runs of this process."""
     del base_url, model  # identifies the record
     return Learned()
 
 
 class Negotiation:
-    """Forms of one request, sent one after the other until the server accepts one.
+    """Forms of one request, sent one after another until the server accepts one.
 
     - `write`: returns the parameters of the request in a mode, with all its parts; `modes` lists the modes of a
       structured answer in order, empty for a text.
-    - `parts`: the parts open to removal.
+    - `parts`: the parts that may be removed.
     - `model`: the model's name, whose words are ignored in refusals.
 
-    A step that does not change the refusal is undone before the next one. If no single step helps, the last form
-    has no optional part at all.
+    A step that does not change the refusal is undone before the next one. If no single step helps, the last form has no
+    optional part at all.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class Negotiation:
             self.form = self._next_form(failure)
 
     def _next_form(self, error: ModelError) -> Form:
-        """Return the next form after `error`; raise `error` if none can help, or the first refusal after the last."""
+        """Return the next form after `error`; raise `error` if none can help, or the first refusal at the end."""
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
             self._base = self.form  # the last step helped, because the reason is now different
@@ -366,7 +366,7 @@ _PLAIN = "all"
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
     """Return whether `error` is a refusal that another form of the request might avoid.
 
-    A certain reason rules that out, unless it is `hinted` that the refusal is about an optional part.
+    A definite reason rules that out, unless it is `hinted` that the refusal is about an optional part.
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

@@ -1,7 +1,7 @@
 """Reader of chat completions, whole or streamed, as `ModelResponse`; structured answers in each of their modes.
 
-openai does not validate responses, so nothing here trusts a type. How an answer ended is read by
-`flowdebate.models.endings`; a stream that breaks off without a reason is OutputTruncated.
+openai does not validate responses, so nothing here trusts a type. `flowdebate.models.endings` determines how an answer
+ended; a stream that breaks off without a reason is OutputTruncated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<
 
 
 def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Read tool calls from the text of `response`; unchanged if it has anything but calls of offered tools."""
+    """Read tool calls from the text of `response`; return it unchanged unless it consists of calls of offered tools."""
     if response.tool_calls or not request.tools:
         return response
     text = response.text.strip()
@@ -73,7 +73,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
 def parameters_of(
     output: OutputSchema, *, mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Write the part of a request that asks for `output` in `mode`, or for calls of `tools` instead."""
+    """Build the part of a request that asks for `output` in `mode`, or for calls of `tools` instead."""
     written: dict[str, Any] = {"messages": list(messages)}
     if tools:
         written |= {"tools": list(tools), "tool_choice": "auto"}
@@ -102,7 +102,7 @@ def parameters_of(
 
 @lru_cache(maxsize=256)
 def instruction(output: OutputSchema, mode: str) -> str:
-    """Ask for JSON that fits `output`, in instructor's words where it is installed. Its import is slow: in a thread."""
+    """Ask for JSON that fits `output`, in instructor's words if it is installed. Its import is slow: use a thread."""
     try:
         from instructor import Mode, openai_schema
         from instructor.processing import handle_response_model
@@ -121,8 +121,8 @@ def instruction(output: OutputSchema, mode: str) -> str:
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
     """Read the answer to such a request: its text is the answer, not validated yet, or it calls `offered` tools.
 
-    An answer in the text instead of a tool call counts, and is listed among the repairs. A truncated answer (`length`)
-    is unchanged.
+    An answer given as text instead of a tool call counts, and is listed among the repairs. A truncated answer
+    (`length`) is unchanged.
     """
     calls = response.tool_calls
     answers = [call for call in calls if call.name == output.name] if mode == "tools" else []
@@ -152,15 +152,15 @@ Json = Any  # an object that openai constructed from a server's JSON without val
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Reader of the answers of one model; its errors show none of `secrets`."""
+    """Reader of one model's answers; its errors show none of `secrets`."""
 
     requested_model: str | None = None
-    """Requested model; None if the server answers under another name."""
+    """Requested model; None if the server's answers carry another name."""
     strict: bool = False
-    """True if the answer of another model is MalformedResponse."""
+    """True to treat an answer from another model as MalformedResponse."""
     secrets: Sequence[str] = ()
     room: int | None = None
-    """Limit of the answer's tokens in the request; None if it had none."""
+    """Maximum number of tokens of the answer, as requested; None if the request set no limit."""
     blank: bool = False
     """True if an answer may have neither text nor tool calls."""
 
@@ -217,10 +217,9 @@ class Reader:
         """Read a stream of chunks, passing each piece of text to `on_text`.
 
         The usage is passed to `on_usage` once it is known, even if the answer is unusable. After the last chunk,
-        `has_ended` tells whether the server has ended the stream.
+        `has_ended` returns whether the server has ended the stream.
 
-        Errors: ResponseTooLarge once there are more than `max_chars` characters, OutputTruncated for a stream that
-        breaks off.
+        Errors: ResponseTooLarge beyond `max_chars` characters, OutputTruncated for a stream that breaks off.
         """
         read = 0
         parts = _Parts()
@@ -329,11 +328,11 @@ class Reader:
 
 
 def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | None:
-    """Read the log-probability of each of `choices` as the answer's first token; None if the server gives none.
+    """Read the log-probability of each of `choices` as the answer's first token; None if the server returns none.
 
-    The spellings of a choice ("A", " A", "a") are added up. A choice missing from the reported tokens is at most as
-    likely as the least likely of them, and as the rest of their sum to 1; the smaller bound is used as its
-    log-probability.
+    The probabilities of a choice's spellings ("A", " A", "a") are added up. A choice missing from the reported tokens
+    is at most as likely as the least likely of them, and as the remainder of their sum to 1; the smaller bound is used
+    as its log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
@@ -386,17 +385,17 @@ class _Parts:
     model: object = None
     id: object = None
     several: bool = False
-    """True if pieces of more than one answer arrived; only the first is read."""
+    """True if pieces of more than one answer have arrived; only the first answer is read."""
     ended: bool = False
-    """True once the usage of the whole answer has arrived, which servers send last."""
+    """True once the usage of the whole answer, which servers send last, has arrived."""
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
     deltas: list[Mapping[str, Json]] = field(default_factory=list)
-    """Pieces of the message with more than text."""
+    """Pieces of the message that contain more than text."""
 
     def add(self, chunk: Json) -> str:
-        """Add one chunk and return its text, cleaned."""
+        """Add one chunk and return its cleaned text."""
         self.chunks += 1
         self.model = getattr(chunk, "model", None) or self.model
         self.id = getattr(chunk, "id", None) or self.id
@@ -458,7 +457,7 @@ _LONGEST_NAME = 200  # maximum characters of a reported model name, which every 
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
-    """Raise the error inside a response with status 200, as some proxies send it, or for Google's filter."""
+    """Raise the error inside a response with status 200, as sent by some proxies or by Google's filter."""
     feedback = getattr(holder, "promptFeedback", None)
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         raise ContentFiltered(f"the prompt was blocked: {_clean(str(feedback['blockReason']), secrets)}")
@@ -472,11 +471,11 @@ class _Content(NamedTuple):
 
     text: str
     thought: int
-    """Characters of thinking in addition to the text."""
+    """Length of the thinking in addition to the text, in characters."""
     unknown: str
-    """Description of content other than text and thinking; empty if there are none."""
+    """Description of content other than text and thinking; empty if there is none."""
     elsewhere: Counter[str]
-    """Characters in other fields of the message, by their names."""
+    """Number of characters in other fields of the message, by field name."""
     refusal: str = ""
 
 
@@ -485,7 +484,7 @@ _TEXT = re.compile(r"(\A|_|\b)(text|markdown)\Z", re.IGNORECASE)
 
 
 def _read_content(content: object) -> _Content:
-    """Read content from a text, a part or many parts: join texts; skip thinking, but count it."""
+    """Read content from a text, a part or a list of parts: join texts; skip thinking, but count it."""
     if content is None:
         return _Content("", 0, "", Counter())
     if isinstance(content, str):
@@ -509,7 +508,7 @@ def _read_content(content: object) -> _Content:
 
 
 def _text_in(part: object) -> str:
-    """Return the text of a part, also of an object or a list."""
+    """Return the text of a part, which may also be an object or a list."""
     if isinstance(part, str):
         return part
     if isinstance(part, list):
@@ -535,7 +534,7 @@ def _add_other_fields(counts: Counter[str], fields: Mapping[str, Json]) -> None:
 
 
 def _reason_of(choice: Json) -> object:
-    """Return the finish reason from the protocol's field or, if that says nothing, from another field."""
+    """Return the finish reason from the protocol's field or, if it is empty, from another field."""
     reason = getattr(choice, "finish_reason", None)
     if ending_of(reason) in ("missing", "unknown"):
         candidates = (getattr(choice, name, None) for name in ("native_finish_reason", "stop_reason", "done_reason"))
@@ -571,7 +570,7 @@ def _list(value: object) -> list[Json]:
 
 
 def usage_of(completion: Json) -> Usage:
-    """Read the usage of a completion or chunk; missing parts are None."""
+    """Read the usage of a completion or chunk; missing counts are None."""
     usage = getattr(completion, "usage", None)
     read = getattr(usage, "prompt_tokens_details", None)
     written = getattr(usage, "completion_tokens_details", None)

@@ -1,7 +1,7 @@
 """Transport below the clients: connections that are safe to reuse, and bounded response bodies.
 
-A pooled connection is reused only if nothing has arrived on it since the last answer: stray bytes of a server would be
-read as the answer to the next call, so that one debater would get another's answer.
+A pooled connection is reused only if nothing has arrived on it since the last answer: a server's stray bytes would be
+read as the answer to the next call, and one debater would receive another's answer.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _LINES = 100  # maximum lines of an event, which usually has one
 
 
 async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
-    """Cut `parts` of an event stream after whole lines; raise MalformedResponse for an endless event.
+    """Cut `parts` of an event stream into whole lines; raise MalformedResponse for an endless event.
 
-    openai copies the whole event for each further line or part of it, and a server could thus keep a process busy.
-    Lines without data are left out: openai makes empty events of comments, ids and the like. So are comments sent as
-    data. With `names`, the names of events are kept.
+    openai copies the whole event for each further line or part of it, which would let a server keep a process busy.
+    Lines without data are left out, because openai makes empty events of comments, ids and the like. So are comments
+    sent as data. With `names`, the names of events are kept.
     """
     rest: list[bytes] = []
     lines = 0
@@ -84,14 +84,14 @@ _SENT = 1_000_000  # maximum decompressed bytes of a piece: 200 KB of gzip can u
 
 
 def check_length(headers: Mapping[str, str]) -> None:
-    """Raise ResponseTooLarge if `headers` announce a body of more than LONGEST_BODY."""
+    """Raise ResponseTooLarge if `headers` announce a body larger than LONGEST_BODY."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > LONGEST_BODY:
         raise ResponseTooLarge(LONGEST_BODY, "bytes")
 
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:
-    """Return the content encoding of a body, though `identity` was requested; None if there is none."""
+    """Return the content encoding that a body has although `identity` was requested; None if there is none."""
     encoding = headers.get("content-encoding", "").strip().lower()
     return None if encoding in ("", "identity") else encoding
 
@@ -99,9 +99,10 @@ def encoding_of(headers: Mapping[str, str]) -> str | None:
 async def bound_parts(
     parts: AsyncIterator[bytes], limit: int, *, encoding: str | None = None, events: bool = False, names: bool = False
 ) -> AsyncIterator[bytes]:
-    """Bound `parts` to `limit` decompressed bytes; ResponseTooLarge above, MalformedResponse for unknown encodings.
+    """Limit `parts` to `limit` decompressed bytes.
 
-    A byte order mark at the beginning is dropped; with `events`, the stream is cut into whole lines (`event_lines`).
+    ResponseTooLarge above, MalformedResponse for unknown encodings. A byte order mark at the beginning is dropped; with
+    `events`, the stream is cut into whole lines (`event_lines`).
     """
     bounded = _bounded(parts if encoding is None else _unpacked(parts, encoding), limit)
     if recorded := exchanges.get():
@@ -156,7 +157,7 @@ _HEADER = 65_536  # maximum bytes of a header; some proxies exceed aiohttp's def
 
 
 def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.ClientSession:
-    """Open a session of at most `limit` connections, which reuses only clean ones."""
+    """Open a session of at most `limit` connections that reuses only clean ones."""
     return aiohttp.ClientSession(
         connector=_CleanConnector(limit=limit, context=context),
         cookie_jar=aiohttp.DummyCookieJar(),  # one malformed cookie would fail every later call
