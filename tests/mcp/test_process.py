@@ -85,7 +85,7 @@ async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end:
     assert (stored.status, stored.steps, len(StageModel(tmp_path).callers())) == ("interrupted", 4, 4)
 
 
-async def test_a_host_that_stops_reading_is_disconnected(tmp_path: Path) -> None:
+async def test_a_server_whose_host_stops_reading_ends_without_a_traceback(tmp_path: Path) -> None:
     """Without a traceback: calls in flight end, and the server does."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     (tmp_path / "hold").touch()

@@ -206,7 +206,7 @@ async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) 
 
 
 @pytest.mark.parametrize("client", OPENAI)
-async def test_only_a_stored_call_has_history(client: str) -> None:
+async def test_plain_calls_have_no_history_and_stored_ones_keep_it(client: str) -> None:
     """A run that is resumed sends the same message; keys that a server repeats are taken out of it."""
     plain = completion("", finish="tool_calls", tool_calls=[tool_call("look_up", "{}")], annotations=[], audio=None)
     request = question()

@@ -196,8 +196,8 @@ def test_no_bug_is_found_in_a_pattern_with_an_option(pattern: str, name: str, in
     check_pattern(block, seed=1, max_examples=1, examples=[FAILING], skip=["terminate_when_can_fire"])
 
 
-def test_a_critic_without_issues_raises_none() -> None:
-    """A critique of severity 0 is no empty entry."""
+def test_a_critique_without_issues_is_valid() -> None:
+    """A critique of severity 0 is not an empty entry."""
 
     def agree(request: ModelRequest) -> dict[str, Any] | None:
         fields = (request.output_schema or {}).get("properties", {})

@@ -186,7 +186,7 @@ TestBreakerMachine = BreakerMachine.TestCase
     # no sum of these is the cooldown of 60 seconds: the other library looks at a clock that runs
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
-def test_sequential_calls_match_pybreaker(failures: int, successes: int, steps: list[bool | int]) -> None:
+def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
     """The transitions are those of pyresilience, where calls come one at a time."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
