@@ -218,8 +218,8 @@ def _leads(rows: Sequence[Found], judge: str, group: str) -> list[tuple[Case, fl
     by_id = {case.id: case.read_by(judge) for case in cases()}
     some = [(by_id[row.case], row) for row in rows if row.judge == judge]
     return [
-        (case, float(np.mean(each.leads)) * (1 if case.stances == case.speaking else -1))
-        for case, each in some
+        (case, float(np.mean(row.leads)) * (1 if case.stances == case.speaking else -1))
+        for case, row in some
         if case.group == group
     ]
 

@@ -50,9 +50,9 @@ groups: dict = {name: [] for name in (*names.values(), "all")}
 for line in path.read_text().splitlines():
     pair = json.loads(line)
     one, two = (judgment and judgment["decision"] for judgment in pair["judgments"])
-    made = {"A>B": "1", "B>A": "2"}[pair["label"]], {"A>B": "1", "B>A": "2"}.get(one), {"A>B": "2", "B>A": "1"}.get(two)
+    picks = {"A>B": "1", "B>A": "2"}[pair["label"]], {"A>B": "1", "B>A": "2"}.get(one), {"A>B": "2", "B>A": "1"}.get(two)
     for group in (next(group for source, group in names.items() if pair["source"].startswith(source)), "all"):
-        groups[group].append(made)
+        groups[group].append(picks)
 for name, pairs in groups.items():
     votes = [sum((choice == right) - (choice not in (right, None)) for choice in choices) for right, *choices in pairs]
     print(f"| {name} | {sum(vote > 0 for vote in votes) / len(votes):.2%} | {row(pairs)}")

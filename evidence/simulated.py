@@ -97,7 +97,7 @@ class Quote(NamedTuple):
     """A figure that was quoted, and where it should be found."""
 
     figure: str
-    said: str
+    description: str
     world: str
     row: str
     way: str = "mean"

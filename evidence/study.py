@@ -42,7 +42,7 @@ class Arm:
 
     name: str
     heading: str
-    about: str
+    description: str
     """What is asked, and of whom."""
     methods: str
     """What its methods have."""
@@ -84,11 +84,11 @@ class Arm:
         ]
 
         def design(options: Mapping[str, Any]) -> Any:
-            def made(_: object, positions: Sequence[str]) -> Block[Any, Any]:
+            def build(_: object, positions: Sequence[str]) -> Block[Any, Any]:
                 sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
                 return debate(name=self.name, debaters=sides, max_rounds=1, **options)
 
-            return made
+            return build
 
         shared = study_file["debate"]["baselines"]
         designs = {
@@ -342,7 +342,7 @@ def part(arm: Arm, first: int | None = None) -> str:
     )
     return f"""## {arm.heading}
 
-{arm.about}
+{arm.description}
 
 **Prediction**, registered before the first answer as `{fixed.hash[:12]}`{version}: {fixed.fixed["prediction"].strip()}
 

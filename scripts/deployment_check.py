@@ -198,9 +198,10 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
         ports = [free_port() for _ in range(compose["worker"]["deploy"]["replicas"])]
         running += [begin("worker", health=health_port) for health_port in ports]
         port = port_of(running[0])
-        for each in ports:
+        for health_port in ports:
             healthy(
-                [word.replace(":8378/", f":{each}/") for word in compose["worker"]["healthcheck"]["test"][1:]], root
+                [word.replace(":8378/", f":{health_port}/") for word in compose["worker"]["healthcheck"]["test"][1:]],
+                root,
             )
         run([word.replace(":8377/", f":{port}/") for word in image.health], root, environment)
         debate(f"http://127.0.0.1:{port}/api/v1/runs", token)
