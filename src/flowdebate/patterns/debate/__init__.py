@@ -1,4 +1,4 @@
-"""`debate()`: sides argue assigned stances, a judge decides, a synthesizer writes the outcome."""
+"""`debate()`: debaters argue assigned stances, a judge decides, and a synthesizer writes the outcome."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Audience of a debate: listeners with a vote before and after it; the side convincing more of them wins."""
+"""Audience of a debate: listeners who vote before and after it; the side that gains the most votes wins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONGEST = 500  # maximum length of a listener's description, in characters
 
 
 def check_audience(value: object, *, location: str) -> tuple[str, ...]:
-    """Return the listeners, or none for None; raise ConfigurationError for an invalid audience."""
+    """Return the listeners, empty for None; raise ConfigurationError for an invalid audience."""
     if value is None:
         return ()
     listeners = tuple(value) if isinstance(value, (list, tuple)) else ()
@@ -61,7 +61,7 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 
 
 class Audience(Block[Any, Any]):
-    """The vote of all listeners at once: before the debate (a tap), or after it, for the verdict."""
+    """The vote of all listeners at once: before the debate (as a tap), or after it, for the verdict."""
 
     def __init__(
         self, loop: Loop[DebateOptions], listeners: Sequence[str], options: BlockOptions, *, after: bool
@@ -142,7 +142,9 @@ class Audience(Block[Any, Any]):
 
 
 def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVerdict:
-    """Decide for the side with the largest gain among listeners with two votes; for no side if gains are equal or zero.
+    """Return a verdict for the side that gained most among listeners who voted twice.
+
+    No side wins if gains are equal or zero.
 
     >>> before_and_after = [("tea", "coffee"), ("tea", "tea"), ("coffee", "coffee")]
     >>> votes = [AudienceVote(voter="a nurse", before=was, after=now) for was, now in before_and_after]

@@ -42,11 +42,13 @@ class BaselineOptions:
     """Options of a debate's baselines: `debate(baselines=BaselineOptions(["self_consistency"], equal="cost"))`."""
 
     names: bool | Sequence[BaselineName] = True
-    """The baselines; True is a single call, a vote of first drafts, and a vote of as many answers as the debate's
-    tokens pay for."""
+    """The baselines; True selects a single call, a vote of first drafts, and a vote of as many answers as the debate's
+    tokens pay for.
+    """
     equal: Equal | None = field(default=None, kw_only=True)
-    """Measure of the budget of the last vote and of a revision: "tokens" (None), "completion_tokens", "cost"
-    (needs `prices` in the limits of the run) or "calls"."""
+    """Unit of the budget for self-consistency and revision: "tokens" (None), "completion_tokens", "cost" (needs
+    `prices` in the limits of the run) or "calls".
+    """
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -55,7 +57,7 @@ class BaselineOptions:
 
     @property
     def has_budget(self) -> bool:
-        """True if one of the baselines has the budget of the debate."""
+        """True if one of the baselines has the same budget as the debate."""
         return not BUDGETED.isdisjoint(read_baselines(self.names, location=type(self).__name__))
 
 
@@ -64,7 +66,7 @@ def as_baselines(
     *,
     location: str,
 ) -> BaselineOptions | None:
-    """Read `debate(baselines=…)` as options; None for no baselines."""
+    """Convert `debate(baselines=…)` to options; None for no baselines."""
     if isinstance(value, BaselineOptions):
         return None if not value.names and value.equal is None else value  # `equal` without `names` is an error
     return BaselineOptions(value) if read_baselines(value, location=location) else None
@@ -109,7 +111,7 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
 
 
 class Draft(str):
-    """Position named by an answer, with its reasoning for a later revision."""
+    """Position named by an answer, with the reasoning for a later revision."""
 
     __slots__ = ("reasoning",)
 
@@ -124,10 +126,10 @@ class Draft(str):
 def direct_answer(
     name: str, order: tuple[str, ...], template: BaselineTemplate, options: FilledOptions
 ) -> Generator[Draft]:
-    """Create the block `name`: it takes a question, or one with its draft, and returns the right position.
+    """Create the block `name`: it takes a question, or a question with a draft, and returns the right position.
 
-    The positions are shown in this `order`. `options` are options of `generator`. Any answer other than a position is a
-    `SchemaViolation`.
+    The positions are shown in the given `order`. `options` are options of `generator`. Any answer other than a position
+    is a `SchemaViolation`.
     """
 
     def turn(task: str | tuple[str, Draft]) -> str:
@@ -149,7 +151,7 @@ def direct_answer(
 
 @lru_cache(maxsize=256)  # a thousand debates about the same sides use the same few orders
 def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
-    """Build the answer schema, with reasoning before the winner: models commit to their first words."""
+    """Build the answer schema, with reasoning before the winner, since models commit to their first words."""
     return create_model(
         "DirectAnswer",
         __base__=WireModel,
@@ -193,9 +195,9 @@ def create_baselines(
 
     - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
     - "drafts": the vote of independent answers, one for each of `models`, the debaters' models (None for the default);
-      without `models`, one of the default model for each stance.
+      without `models`, one answer of the default model per stance.
     - "self_consistency": the vote of several answers of the default model, as many as the tokens used by the
-      surrounding debate so far would pay for, between 1 and `max_samples`. `equal` selects another measure than tokens:
+      surrounding debate so far would pay for, between 1 and `max_samples`. `equal` selects another unit than tokens:
       "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". If a server does not report its
       tokens, the number of calls is used.
     - "revision": the same drafts, each revised by its own model, without reading the others, as often as the same
@@ -231,14 +233,14 @@ def create_baselines(
 
 @dataclass(frozen=True, slots=True)
 class _Vote:
-    """One answer: a position, or the reason for its absence."""
+    """One answer: a position, or the reason why it is missing."""
 
     winner: Draft | None = None
     problem: str | None = None
 
 
 class Baselines(Block[Any, list[BaselineAnswer]]):
-    """Answers without a debate; made by `create_baselines`."""
+    """Answers obtained without a debate. Applications call `create_baselines()`."""
 
     role: str | None = "baseline"
 
@@ -322,7 +324,9 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Collect answers of the default model until the next one would exceed the `total`, or `calls` if unknown."""
+        """Collect answers of the default model until the next one would exceed the `total`, or `calls` if it is
+        unknown.
+        """
         votes: list[_Vote] = []
         while room := min(
             _room(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
@@ -338,7 +342,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
         """Revise the answers of the debaters' models until another round of revisions would exceed the budget.
 
-        Return the last.
+        Return the last revisions.
         """
         votes: list[_Vote] = []
         model_numbers, number = range(len(self._models)), 0
@@ -354,7 +358,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """Measure the amount used below `place`, in the unit to equalize; None for calls, and if unknown."""
+        """Measure the amount used below `place`, in the unit to equalize; None for calls, or if unknown."""
         match self._equal:
             case "tokens":
                 return used.total_tokens
@@ -405,12 +409,12 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 
 def _goes_on(error: BaseException) -> bool:
-    """Tell whether the debate continues without the answer, because a failed baseline must not cost the verdict."""
+    """Check whether the debate continues without the answer, because a failed baseline must not cost the verdict."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
 def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
-    """Estimate from the answers so far how many more fit into the budget; the first one always does."""
+    """Estimate from the answers so far how many more fit into the budget; at least one always does."""
     if not votes:
         return 1
     if not budget or not spent:  # usage is unknown or not counted: compare at equal calls
@@ -447,9 +451,9 @@ def with_baselines(
 ) -> Sequencer[Any, Any]:
     """Add baselines to `pattern`, a debate between `debaters`.
 
-    They are asked after its verdict, see `create_baselines`. Their answers are in `raw.baselines`; the output remains
-    the debate's. A failed baseline does not change the verdict. `options` are the options of the default blocks: pass
-    those of the debate.
+    They are run after its verdict; see `create_baselines`. Their answers are in `raw.baselines`; the output remains the
+    debate's. A failed baseline does not change the verdict. `options` are the options of the default blocks: pass those
+    of the debate.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]
 Undecided = Literal["lot", "wrong"]
-"""Value of an undecided answer: the chance to draw the right one of the open positions, or zero."""
+"""Credit for an undecided answer: the chance of picking the right one of the open positions at random, or zero."""
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -25,19 +25,19 @@ METHODS: Mapping[Method, str] = {
     "self_consistency": "self-consistency",
     "revision": "the vote of drafts revised alone",
 }
-"""The names of methods in sentences."""
+"""The names of the methods as used in sentences."""
 
 
 class MethodAnswer(WireModel):
     """The answer of a debate or a baseline to one question, and its cost."""
 
     answer: list[str]
-    """The position named by the answer; several for a tie, none if it named no position."""
+    """The position named by the answer; several for a tie, empty if it named no position."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of tokens; None if the server did not report them."""
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Number of `tokens` written by the models."""
+    """Number of output tokens, included in `tokens`."""
     cost: Annotated[float, Field(ge=0)] | None = None
     """Cost in the currency of the prices; None without prices."""
     votes: Annotated[int, Field(ge=0)] | None = None
@@ -46,8 +46,8 @@ class MethodAnswer(WireModel):
     def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
         """Score the answer: 1 if it is right, 0 if it is wrong.
 
-        A tie, or an answer for none of `sides` positions, counts as the chance of a correct random draw among the open
-        options, or as 0 with undecided="wrong".
+        A tie, or an answer that names none of the `sides`, counts as the chance of picking the right one of the open
+        options at random, or as 0 with undecided="wrong".
 
         >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
         >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
@@ -68,9 +68,9 @@ class BenefitItem(WireModel):
     sides: Annotated[int, Field(ge=2)] = 2
     """The number of positions."""
     failed: bool = False
-    """True for a debate without a verdict; no baseline was asked after it."""
+    """True for a debate without a verdict, after which no baseline was asked."""
     cluster: str | None = None
-    """Group of questions with something in common, such as a topic; None for an independent question."""
+    """Group of related questions, such as a topic; None for an independent question."""
 
 
 def benefit_item(
@@ -84,9 +84,9 @@ def benefit_item(
     cost: float | None = None,
     cluster: str | None = None,
 ) -> BenefitItem:
-    """Pair a debate's answer with the answers of its `baselines`; calls, tokens and `cost` are the whole run's.
+    """Pair a debate's answer with the answers of its `baselines`; calls, tokens and `cost` are those of the whole run.
 
-    The debate's own cost is the run's cost without its baselines. A baseline without a single vote is left out.
+    The debate's own cost is the cost of the run minus its baselines. A baseline without a single vote is left out.
     """
     winner = None if raw.verdict is None else raw.verdict.winner
     return BenefitItem(
@@ -116,13 +116,13 @@ def benefit_item(
 
 
 def _less(total: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
-    """Subtract the parts from the total; return None if one of them is unknown. Rounding leaves nothing below 0."""
+    """Subtract the parts from the total, with a minimum of 0; return None if one of them is unknown."""
     counted = [part for part in parts if part is not None]
     return None if total is None or len(counted) < len(parts) else max(total - sum(counted), 0)
 
 
 def change_summary(item: BenefitItem) -> str:
-    """Say whether one debate changed the answer, and at what cost; this does not require the right answer.
+    """Say whether one debate changed the answer, and at what cost; the right answer need not be known.
 
     >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
     >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)
@@ -155,11 +155,11 @@ def _answer(answer: MethodAnswer) -> str:
 
 
 def times(ratio: float) -> str:
-    """Format a ratio in words, with three digits at most."""
+    """Format a ratio in words, with at most three digits."""
     return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.1f} times"  # noqa: PLR2004 - three digits
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Join `names` with commas, and the last one with "and"."""
+    """Join `names` with commas, and the last two with "and"."""
     *first_names, last = names
     return f"{', '.join(first_names)} and {last}" if first_names else last

@@ -38,7 +38,7 @@ _ORDERS = {
     "full": "in all orders",
 }
 _RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
-"""Decision rules in words; the mean of shares needs no explanation."""
+"""Decision rules in words; the mean of the shares needs no explanation."""
 
 
 class DebateDocument(RoundsDocument):
@@ -71,7 +71,7 @@ class DebateDocument(RoundsDocument):
 
     @property
     def last_calls(self) -> int:
-        """Count the calls of the synthesizer and the judge, who by default reads two sides in both orders."""
+        """Count the calls of the synthesizer and the judge, which by default reads two sides in both orders."""
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
     def raw_speakers(self) -> list[Side]:
@@ -79,7 +79,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the mirrored debate after the last round: its turns, and its end if it has no verdict."""
+        """Show the mirrored debate after the last round: its turns, and the reason if it ended without a verdict."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -147,7 +147,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show a reader's question at the continuation of a finished debate."""
+    """Show a reader's question where a finished debate was continued."""
     return Group(label="A reader asks", text=question, opens=True)
 
 
@@ -157,7 +157,7 @@ def mirror_heading() -> Heading:
 
 
 def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
-    """Return the winner's name and stance; without a winner, the reason.
+    """Return the winner's name and stance, or the reason why there is no winner.
 
     >>> from flowdebate.patterns.debate.schemas import DebateVerdict
     >>> winner_of(DebateVerdict(verdict="v", winner="cap rents", reasoning="r"), [Side(name="a", stance="cap rents")])
@@ -179,7 +179,7 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
 
 
 def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Summary of the ballots in one line; None for a single ballot. `called` maps stances to the names of sides.
+    """Summarize the ballots in one line; None for a single ballot. `called` maps stances to the names of sides.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -199,7 +199,7 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
 
 
 def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the mean scores of all ballots by criterion; empty without a rubric.
+    """Return the mean scores of all ballots per criterion; empty without a rubric.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
@@ -219,7 +219,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
 
 
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Return the log-odds of ballots by letter in one line, by the side shown first; None for other ballots.
+    """Return the log-odds of letter ballots in one line, keyed by the side shown first; None for other ballots.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], log_odds={"a": 0.284, "b": -0.284}, mass=0.3)
@@ -268,7 +268,7 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
 
 
 def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more: Fact) -> Card:
-    """Show the verdict: winner, reasoning and ballots, and further `facts`."""
+    """Show the verdict with its winner, reasoning, ballots, and further `facts`."""
     facts = [
         Fact(label="Winner", text=winner_of(verdict, sides), tone="good", short=True),
         Fact(label="Verdict", text=verdict.verdict),
@@ -302,7 +302,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
 
 
 def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballots | None:
-    """Show the ballots, view by view; None without ballots, or if sides share a stance."""
+    """Show the ballots of each view; None without ballots, or if sides share a stance."""
     names = {side.stance: side.name for side in sides}
     if judging is None or not judging.ballots or len(names) != len(sides):
         return None
@@ -347,7 +347,7 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
 
 
 def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
-    """List remarks on hidden names and baselines."""
+    """List remarks about hidden names and baselines."""
     notes = []
     if raw.leaks is not None:
         names = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))

@@ -1,4 +1,4 @@
-"""`debate()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`debate()`: its options, validated before anything is built, and its steps in order."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """Open a round with the moderator's checked decision, or in declared order after an unusable one."""
+    """Open a round with the moderator's validated decision; fall back to declared order if it is unusable."""
     names = loop.names
     moderator = loop.role(
         MODERATOR,
@@ -194,7 +194,7 @@ def _create_state(loop: Loop[DebateOptions]) -> DebateState:
 
 
 def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
-    """Return the debate's first reason to end after a round, or None.
+    """Return the first applicable reason to end the debate after a round, or None.
 
     >>> stop_reason(DebateState(round=2), max_rounds=2)
     'max_rounds'
@@ -227,9 +227,9 @@ def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> De
 def _build_raw_output(
     loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, custom: bool, on_flip: OnFlip | None
 ) -> Handler[Any, DebateRawOutput]:
-    """Create a block to take the judge's verdict, or `MISSING`, and publish the raw output.
+    """Create a block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
-    With `on_flip` the debate was mirrored: its verdict covers both.
+    With `on_flip` the debate was mirrored, and its verdict covers both debates.
     """
     sides = list(dict.fromkeys(stances))
 
@@ -265,10 +265,10 @@ def _build_raw_output(
 
 
 def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
-    """Check the verdict of an application's own judge.
+    """Validate the verdict of an application's own judge.
 
-    Without ballots, and with one of `stances` as the winner, or none. A winner in another Unicode form counts as the
-    stance with the same text; any other is not counted.
+    It must have no ballots, and its winner must be one of `stances` or None. A winner that differs from a stance only
+    in its Unicode form is replaced by that stance; any other winner is dropped.
     """
     plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})  # set by the library only
     if verdict.winner is None or verdict.winner in stances:
@@ -282,7 +282,7 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
 
 
 def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
-    """Record the stances nobody was asked to argue, such as stances never given the floor by a moderator."""
+    """Record the stances that nobody argued for, such as those to which a moderator never gave the floor."""
     shown_up = {entry.stance for entry in entries_of(ctx)} | {loss.stance for loss in state_of(ctx, DebateState).losses}
     for debater in roster:
         if debater.stance not in shown_up:
@@ -328,7 +328,7 @@ OutT = TypeVar("OutT")
 
 
 class DebateKeywords(PatternKeywords, total=False):
-    """The options of `debate` with no effect on the type of its output; see there for their meaning."""
+    """The options of `debate()` that do not affect the type of its output; they are documented there."""
 
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
@@ -447,7 +447,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, DebateRawOutput]:
-    """Build a debate, a block to argue and decide a question: `await pattern.run("Should we ship?")`.
+    """Build a debate, a block that argues and decides a question: `await pattern.run("Should we ship?")`.
 
     In each round every debater speaks once; after `max_rounds`, or when `terminate_when(ctx)` is true, the judge reads
     the transcript and the synthesizer writes the output. `result.raw` is the `DebateRawOutput`.
@@ -457,11 +457,11 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     - `model`: for all roles without a specific one.
     - `turn_order`: "declared", "rotated", "shuffled" or "simultaneous".
     - `phases`, `format`: the purpose of each round, or a named format such as "oxford".
-    - `audience`: listeners with a vote before and after, in place of a judge.
-    - `mirror`: hold it again with the speakers reversed.
+    - `audience`: listeners who vote before and after the debate, instead of a judge.
+    - `mirror`: repeat the debate with the speakers reversed.
     - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: for all default blocks.
     - `sources`: texts or paths for debaters to quote.
-    - `baselines`: what to compare the debate with.
+    - `baselines`: cheaper methods to compare the debate with.
     - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
 
     The input is a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
@@ -548,7 +548,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: JudgeOptions | None) -> Anonymity | None:
-    """Return the aliases of all names that hint at the author of an argument; None if names are shown."""
+    """Return aliases for all names that could reveal the author of an argument; None if names are shown."""
     readers = [judge, *(debater.block for debater in loop.roster)]
     is_read = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in readers)
     if loop.prompts.hide_names is False or not is_read:  # by a reader of the transcript
@@ -571,7 +571,7 @@ def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
-    """Warn about configured judges from the model family of a debater."""
+    """Warn about configured judges that belong to the model family of a debater."""
     from flowdebate.chassis.anonymity.names import kin_among
 
     default = of_intent(model, "chat")
@@ -594,7 +594,7 @@ def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[D
 def warn_of_named_judge(
     location: str, roster: Sequence[Debater], *, model: ModelChoice, judge: Model | str | None
 ) -> None:
-    """Warn about a default judge with a debater's model if names are shown to it."""
+    """Warn if the default judge uses a debater's model and sees names."""
     default, judges = of_intent(model, "chat"), judge or of_intent(model, "synthesize")
     same = [member.name for member in roster if member.block is None and (member.model or default) == judges]
     if same:

@@ -1,4 +1,4 @@
-"""Formats of debates as data: phases, speakers, and who decides. A new format is one declaration.
+"""Formats of debates as data: phases, speakers, and who decides. A single declaration adds a new format.
 
 >>> from flowdebate import Format, Phase
 >>> mock_trial = Format(
@@ -22,7 +22,7 @@ from .phases import Phase, PhaseLike
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """Format of a debate: `debate(format=Format(…))`, or its name after `add_format`."""
+    """Format of a debate: `debate(format=Format(…))`, or the name of a format registered by `add_format`."""
 
     name: str
     purpose: str
@@ -35,13 +35,13 @@ class Format:
     members: Sequence[Debater | Persona] = ()
     """Default speakers in front ends."""
     roles: Sequence[str] = ()
-    """Roles by position, for members without a role."""
+    """Roles by roster position, for members without a role."""
     audience: Sequence[str] = ()
-    """Listeners with a vote before and after a debate, to decide it."""
+    """Listeners who vote before and after a debate to decide it."""
     anonymous: str = ""
-    """Common name of members, numbered, to replace their own names; empty to keep their names."""
+    """Common, numbered name that replaces the names of members; empty to keep their names."""
     instructions: str | None = None
-    """Instructions of all default blocks, unless the application gives others."""
+    """Instructions for all default blocks, unless the application sets others."""
 
 
 oxford: Format = Format(
@@ -193,11 +193,11 @@ FORMATS: dict[str, Format] = {
     format_.name: format_
     for format_ in (oxford, lincoln_douglas, parliamentary, socratic, devils_advocate, premortem, delphi)
 }
-"""The formats by name."""
+"""The registered formats, keyed by name."""
 
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
-    """Register a format by its name, also in front ends; it replaces any format of the same name."""
+    """Register a format under its name, also for front ends; it replaces any format of the same name."""
     if not format.name.isidentifier():  # the name is a word on the command line
         raise ConfigurationError("add_format()", "name", format.name, "letters, digits and underscores")
     FORMATS[format.name] = format
@@ -205,7 +205,7 @@ def add_format(format: Format) -> Format:  # noqa: A002 - what it is
 
 
 def find_format(value: object, *, location: str, pattern: str, field: str = "format") -> Format | None:
-    """Return the format of this name, or the format itself; None for None, ConfigurationError for anything else."""
+    """Return the format with this name, or the format itself; None for None, ConfigurationError for anything else."""
     if value is None:
         return None
     format_ = FORMATS.get(value.replace("-", "_")) if isinstance(value, str) else value
@@ -217,18 +217,18 @@ def find_format(value: object, *, location: str, pattern: str, field: str = "for
 
 
 def names_of(pattern: str) -> list[str]:
-    """Return the names of the formats of a pattern."""
+    """Return the names of a pattern's formats."""
     return [debate_format.name for debate_format in FORMATS.values() if debate_format.pattern == pattern]
 
 
 def purposes(pattern: str) -> str:
-    """List the formats of a pattern, one line each with its purpose."""
+    """List a pattern's formats, one per line with its purpose."""
     formats = (entry for entry in FORMATS.values() if entry.pattern == pattern)
     return "\n".join(f"{entry.name}: {entry.purpose}" for entry in formats)
 
 
 def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, field: str) -> tuple[MemberT, ...]:
-    """Return `members` completed by the format; raise ConfigurationError for the wrong number of them."""
+    """Complete `members` with the roles and names of the format; raise ConfigurationError if their number is wrong."""
     if format_.sides is not None and len(members) != format_.sides:
         allowed = f"{format_.sides} in the format {format_.name}"
         raise ConfigurationError(location, field, f"{len(members)} of them", allowed)

@@ -1,4 +1,4 @@
-"""Mirror of a debate, held again with the speakers in reverse order; both debates get one verdict."""
+"""Mirror of a debate: the debate is repeated with the speakers in reverse order, and both get one verdict."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
 
 
 class Mirror(Block[Any, None]):
-    """Mirrored debate with its judge; its raw output becomes part of the state of the surrounding debate."""
+    """Mirrored debate with its judge; its raw output is stored in the state of the surrounding debate."""
 
     def __init__(self, inner: Sequencer[Any, Any]) -> None:
         shared, hidden = merge_resources(f"mirror {inner.name!r}", [inner], closed=[inner])
@@ -73,8 +73,8 @@ def verdict_of_both(
 ) -> DebateVerdict | None:
     """Combine the verdicts on a debate and its mirror; None if the mirror has none.
 
-    All ballots count equally; if the winners differ, `on_flip` decides. Without ballots, the judge has to name the same
-    winner twice; otherwise nobody wins.
+    All ballots count equally; if the winners differ, `on_flip` decides. Without ballots, a side wins only if the judge
+    names it both times.
     """
     second = mirrored.verdict
     if second is None:

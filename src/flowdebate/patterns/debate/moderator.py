@@ -1,4 +1,4 @@
-"""The default moderator: a model to open each round, pick and brief the speakers, and possibly end the debate."""
+"""The default moderator: a model that opens each round, picks and briefs the speakers, and may end the debate."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ModeratorTemplate(Template):
         "- Done: true if this round should be the last, because you expect nothing new after it; otherwise false.",
         uses("question", "roster"),
     )
-    """System message, the same for all rounds; `{roster}` has each debater's name and position."""
+    """System message, the same for all rounds; `{roster}` lists each debater's name and position."""
     research: str = part(
         "You have tools. Before you decide, use them to look up the facts that the debaters need, and put your "
         "findings into the briefing."
@@ -69,18 +69,18 @@ class ModeratorTemplate(Template):
         "Open round {round}{rounds}. Decide on the basis of the debate so far and of your earlier decisions.",
         uses("round", "rounds"),
     )
-    """Task of later rounds; `{rounds}` is " of at most 3" if the bound is known."""
+    """Task of later rounds; `{rounds}` is " of at most 3" if the maximum is known."""
     question: str = part("", uses("round", "rounds"))
     """Task that replaces the decision: to ask one question for a round in which all debaters speak.
 
-    Empty for a moderator that decides.
+    Empty for a moderator that makes decisions.
     """
     begins: str = part("")
-    """First words of the question, for models that can continue them; one line for each round, in turn."""
+    """First words of the question, for models that can continue them; rounds use the lines in turn."""
 
 
 MODERATOR = ModeratorTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_MODERATOR = ModeratorTemplate(
     system=(
         "You moderate a debate and take no side.\n\n"
@@ -95,7 +95,7 @@ CONCISE_MODERATOR = ModeratorTemplate(
     ),
     begins="What would each choice mean for\nWho would be affected most\nHow would each side deal with",
 )
-"""The texts for small models: they ask a question and decide nothing."""
+"""The texts for small models, which ask a question instead of making decisions."""
 MODERATORS = Profiles(
     full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("system", "opening", "next", "question", "begins")
 )
@@ -109,7 +109,7 @@ def render_moderator_system(
     has_tools: bool = False,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """Render the task, the question, and the debaters with their `stances`, by name: the same for all rounds."""
+    """Render the task, the question, and the debaters with their `stances`, keyed by name: the same for all rounds."""
     positions = stances or {}
     debaters = [
         f"{tag_name(name)}, defending: {tag_text(positions[name])}" if name in positions else tag_name(name)
@@ -131,7 +131,7 @@ def render_moderator_turn(
 ) -> str:
     """Render the whole transcript in order and with names, the earlier decisions, and the round to open.
 
-    `transcript` is the text of `entries`, if it is known already.
+    `transcript` is the text of `entries`, if already rendered.
     """
     text = render_entries(entries, names=True) if transcript is None else transcript
     parts = [filled(template.transcript, transcript=text)]
@@ -151,13 +151,13 @@ def render_moderator_turn(
 
 @lru_cache(maxsize=256)  # each round's prompt contains all earlier decisions
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
-    """Render a decision of the moderator without the speakers, who are in the transcript."""
+    """Render a moderator's decision without the speakers, who appear in the transcript."""
     parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
     return listed(*(f"round {number}, {label}: {quoted(text)}" for label, text in parts.items() if text))
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """Decision of the default moderator's model, completed by the speakers that it must not leave out."""
+    """Decision of the default moderator's model, plus the speakers that it must not leave out."""
 
     added: list[str]
 
@@ -167,8 +167,8 @@ def owed_a_turn(
 ) -> list[str]:
     """List the names due to speak in a round although `decision` leaves out their side.
 
-    `stances` has all debaters' stances, by name. A side may be left out for a reason, if it was heard after all
-    speaking sides. A round without speakers leaves nobody out once all were heard.
+    `stances` maps the names of all debaters to their stances. A side may be left out if a reason is given and it spoke
+    more recently than all sides now speaking. A round without speakers leaves nobody out once all have spoken.
 
     >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
     ['bea']
@@ -189,7 +189,7 @@ def owed_a_turn(
 
 
 class Moderator(RosterBlock[DebateModeratorOutput]):
-    """The default moderator, who decides about each round; with some models, it only asks a question."""
+    """The default moderator, which decides about each round; with some models, it only asks a question."""
 
     def __init__(
         self,
@@ -227,11 +227,11 @@ def create_moderator(
     """Create the block `{name}-moderator`: it opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
 
     The moderator sees the debaters' positions, the whole transcript with names, and its own earlier decisions. All
-    debaters speak, unless it gives a `reason` to leave a side out; a side heard less recently than a speaking one has a
-    turn in any case, and is listed in the decision's `added`. With `tools` (or `uses`) it is asked to look up facts and
-    to put the results into the briefing. Its model's schema has `roster_names` as an enum. `max_rounds` is stated in
-    its prompt (None: the debate's own maximum). In the concise profile, without tools and instructions, it decides
-    nothing: all debaters speak in declared order, and its model writes one neutral question, the decision's
+    debaters speak, unless it gives a `reason` to leave a side out; a side that spoke less recently than a speaking one
+    gets a turn in any case, and is listed in the decision's `added`. With `tools` (or `uses`) it is instructed to look
+    up facts and to include the results in the briefing. Its model's schema has `roster_names` as an enum. `max_rounds`
+    is stated in its prompt (None: the debate's own maximum). In the concise profile, without tools and instructions, it
+    makes no decisions: all debaters speak in declared order, and its model writes one neutral question, the decision's
     `new_angle`.
     """
     location = f"moderator {name!r}"
@@ -291,7 +291,7 @@ def create_moderator(
 
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
-    """Complete the model's decision with turns for sides otherwise left unheard."""
+    """Complete the model's decision with turns for sides that must not be left out."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
     # without the field, the decision may have been recorded before the rule existed, and the run must not change
@@ -303,7 +303,10 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
 
 
 def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
-    """Read the decision of a moderator without choices: all speak; text without a question mark is no question."""
+    """Parse the question of a moderator that makes no decisions: all debaters speak.
+
+    Text without a question mark is ignored.
+    """
     question, mark, _rest = " ".join(text.split()).partition("?")
     question_text = f"{question}{mark}"
     return DebateModeratorOutput(
@@ -314,7 +317,7 @@ def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Conte
 def decide_declared_order(
     error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
 ) -> DebateModeratorDecision:
-    """Decide for a round without a usable decision: all debaters speak, in declared order, unbriefed."""
+    """Decide for a round without a usable decision: all debaters speak, in declared order, without a briefing."""
     state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
@@ -326,10 +329,10 @@ def decide_declared_order(
 def stash_moderator_decision(
     *, name: str, moderator: str, roster_names: Sequence[str], custom: bool = False
 ) -> Handler[Any, DebateModeratorDecision]:
-    """Create a block to check the moderator's decision and add it to the debate's state with its round.
+    """Create a block that validates the moderator's decision and adds it to the debate's state with its round.
 
-    Raises OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` means a moderator
-    of the application: a resumed run keeps its earlier decisions.
+    Raises OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` marks an
+    application's own moderator: a resumed run keeps its earlier decisions.
     """
     roster = frozenset(roster_names)
     maximum = _TURNS_EACH * len(roster)
@@ -371,9 +374,9 @@ _LONGEST = 4_000  # maximum characters of a briefing or an angle: each prompt of
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters
 def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
-    """Build the moderator's answer: the roster is an enum for models with schemas, and checked for all others.
+    """Build the schema of the moderator's answer, with the roster as an enum for models that support schemas.
 
-    Without `next_speakers` all of them speak.
+    Other models' answers are validated. If `next_speakers` is missing, all debaters speak.
     """
 
     def check_speaker(speaker: str) -> str:

@@ -1,4 +1,4 @@
-"""Options of a debate, with the rules about incompatible options."""
+"""Options of a debate, and the rules about incompatible options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DebateOptions(CommonOptions):
     """Options of a debate."""
 
     judging: JudgeOptions | None
-    """Options of the default judge; None with a custom one."""
+    """Options of the default judge; None with a custom judge."""
     phases: tuple[Phase, ...]
     audience: tuple[str, ...]
     mirror: bool

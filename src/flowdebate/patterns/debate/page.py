@@ -1,4 +1,4 @@
-"""Page of a debate: its options, its live view, and how its pattern is built."""
+"""Page of a debate: its options, its live view, and the construction of its pattern."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ _JUDGING = (
     "answer_form", "schedule", "panel", "decided_by", "min_log_odds", "quotes", "on_flip", "labels", "crossed_labels",
     "criteria", "curtail",
 )  # fmt: skip
-"""Options of a judging model, by their names in `JudgeOptions`."""
+"""Options of the judge's model, keyed by their names in `JudgeOptions`."""
 
 
 def weights_of(
     criteria: Sequence[str] | None, location: str = COMMAND, field: str = "--criterion"
 ) -> dict[str, float] | None:
-    """Convert criteria of plans and the command line to the rubric of `JudgeOptions`; None if there is none.
+    """Convert criteria of plans and the command line to the rubric of `JudgeOptions`; None without criteria.
 
     >>> weights_of(["evidence=2", "clarity"])
     {'evidence': 2.0, 'clarity': 1.0}
@@ -354,7 +354,7 @@ class DebatePage(PatternPage):
         return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> PlanValues:
-        """Return the proposed sides, so that a resumed run does not ask for them again."""
+        """Return the proposed sides, so that a resumed run does not ask the model for them again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
@@ -443,7 +443,7 @@ class DebatePage(PatternPage):
 
 
 def _named_one_winner(run: StoredRun) -> bool:
-    """Check whether the judge of a run was asked once, for a winner alone."""
+    """Check whether the judge of a run was asked only once, and only for a winner."""
     raw = (run.outcome or {}).get("raw")
     verdict = raw.get("verdict") if isinstance(raw, Mapping) else None
     judging = verdict.get("judging") if isinstance(verdict, Mapping) else None
@@ -454,14 +454,14 @@ def _named_one_winner(run: StoredRun) -> bool:
 
 
 def _human(plan: Plan, role: str) -> Human:
-    """Create a human to ask right away, or to answer later."""
+    """Create a human block that asks right away, or waits for a later answer."""
     from flowdebate.blocks.human.human import human
 
     return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)
 
 
 def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a debate
-    """Return the phases of a plan: its own, or its format's."""
+    """Return the phases of a plan, or of its format."""
     format_ = format_of(options, "debate")
     phase_list = None if format_ is None else format_.phases or None
     if options.phases is not None:
@@ -470,7 +470,7 @@ def phases_in(options: Any) -> tuple[Phase, ...]:  # noqa: ANN401 - those of a d
 
 
 def audience_in(options: DebatePlanOptions) -> Sequence[str]:
-    """Return the listeners of a plan: its own, or its format's."""
+    """Return the listeners of a plan, or of its format."""
     format_ = format_of(options, "debate")
     return options.audience or (() if format_ is None else format_.audience)
 

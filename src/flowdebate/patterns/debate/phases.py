@@ -1,4 +1,4 @@
-"""Phases of a debate: the purpose of each round, and cross-examinations of one side by another."""
+"""Phases of a debate: the purpose of each round, and cross-examinations between sides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
-"""Tasks of phases with a self-explanatory name."""
+"""Tasks of phases whose names are self-explanatory."""
 _LONGEST = 2_000  # maximum characters of a phase's aim: each prompt of the phase contains it
 _MOST = 100  # maximum number of phases
 
@@ -42,20 +42,22 @@ class Phase:
     """Name of the phase in prompts and on pages."""
     rounds: int = field(default=1, kw_only=True)
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
-    """"pairs": a cross-examination. Each speaker asks somebody of another side and gets an answer at once: two turns
-    each. In a later round of the phase, a different debater is asked if there are several.
+    """"pairs" for a cross-examination; None otherwise. Each speaker asks a debater of another side and gets an answer
+    at once: two turns each. In a later round of the phase, a different debater is asked if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """The debaters speaking (or asking), in this order, by their positions on the roster from 1; empty for all.
+    """The debaters who speak (or ask), in this order, by their positions on the roster from 1; empty for all.
 
-    A moderator, if there is one, decides instead.
+    If there is a moderator, it decides instead.
     """
     aim: str | None = field(default=None, kw_only=True)
-    """Task of the debaters; None: the task known for the name ("closing"), or to argue as in any round."""
+    """Task of the debaters; None: the default task for the phase's name ("closing"), or to argue as in any
+    other round.
+    """
     length: Length | None = field(default=None, kw_only=True)
-    """Length of a turn; None for short turns in a cross-examination, and otherwise for the debate's length."""
+    """Length of a turn; None for short turns in a cross-examination, and the debate's length otherwise."""
     turn_order: TurnOrder | None = field(default=None, kw_only=True)
-    """Order of turns; None for the debate's."""
+    """Order of turns; None for the debate's order."""
 
     def __post_init__(self) -> None:
         location = "Phase"
@@ -84,7 +86,7 @@ class Phase:
 
     @property
     def turns(self) -> int:
-        """Number of turns of each speaker in a round."""
+        """Number of turns per speaker in a round."""
         return 2 if self.asks else 1
 
     def __str__(self) -> str:
@@ -97,7 +99,10 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 
 
 def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
-    """Check the phases of a debate with `members` debaters; none for None. ConfigurationError names the invalid one."""
+    """Validate the phases of a debate with `members` debaters; None means no phases.
+
+    ConfigurationError names the invalid phase.
+    """
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not 0 < len(value) <= _MOST:
@@ -124,9 +129,9 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
 
 
 class PhasedTurns(RoundOfTurns):
-    """The turns of a round of a debate with phases, in the order of its phase; in a cross-examination, in pairs.
+    """The turns of a round of a debate with phases, in the order of the phase; in a cross-examination, in pairs.
 
-    Whoever should be asked always has a turn: to argue, if the asker's provider failed and there is no question.
+    A debater due to be asked always gets a turn, and argues if the asker's provider failed and there is no question.
     """
 
     def __init__(
@@ -167,7 +172,7 @@ class PhasedTurns(RoundOfTurns):
         return turn_order, planned
 
     def open(self, wave: Wave, ctx: Context) -> None:
-        """Assign the turns of `wave` their purposes before they begin."""
+        """Assign each turn of `wave` its purpose before the turns begin."""
         state = state_of(ctx, DebateState)
         phase = state.phase
         if phase is None:
@@ -189,7 +194,7 @@ class PhasedTurns(RoundOfTurns):
 
 
 def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
-    """Choose the debater to be asked by `name` in round `number` of a cross-examination.
+    """Choose the debater that `name` asks in round `number` of a cross-examination.
 
     This is the next debater of another side, and a different one in the next round.
 
@@ -208,7 +213,7 @@ def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
 
 
 def question_to(name: str, asker: str, number: int, ctx: Context) -> str | None:
-    """Return the last question of `asker` to `name` in a round; None if there is none."""
+    """Return the last question from `asker` to `name` in a round; None if there is none."""
     for entry in reversed(entries_of(ctx)):
         if entry.round != number:
             break

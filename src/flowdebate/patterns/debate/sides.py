@@ -1,4 +1,4 @@
-"""Sides for a question without sides: taken from its words if they are clear, otherwise proposed by a model."""
+"""Sides for a question that names none: taken from its wording if possible, otherwise proposed by a model."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _ALTERNATIVES = (
 
 
 def default_sides(question: str) -> list[Debater] | None:
-    """Make two debaters for a plain English question of yes or no, or of "A or B"; None for all others.
+    """Create two debaters for a plain English yes-or-no or "A or B" question; None for all others.
 
-    There are no sides for questions with what, which, why or how, for negated ones, or in other languages:
+    Questions with what, which, why or how, negated questions, and questions in other languages have no default sides:
     `create_side_proposer` lets a model propose them.
 
     >>> [side.stance for side in default_sides("Should we adopt a four-day week?")]
@@ -73,7 +73,7 @@ def default_sides(question: str) -> list[Debater] | None:
 
 
 def yes_no_sides(question: str) -> list[Debater]:
-    """Make two debaters for a question known to ask for yes or no, in any language.
+    """Create two debaters for a question known to ask for yes or no, in any language.
 
     >>> [side.stance for side in yes_no_sides("Ist die Erde rund?")]
     ['The answer to "Ist die Erde rund?" is yes', 'The answer to "Ist die Erde rund?" is no']
@@ -88,7 +88,7 @@ def _answer_yes_and_no(question: str) -> list[Debater]:
 
 
 def _choose_between(match: re.Match[str]) -> list[Debater] | None:
-    """Make a side of each of two alternatives; None if they are the same, or not plain words."""
+    """Create a side for each of two alternatives; None if they are the same, or not plain words."""
     alternatives = (match["a"], match["b"])
     if len(set(map(as_seen, alternatives))) == 1 or any(map(_UNCLEAR.search, alternatives)):
         return None
@@ -102,7 +102,7 @@ def _choose_between(match: re.Match[str]) -> list[Debater] | None:
 
 
 def _start_claim(match: re.Match[str]) -> tuple[str, str]:
-    """Return the subject and the verb of a claim: "We" and "should"."""
+    """Return the subject and the verb that begin a claim, such as "We" and "should"."""
     return match["subject"].capitalize(), match["verb"].lower()
 
 
@@ -170,10 +170,10 @@ class ProposedSides(BaseModel):
 def create_side_proposer(
     *, name: str = "sides", template: SideProposerTemplate = SIDE_PROPOSER, **options: Unpack[BlockOptions]
 ) -> Generator[list[Debater]]:
-    """Create a block to ask a model for two to four sides of a question, and return a list of `Debater`.
+    """Create a block that asks a model for two to four sides of a question, and returns a list of `Debater`.
 
-    An answer with fewer or more positions, with blank or equal ones, or with control characters is a `SchemaViolation`.
-    Names unfit for a roster are replaced by letters.
+    An answer with too few or too many positions, with blank or duplicate ones, or with control characters is a
+    `SchemaViolation`. Names that a roster does not allow are replaced by letters.
     """
 
     def system(_: object) -> str:
@@ -203,15 +203,15 @@ def create_side_proposer(
 
 
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
-    """Propose the sides of any question: `default_sides` if its words name them, otherwise a model's.
+    """Propose sides for any question: `default_sides` if the wording names them, otherwise a model's proposal.
 
-    It takes at most one call, without storing it, and raises the errors of a run if the model fails.
+    This takes at most one call, which is not stored, and raises the errors of a run if the model fails.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
 
 
 def _cut_name(name: str) -> str:
-    r"""Cut `name` between words, and drop everything except words.
+    r"""Cut `name` between words, and drop everything that is not a word.
 
     >>> _cut_name("[Postgres]\n and the rest of what it stands for")
     'Postgres and the rest of'

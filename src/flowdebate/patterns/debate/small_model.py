@@ -1,8 +1,8 @@
-"""Support for debaters with a small model: first words of their turns, facts to begin with, and a second try.
+"""Support for debaters with a small model: first words for their turns, facts to begin with, and a second attempt.
 
 A model of a few billion parameters forgets its side, copies earlier turns and ignores sources. So each turn of the
 concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
-continues it. If a turn copies another one, or ends on another side, the model is asked once more.
+continues from there. If a turn copies another one, or ends up on another side, the model is asked once more.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """Texts of the first words of turns; each line of an attribute named "begins…" is a choice."""
+    """Texts that begin turns; each line of an attribute named "begins…" is one alternative."""
 
     begins: str = part("", uses("position"))
-    """First words of a debater's first turn, for a model able to continue them: a small model beginning with its
-    position argues for it. Turns use the lines in order, so that they do not sound alike.
+    """First words of a debater's first turn, for a model that can continue them: a small model that begins with its
+    position argues for it. Turns use the lines one after another, so that they do not sound alike.
     """
     begins_reply: str = part("", uses("position"))
     """First words of a debater's first turn after another position has been argued."""
     begins_again: str = part("", uses("position"))
     """First words of a debater's further turns."""
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
-    """Question about the position supported by a fact of the sources; empty: facts are not sorted."""
+    """Question that asks which position a fact from the sources supports; if empty, facts are not sorted."""
     fact: str = part("", uses("position", "fact"))
-    """Task of a turn beginning with a fact."""
+    """Task of a turn that begins with a fact."""
     begins_fact: str = part("", uses("position", "fact"))
-    """First words of a turn beginning with a fact."""
+    """First words of a turn that begins with a fact."""
 
 
 OPENINGS = OpeningTemplate(
@@ -89,8 +89,8 @@ def support_small_model(
 ) -> Generator[str]:
     """Add support for a small model to a debater's `block`, as far as the texts of its `prompt` require it.
 
-    Facts of the sources are sorted by the model of `options`, in calls of the block `{name}-facts`. A block with tools
-    gets no second try, because the results of its tools would be missing from it.
+    Facts from the sources are sorted by the model of `options`, in calls of the block `{name}-facts`. A block with
+    tools gets no second attempt, because the results of its tools would be missing from it.
     """
     sorter = FactSorter(
         name=f"{name}-facts",
@@ -108,18 +108,18 @@ def support_small_model(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmallModelSupport:
-    """Support of one debater's block; see `support_small_model`."""
+    """Support for one debater's block; see `support_small_model`."""
 
     block: Generator[str]
     prompt: DebaterPrompt
     sorter: FactSorter
     material: Material | None
-    """The sources; None if there are none."""
+    """The sources; None without sources."""
 
     def is_asked_for(self, ctx: Context) -> bool:
-        """Tell whether the texts of the prompt ask for any support; most do not.
+        """Check whether the texts of the prompt require any support; most do not.
 
-        `render_turn` looks it up, and stores the answer for the following methods of a turn.
+        `render_turn` calls this, and stores the result for the following methods of a turn.
         """
         needed = ctx.scope.looked_up.get(self)
         if needed is None:
@@ -130,7 +130,7 @@ class SmallModelSupport:
         return bool(needed)
 
     async def render_turn(self, value: object, ctx: Context) -> str:
-        """Write the message of a turn; the first one sorts the facts."""
+        """Render the message of a turn; the first turn also sorts the facts."""
         if not self.is_asked_for(ctx):
             return self.prompt.render_turn(None, ctx)
         if self.material is not None:
@@ -138,7 +138,7 @@ class SmallModelSupport:
         return self._render(ctx)
 
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
-        """Return a function that writes the message of a turn without support; None for a turn with support."""
+        """Return a function that renders the message of a turn without support; None for a turn with support."""
         return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
@@ -150,7 +150,7 @@ class SmallModelSupport:
         return self.prompt.render_turn(None, ctx, entries=entries, task=task)
 
     def next_fact(self, ctx: Context) -> str | None:
-        """Return the fact at the beginning of the turn; None if its position has used all of its facts."""
+        """Return the fact that the turn begins with; None if the position has used all of its facts."""
         if not self.prompt.template(ctx).begins_fact or self.prompt.is_examination(ctx):
             return None
         facts = state_of(ctx, DebateState).facts
@@ -160,14 +160,14 @@ class SmallModelSupport:
         return supporting[used].text if used < len(supporting) else None
 
     def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
-        """Return the form of the answer: its bounds, and its first words."""
+        """Return the required form of the answer: its bounds, and its first words."""
         bounds = self.prompt.wording.bounds(value, ctx)
         if ctx.scope.looked_up.get(self) is False:
             return bounds
         return {**bounds, "begins": self.first_words(ctx, shift)}
 
     def first_words(self, ctx: Context, shift: int = 0) -> str:
-        """Return the first words of the turn; `shift` takes a later choice."""
+        """Return the first words of the turn; `shift` selects a later alternative."""
         template = self.prompt.template(ctx)
         if not (template.begins or template.begins_reply or template.begins_again) or self.prompt.is_examination(ctx):
             return ""
@@ -182,7 +182,7 @@ class SmallModelSupport:
         )
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
-        """Cut an answer to its bounds: the prescribed first words do not count."""
+        """Cut an answer to its bounds, not counting the prescribed first words."""
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
@@ -193,9 +193,9 @@ class SmallModelSupport:
     async def review(
         self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
-        """Ask once more for a turn copying another, or ending on another side; see `Review`.
+        """Ask once more for a turn that copies another one, or ends up on another side; see `Review`.
 
-        The second answer is a step of its own; readers are told to discard the text streamed so far.
+        The second answer is a separate step; readers are notified to discard the text streamed so far.
         """
         if ctx.scope.looked_up.get(self) is False:
             return response, False
@@ -233,7 +233,7 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_other_side(self, text: str, ctx: Context) -> Objection | None:
-        """Find the other side on which `text` ends, in a debate with facts."""
+        """Find the other side that `text` ends up on, in a debate with facts."""
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None
@@ -245,20 +245,20 @@ class SmallModelSupport:
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """A reason to ask for a turn once more."""
+    """A reason to ask for a turn again."""
 
     problem: str
-    """Name of the problem in one word, like the class name of an error."""
+    """One-word name of the problem, like the class name of an error."""
     message: str
     turn: str
-    """Message to ask for the turn once more."""
+    """Message that asks for the turn again."""
     copied: tuple[str, ...] = ()
-    """Texts of other turns; a better answer copies less of them."""
+    """Texts of other turns; a better answer copies less from them."""
     excess: float = 0.0
-    """Number of copied words in the first answer above the limit."""
+    """Number of words copied in the first answer beyond the limit."""
 
     def is_answered_by(self, text: str) -> bool:
-        """Tell whether `text`, without its first words, is better than the first answer."""
+        """Check whether `text`, without its first words, is better than the first answer."""
         from flowdebate.measures.similarity import measure_copy
 
         return not is_blank(text) and all(measure_copy(text, earlier).excess < self.excess for earlier in self.copied)
@@ -277,10 +277,10 @@ def opening_words(
     fact: str | None = None,
     template: OpeningTemplate = OPENINGS,
 ) -> str:
-    """Return the first words of a turn; none for a position as long as a speech.
+    """Return the first words of a turn; empty for a position as long as a speech.
 
-    The default texts are English: in a debate in another language, a turn begins with the position alone. `shift` takes
-    a later choice; a `fact` is quoted.
+    The default texts are English: in a debate in another language, a turn begins with the position alone. `shift`
+    selects a later alternative; a `fact` is quoted.
 
     >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
     'Trams are better, because'
@@ -303,7 +303,7 @@ def opening_words(
 
 
 def is_english(text: str) -> bool:
-    """Tell whether `text` has a word frequent in English questions and positions, and rare elsewhere."""
+    """Check whether `text` contains a word that is frequent in English questions and positions, and rare elsewhere."""
     return not _COMMON.isdisjoint(fold(text).split())
 
 
@@ -328,9 +328,9 @@ _SORTER = "You sort evidence by side. Reply with one letter."
 
 
 def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
-    r"""Return the sentences of `sources` with a number, without headings.
+    r"""Return the sentences of `sources` that contain a number, without headings.
 
-    At most eight are returned, each short enough to quote in a turn.
+    At most eight are returned, each short enough to be quoted in a turn.
 
     >>> from flowdebate.sources.source import Source
     >>> trial = Source.of("trial", "Trial of 2024\n\nSales rose by 4 percent. All were glad.")
@@ -348,10 +348,10 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
 
 @dataclass(frozen=True, kw_only=True)
 class FactSorter:
-    """Sorter of facts by the position they support, in a model's opinion."""
+    """Sorter that assigns facts to the positions a model thinks they support."""
 
     name: str
-    """Name of the block asking the model."""
+    """Name of the block that calls the model."""
     prompt: DebaterPrompt
     model: Model | str | None
     settings: ModelSettings | None
@@ -361,9 +361,9 @@ class FactSorter:
         return tuple(dict.fromkeys(self.prompt.identity.positions))
 
     async def sort(self, sources: Sequence[Source], value: object, ctx: Context) -> None:
-        """Sort the facts of `sources` into the state, once in a debate, if turns begin with facts.
+        """Sort the facts of `sources` into the state, once per debate, if turns begin with facts.
 
-        A fact goes to the position it supports most, relative to the model's average for the position.
+        A fact is assigned to the position it supports most, relative to the model's average for that position.
         """
         if state_of(ctx, DebateState).facts is not None or not self.prompt.template(ctx).sorts:
             return
@@ -392,10 +392,10 @@ class FactSorter:
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
 
     async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
-        """Return the mean log-odds of each position, each once under each letter.
+        """Return the mean log-odds of each position, each shown once under every letter.
 
-        They are empty for a model without log-probabilities, and after a failure of its provider: the debate continues
-        without facts.
+        The result is empty for a model without log-probabilities, and after a failure of its provider: the debate
+        continues without facts.
         """
         stances, odds = self.stances, list[dict[str, float]]()
         letters = letters_for(len(stances), location=self.name)
@@ -412,7 +412,7 @@ class FactSorter:
     async def _choose(
         self, text: str, question: str, order: Mapping[str, str], ctx: Context
     ) -> Mapping[str, float] | None:
-        """Return the log-probability of each letter of `order`; None if the model gives none."""
+        """Return the log-probability of each letter of `order`; None if the model does not return any."""
         positions = "\n".join(f"{letter}: {tag_text(side)}" for letter, side in order.items())
         user = filled(
             self.prompt.template(ctx).sorts,

@@ -1,4 +1,4 @@
-"""Synthesizer: writes the outcome of a debate, from the question, the framing, the transcript and the verdict."""
+"""Synthesizer: writes the outcome of a debate from the question, the framing, the transcript and the verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SynthesizerTemplate(Template):
     )
     """First part of the message."""
     framing: str = part("How the moderator framed the rounds:\n{framing}", uses("framing"))
-    """The briefings and angles by round, if a moderator wrote any."""
+    """The briefings and angles of each round, if a moderator wrote any."""
     verdict: str = part(
         "The judge's reasoning: {reasoning}\n"
         "Winner: {winner}\n"
@@ -45,7 +45,7 @@ class SynthesizerTemplate(Template):
 
 
 SYNTHESIZER = SynthesizerTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_SYNTHESIZER = SynthesizerTemplate(
     system=(
         "You write up the outcome of a debate for readers who did not follow it. State the judge's verdict, the "
@@ -58,12 +58,12 @@ SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
 def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """Render the task of the role."""
+    """Render the task of the synthesizer."""
     return template.system
 
 
 def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """Render transcript, framing and verdict; no winner is "none". Raise LookupError without a verdict."""
+    """Render transcript, framing and verdict, with "none" for a missing winner; raise LookupError without a verdict."""
     transcript = render_entries(raw.transcript)
     parts = [filled(template.transcript, question=quoted(raw.question), rounds=raw.rounds, transcript=transcript)]
     framing = [
@@ -92,9 +92,9 @@ def create_synthesizer(
 ) -> Generator[Any]:
     """Create the block `{name}-synthesizer`.
 
-    It takes a `DebateRawOutput` and returns `output_schema`, or text without one. `output_schema` is a pydantic model,
-    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer of another form is a
-    `SchemaViolation`.
+    It takes a `DebateRawOutput` and returns an `output_schema`, or plain text without one. `output_schema` is a
+    pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that
+    does not match it is a `SchemaViolation`.
     """
     block_name = f"{name}-synthesizer"
 

@@ -1,4 +1,4 @@
-"""Transcript of a debate: the shared resource, and its unforgeable form as text, with the quotes of each argument.
+"""Transcript of a debate: the shared resource, and its unforgeable text form, with the quotes of each argument.
 
     Round 1:
     [for] The first line of an argument,
@@ -7,7 +7,7 @@
     [against] …
 
 Only the renderer begins a line with a tag, a round's heading or "(quotes:": see `flowdebate.prompts` for the escaping
-of texts, stances and names. Marks in a text are `⟦…⟧`, which is escaped in arguments. The text can be read back:
+of texts, stances and names. Marks in a text are `⟦…⟧`, which is escaped in arguments. The text can be parsed again:
 `parse_entries(render_entries(entries)) == entries`.
 """
 
@@ -34,14 +34,14 @@ from flowdebate.sources.quotes import verify_quotes as verify_quotes
 from .schemas import DebateContributionEntry, DebateTranscriptState
 
 Transcript = StateResource[DebateTranscriptState]
-"""Key of the resource made by `create_debate_transcript`."""
+"""Resource key returned by `create_debate_transcript`."""
 
 
 def create_debate_transcript() -> Transcript:
     """Create a transcript shared by a debate and its readers, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` holds the arguments so far. Pass the same object to the pattern and to
-    every block reading it.
+    every block that reads it.
 
     >>> create_debate_transcript().key
     'transcript'
@@ -52,7 +52,7 @@ def create_debate_transcript() -> Transcript:
 def create_record_argument(
     *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
 ) -> Handler[Any, str]:
-    """Create a block to add a debater's output to the transcript, and complete the turn's task with it.
+    """Create a block that adds a debater's output to the transcript, and completes the turn's task with it.
 
     Its output is the added text: a `str`, the `text` of a dict or a model, or `str()` of anything else.
     """
@@ -67,11 +67,11 @@ def create_record_argument(
 
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Short labels of stances, by stance."""
+"""Short labels, keyed by stance."""
 
 
 def labels_of(stances: Iterable[str]) -> Labels:
-    """Return a letter for each stance; none if a stance could be mistaken for one.
+    """Return a letter for each stance; empty if a stance could be mistaken for a letter.
 
     >>> labels_of(["Trams are better", "Buses are better"])
     (('Trams are better', 'A'), ('Buses are better', 'B'))
@@ -108,10 +108,11 @@ def render_entries(
 ) -> str:
     """Render the transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
-    More entries are only added at the end. Without entries, the text is `(empty)`. A line below a faulty argument says
+    More entries only add text at the end. Without entries, the text is `(empty)`. A line below a faulty argument says
     that it is truncated or empty. `below` has another line for each entry (empty for none), such as a line of
-    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown by it. `show` renders a text
-    after its tag: `quoted` protects readers from models, and `frame` is for texts used as material.
+    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown as that label. `show` renders
+    a text after its tag: `quoted` protects readers from text written by models, and `frame` is for texts used as
+    material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -128,7 +129,7 @@ def render_transcript(
     anonymity: Anonymity | None = None,
     labels: Labels = (),
 ) -> str:
-    """Render the transcript so far with the aliases of `anonymity`; each entry is rendered once in a debate."""
+    """Render the transcript so far with the aliases of `anonymity`; each entry is rendered once per debate."""
 
     def extended(text: str, _: object, count: int) -> str:
         last = entries[count - 1].round if count else None
@@ -147,7 +148,7 @@ def _lines(
     labels: Mapping[str, str],
     show: Callable[[str], str] = quoted,
 ) -> list[str]:
-    """Render the lines of `entries` under one round `heading`."""
+    """Render the lines of a round's `entries` under its `heading`."""
     lines: list[str] = []
     notes = iter(below)
     for entry in entries:
@@ -171,7 +172,7 @@ def _lines(
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
-    """Read the entries written by `render_entries` as `text`, of either kind; without names, `agent_name` is empty.
+    """Parse `text` rendered by `render_entries`, with or without names; without names, `agent_name` is empty.
 
     Raises ViewError for any other text.
     """
@@ -225,7 +226,7 @@ HOW_TO_READ_QUOTES = (
     "argument were found word for word in the sources, and which were not. Ignore what an argument says about its own "
     "quotations. A quotation that was found does not necessarily prove the point that it is used for."
 )
-"""Addition to the system message of a judge reading such lines."""
+"""Addition to the system message of a judge whose transcript contains quote lines."""
 
 _EXCERPT = 60  # maximum characters of a quote in the line: enough to find it in the argument above
 _MOST_SHOWN = 3  # maximum number of sources, and of missing quotes, in the line
@@ -261,7 +262,7 @@ def is_quotes_line(line: str) -> bool:
 
 
 def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
-    """Escape `text` as `quoted` does, with a mark after each of its long enough `quotes`.
+    """Escape `text` as `quoted` does, with a mark after each of its `quotes` that is long enough.
 
     Marks are `⟦verified in "report"⟧` and `⟦not found⟧`.
 
@@ -279,7 +280,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
 
 
 def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """Return the relevant quotes, without those inside a verified one."""
+    """Return the relevant quotes, excluding any inside a verified one."""
     outermost: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):
@@ -294,7 +295,7 @@ def _place_of(quote: VerifiedQuote) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """List the first few of `texts` in quotation marks, and the number of the rest."""
+    """List the first few of `texts` in quotation marks, and the number of remaining ones."""
     every = list(texts)
     quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
     more = len(every) - _MOST_SHOWN

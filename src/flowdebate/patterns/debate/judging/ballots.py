@@ -1,4 +1,4 @@
-"""Ballots of a judge: the data recorded in a verdict, and exact counting independent of the order of ballots."""
+"""Ballots of a judge: the data recorded in a verdict, and exact counting in any order."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
-"""The form of a judge's answer: a winner, a score for each side, or one letter whose log-probabilities count."""
+"""The form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
 MOST_LETTERS = 20  # maximum letters: servers report log-probabilities of no more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
-"""The decision rule: the mean of scores, one vote per ballot for the side it ranks first, or the median over models of
-their mean log-odds.
+"""The decision rule: the mean of the scores, one vote per ballot for the side ranked first, or the median across models
+of their mean log-odds.
 """
 MIN_LOG_ODDS = 0.1  # no clear winner below it; chosen on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
-"""The policy for a flipped verdict: one model picked different winners in different views."""
+"""The policy for a flipped verdict, when one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-"""A side's part of a ballot; the shares of all sides add up to 1."""
+"""A side's share of a ballot; the shares of all sides add up to 1."""
 PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges that was worth two: 9 / (1 + 8 rho) = 2
 
 
@@ -38,59 +38,62 @@ class LetterFit(WireModel):
     """Corrections for a model judging by letter, fitted from its ballots by `fit_letters()`."""
 
     per_log_length: Annotated[float, Field(allow_inf_nan=False)]
-    """The judge's log-odds in favour of a side for each unit of the logarithm of its length; they are subtracted."""
+    """The judge's bias towards longer arguments: log-odds per unit of log length, subtracted from the
+    side's log-odds.
+    """
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """The lead required for a winner after this correction."""
+    """The lead required for a winner after the length correction."""
 
 
 class JudgeBallot(WireModel):
-    """One judge's answer about one view of a transcript. A side is a stance."""
+    """One judge's answer for one view of a transcript. Sides are identified by their stances."""
 
     view: Annotated[int, Field(ge=0)] = 0
     """The number of the view in the schedule, from 0; a repeated view keeps its number."""
     order: list[str]
     """Sides by slot: the judge read the argument of the first side first."""
     labels: dict[str, str] | None = None
-    """The label of each side in this view; None if sides were called by their stances."""
+    """The label of each side in this view; None if sides were identified by their stances."""
     model: str | None = None
     """The judging model; None if unknown."""
     scores: dict[str, Share] | None = None
     """The share of each side; None if the judge only names a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
-    """Scores by a rubric: for each side a number from 0 to 100 by criterion. None (and omitted from JSON) otherwise."""
+    """Rubric scores: for each side, a number from 0 to 100 per criterion. None (and omitted from JSON) without a
+    rubric.
+    """
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
-    """Log-odds of a ballot by letter: each side's log-probability minus the mean of all sides.
+    """Log-odds of a letter ballot: each side's log-probability minus the mean of all sides.
 
-    None (and omitted from JSON)
-    otherwise.
+    None (and omitted from JSON) otherwise.
     """
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
-    """Probability of all letters together, for a ballot by letter. None (and omitted from JSON) otherwise."""
+    """Total probability of all letters in a letter ballot. None (and omitted from JSON) otherwise."""
     lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
-    """Lengths read of each side, in characters, for a letter without reasons.
+    """Length of each side's text in characters, for a letter ballot without reasons.
 
     None (and omitted from JSON) otherwise.
     """
     fit: LetterFit | None = Field(default=None, exclude_if=_is_none)
-    """Fit for judge and model, and so the part of `log_odds` explained by lengths; `scores` and `winner` exclude it.
-    None (and omitted from JSON) without a fit.
+    """Fit of the judging model, which determines the part of `log_odds` explained by length; `scores` and `winner`
+    exclude that part. None (and omitted from JSON) without a fit.
     """
     winner: str | None = None
     """Winning side; None if no side wins."""
     verdict: str = ""
     """Conclusion; empty on the only ballot of a single-view judge, because the verdict contains it."""
     reasoning: str = ""
-    """Reasons; empty if `verdict` is."""
+    """Reasons; empty if `verdict` is empty."""
     problem: str | None = None
-    """The reason why the answer is unusable; None for a usable one."""
+    """The reason why the answer is unusable; None for a usable answer."""
     spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
-    """The sides in speaking order of the transcript's last round, for a debate with several transcripts (`mirror`);
+    """The speaking order of the sides in the transcript's last round, for a debate with several transcripts (`mirror`);
     None (and omitted from JSON) otherwise.
     """
 
     @property
     def shares(self) -> dict[str, float]:
-        """The scores; without scores, 1 for the winner, or equal parts if there is none."""
+        """The scores; without scores, 1 for the winner, or equal shares without a winner."""
         if self.scores is not None:
             return dict(self.scores)
         if self.winner is None:
@@ -101,8 +104,8 @@ class JudgeBallot(WireModel):
     def for_length(self) -> dict[str, float]:
         """The part of each side's log-odds explained by its length; 0 without a fit.
 
-        It grows with the logarithm of the length, up to four times the length of the others; longer texts were not
-        measured.
+        The correction grows with the logarithm of the length, up to four times the length of the others; longer texts
+        were not measured.
 
         >>> fit = LetterFit(per_log_length=0.1, min_log_odds=0.15)
         >>> odds, lengths = {"a": 0.3, "b": -0.3}, {"a": 200, "b": 100}
@@ -117,7 +120,7 @@ class JudgeBallot(WireModel):
 
     @property
     def counted(self) -> dict[str, float]:
-        """Corrected log-odds: those of the letters, without the effect of lengths."""
+        """Log-odds of the letters, corrected for the effect of length."""
         explained = self.for_length
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
@@ -151,32 +154,32 @@ class JudgeQuote(WireModel):
 
 
 class Judging(WireModel):
-    """The record behind a verdict: every ballot, and their sum."""
+    """The record behind a verdict: all ballots, and their combined result."""
 
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
-    """The form of the answers, for letters; None (and omitted from JSON) otherwise."""
+    """The form of the answers if the judge answered with letters; None (and omitted from JSON) otherwise."""
     fallback: str | None = Field(default=None, exclude_if=_is_none)
-    """Reason for another form of answer, such as "letter -> scores: …".
+    """Reason for switching to another form of answer, such as "letter -> scores: …".
 
-    None (and omitted from JSON) if there was none.
+    None (and omitted from JSON) without a switch.
     """
 
     schedule: str = "single"
     """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
     decided_by: DecidedBy = "mean"
-    """Rule for combining the ballots."""
+    """The decision rule that combined the ballots."""
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=MIN_LOG_ODDS, exclude_if=lambda lead: lead == MIN_LOG_ODDS
     )
-    """Lead needed to win by log-odds; omitted from JSON if it is the usual one."""
+    """Lead in log-odds needed to win; the default value is omitted from JSON."""
     criteria: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
         default=None, exclude_if=_is_none
     )
-    """Weight of each criterion of a rubric. None (and omitted from JSON) otherwise."""
+    """Weight of each rubric criterion. None (and omitted from JSON) without a rubric."""
     ballots: list[JudgeBallot]
-    """Ballots in the order of the schedule, model by model."""
+    """Ballots in the order of the schedule, grouped by model."""
     planned: Annotated[int, Field(ge=1)] = 1
-    """The number of ballots planned by the schedule and the panel."""
+    """The number of ballots planned for the schedule and the panel."""
     scores: dict[str, Share]
     """The share of each side over all usable ballots."""
     flipped: bool = False
@@ -184,9 +187,9 @@ class Judging(WireModel):
     on_flip: OnFlip | None = None
     """The policy applied to a flipped verdict; None if it was not needed."""
     effective_n: Annotated[float, Field(gt=0)] = 1.0
-    """The number of independent judges equivalent to the panel; see `effective_n()`."""
+    """The number of independent judges that the panel is worth; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """Statements picked from each side by a judge with letters; None (and omitted from JSON) otherwise."""
+    """Statements that a judge answering with letters picked from each side; None (and omitted from JSON) otherwise."""
 
     @property
     def saved(self) -> int:
@@ -195,10 +198,10 @@ class Judging(WireModel):
 
 
 class Decision(NamedTuple):
-    """The decision of several ballots."""
+    """The combined result of several ballots."""
 
     scores: dict[str, float]
-    """Shares of the sides, in their order; they add up to 1."""
+    """Shares of the sides, in the order of the sides; they add up to 1."""
     winner: str | None
     """The side with the largest share; None for a tie."""
     flipped: bool
@@ -208,16 +211,16 @@ class Decision(NamedTuple):
 def decide(
     ballots: Sequence[JudgeBallot], *, sides: Sequence[str], by: DecidedBy = "mean", min_log_odds: float | None = None
 ) -> Decision:
-    """Combine the usable `ballots`: the mean of their scores, the share of votes for each side, or log-odds.
+    """Combine the usable `ballots` by the mean of their scores, by votes, or by log-odds.
 
-    A tied ballot counts in equal parts for the tied sides. Sums are exact, so the order of the ballots does not matter.
-    Without a usable ballot all sides have equal shares.
+    A tied ballot is split equally between the tied sides. Sums are exact, so the order of the ballots does not matter.
+    Without a usable ballot, all sides have equal shares.
 
-    By log-odds, a preference for a slot cancels only over all orders, so a model with an unusable ballot is left out.
-    The ballots of a model are averaged, so it counts once however often it was asked. Between two sides the median of
-    the models decides: no model outvotes two thirds of the others, however sure it is. The winner is `min_log_odds`
-    (None: `least_lead`) ahead of each other side; scores are probabilities, based on the distance of a side from its
-    strongest rival.
+    With log-odds, a preference for a slot cancels out only over all orders, so a model with an unusable ballot is left
+    out. The ballots of each model are averaged, so a model counts once however often it was asked. Between two sides
+    the median of the models decides: no single model can outvote two thirds of the others, however confident it is. The
+    winner must be `min_log_odds` (None: `least_lead`) ahead of every other side; scores are probabilities, based on
+    each side's distance from its strongest rival.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
@@ -243,7 +246,7 @@ def decide(
 
 
 def least_lead(ballots: Sequence[JudgeBallot]) -> float:
-    """Return the lead needed to win, as fitted: the highest of several models, or 0.1 without a fit.
+    """Return the fitted lead needed to win: the highest across the models, or 0.1 without a fit.
 
     >>> least_lead([JudgeBallot(order=["a", "b"])])
     0.1
@@ -255,7 +258,7 @@ def least_lead(ballots: Sequence[JudgeBallot]) -> float:
 def leads_of(
     log_odds: Sequence[tuple[str | None, Mapping[str, float]]], sides: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Compute the lead of each side over each other: the median over models of their mean log-odds.
+    """Compute the lead of each side over every other side: the median across models of their mean log-odds.
 
     >>> leads_of([("m", {"yes": 0.5, "no": -0.5}), ("m", {"yes": 0.0, "no": 0.0})], ["yes", "no"])["yes"]["no"]
     0.5
@@ -269,7 +272,7 @@ def leads_of(
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
-    """Check whether the winner is certain: no `remaining` further ballots could change it.
+    """Check whether the winner is certain because the `remaining` ballots cannot change it.
 
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote")
@@ -284,7 +287,7 @@ def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequenc
 
 
 def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
-    """Return the number of independent judges equivalent to `n` correlated ones: n / (1 + (n - 1) correlation).
+    """Return the number of independent judges that `n` correlated ones are worth: n / (1 + (n - 1) correlation).
 
     >>> effective_n(9), effective_n(9, 0), effective_n(9, 1)
     (2.0, 9.0, 1.0)
@@ -297,7 +300,7 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """Return the sides ranked first by a ballot: several for a tie, all if it names no winner."""
+    """Return the sides ranked first by a ballot: several for a tie, all of them if it names no winner."""
     return leaders(portions(ballot.shares, sides))
 
 
@@ -333,7 +336,7 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """Return the ballots of models with only valid log-odds; empty if a ballot without a model is invalid."""
+    """Return the ballots of models whose log-odds are all valid; empty if a ballot without a model is invalid."""
     spoiled = {ballot.model for ballot in ballots if ballot.problem is not None or ballot.log_odds is None}
     return [ballot for ballot in ballots if None not in spoiled and ballot.model not in spoiled]
 
@@ -343,7 +346,7 @@ def _only(sides: Sequence[str]) -> str | None:
 
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    """Check whether a model's ballots of two views have different winners; differences within a view are noise."""
+    """Check whether a model's ballots for two views have different winners; differences within one view are noise."""
     winners: dict[str | None, dict[int, set[str | None]]] = {}  # by model and view
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})
@@ -352,7 +355,7 @@ def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
 
 
 def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy) -> dict[str, Fraction]:
-    """Add the ballots for each side, at most 1 a ballot."""
+    """Add up the ballots for each side; each ballot adds at most 1."""
     if by == "vote":
         return total((split(firsts_of(ballot, sides=sides), sides) for ballot in ballots), sides)
     return total((portions(ballot.shares, sides) for ballot in ballots), sides)

@@ -1,4 +1,4 @@
-"""Judge of a debate: a model or a panel reads one or more views, and gives one verdict."""
+"""Judge of a debate: a model or a panel reads one or more views and returns one verdict."""
 
 from __future__ import annotations
 
@@ -108,15 +108,15 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     """Create the block `{name}-judge`: it picks one of `stances` as the winner, or None for a synthesis of several.
 
     The judge sees stances instead of names. With the `schedule` "single" it names a winner in one call, with the
-    arguments of each round shuffled by `random` (None: from the run's seed, one seed always gives one order). Otherwise
-    it scores each side in every view, or names the letter of one, and all views are judged concurrently. `answer_form`
-    to `ask` are described in `JudgeOptions`; if only a schedule of several orders is set, a model with a concise
-    profile names letters.
+    arguments of each round shuffled by `random` (None: derived from the run's seed, so that a seed always gives the
+    same order). Otherwise it scores each side in every view, or answers with the letter of a side, and all views are
+    judged concurrently. The options from `answer_form` to `ask` are described in `JudgeOptions`; if the only option set
+    is a schedule of several orders, a model with a concise profile answers with letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
-    a `SchemaViolation`; of several ballots, an unusable one is left out unless all are. `anonymity` replaces names
-    inside arguments by aliases. With `sources`, the judge sees the verified quotes. With the `turn_order`
-    "simultaneous", only arguments of later rounds are quoted as said afterwards.
+    a `SchemaViolation`; an unusable ballot among several is left out unless all are unusable. `anonymity` replaces
+    names inside arguments by aliases. With `sources`, the judge sees the verified quotes. With the `turn_order`
+    "simultaneous", only arguments of later rounds can be quoted as replies.
     """
     how = JudgeOptions(
         answer_form=answer_form,
@@ -152,7 +152,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
 
 def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
-    """Give a function the signature of `create_judge`, whose options it checks and completes."""
+    """Give a function the signature of `create_judge`, which validates and completes the options."""
 
     def sign(function: Callable[..., Judge]) -> Callable[P, Judge]:
         function.__dict__["__signature__"] = signature(create_judge)
@@ -166,8 +166,8 @@ def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Call
 def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
     """Create the block `{name}-judge`, a panel: `create_judge` with a `panel` of models, each judging every view.
 
-    All models judge the same views, with "single" one shuffled view, and all ballots count. `quorum` is the number of
-    models that must answer (None: two); the panel continues without a model after a failure of its provider.
+    All models judge the same views (with "single", the same shuffled view), and all ballots count. `quorum` is the
+    number of models that must answer (None: two); if a provider fails, the panel continues without its model.
     `correlation` is the correlation of the models' errors, used to compute the verdict's `effective_n`.
     """
     if not (panel := options.get("panel")):
@@ -176,7 +176,7 @@ def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `cre
 
 
 class Judge(Block[Any, JudgedVerdict]):
-    """A judge, or a panel of judges, as `how` describes it. Applications call `create_judge()`."""
+    """A judge or a panel of judges, configured by `how`. Applications call `create_judge()`."""
 
     role: str | None = "judge"
 
@@ -304,9 +304,9 @@ class Judge(Block[Any, JudgedVerdict]):
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
 
     def _winner_cases(self, count: int, question: str, ctx: Context) -> list[JudgeInput]:
-        """Return the inputs of a judge naming a winner: the first order, and its mirror.
+        """Return the inputs for a judge that names a winner: the first order, and its mirror.
 
-        Each round is shuffled separately: no side has the first word in all of them.
+        Each round is shuffled separately, so no side has the first word in all of them.
         """
         entries, cases = recent_entries(ctx), list[JudgeInput]()
         orders = orders_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
@@ -316,7 +316,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return cases
 
     async def _winners(self, juror: Juror, cases: Sequence[JudgeInput], ctx: Context) -> list[JudgeBallot]:
-        """Ask for a winner in each of the `cases`; a failed call is a failure of the judge."""
+        """Ask for a winner in each of the `cases`; a failed call fails the whole judge."""
 
         async def cast(case: JudgeInput) -> JudgeBallot:
             self._announce(case, ctx)
@@ -372,7 +372,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return BallotCall(lost, juror, ctx, error)
 
     async def _usable(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
-        """Return the ballots if enough models answered; else raise the first failure. Failed calls are discarded."""
+        """Return the usable ballots, without failed calls; raise the first failure if too few models answered."""
         failed = [(call, call.error) for call in cast if call.error is not None]
         answered = {id(call.juror) for call in cast if call.error is None}
         jurors = {id(call.juror) for call in cast}
@@ -395,7 +395,7 @@ class Judge(Block[Any, JudgedVerdict]):
     async def _decide(
         self, asking: Asking, ballots: list[JudgeBallot], question: str, ctx: Context, fallback: str | None
     ) -> JudgedVerdict:
-        """Combine all ballots into one verdict: a person's, if one decides flipped verdicts, otherwise the count's."""
+        """Combine all ballots into one verdict: by a person if `on_flip` requires it, and by the count otherwise."""
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
@@ -424,7 +424,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return conclude(judging, decision.winner, sides=self.sides, hint=self._is_concise(ctx))
 
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
-        """Collect each side's most concrete statement, as picked by the model."""
+        """Collect the most concrete statement of each side, as picked by the model."""
         assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
         entries, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
         sources = () if self._material is None else self._material.of_run(ctx)
@@ -476,18 +476,18 @@ class Judge(Block[Any, JudgedVerdict]):
 
 
 def has_several_ballots(how: JudgeOptions) -> bool:
-    """Check whether a judge counts ballots for its verdict, instead of giving it in one answer."""
+    """Check whether a judge counts ballots for its verdict, instead of returning it as a single answer."""
     return how.form != "winner" or how.plan.kind != "single"
 
 
 class Asking(NamedTuple):
-    """Options of the judge, and its jurors."""
+    """Options of the judge, and the jurors it asks."""
 
     how: JudgeOptions
     jurors: Sequence[Juror | LetterJuror]
 
     def planned(self, sides: int) -> int:
-        """Return the number of ballots if none is left out; raise ConfigurationError for too many sides."""
+        """Return the number of ballots if all are cast; raise ConfigurationError for too many sides."""
         return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.crossed_labels else 1)
 
 
@@ -502,7 +502,7 @@ class BallotCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlippedBallots:
-    """Input of the person deciding a flipped verdict."""
+    """Input for the person who decides a flipped verdict."""
 
     subject: str
     ballots: Sequence[JudgeBallot]
@@ -511,14 +511,14 @@ class FlippedBallots:
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
     """Hide the same information from a person as from models.
 
-    The input of `block` shows stances for names, and aliases inside arguments.
+    The input of `block` contains stances instead of names, and aliases inside arguments.
     """
     blinded: Callable[[object], Block[Any, Any]] | None = getattr(block, "reading_blind", None)
     return block if blinded is None else blinded(recent_entries if anonymity is None else anonymity.entries)
 
 
 def _person(name: str, how: JudgeOptions, sides: Sequence[str], material: Material | None) -> Block[Any, Any]:
-    """Create the human to decide a flipped verdict."""
+    """Create the human block that decides a flipped verdict."""
     from flowdebate.blocks.human.human import human
 
     def ballots_in_words(flipped: FlippedBallots) -> str:

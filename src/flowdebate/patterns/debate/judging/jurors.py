@@ -1,4 +1,4 @@
-"""Jurors: one model each, asked about one judge view at a time for a winner, scores or a letter; and their prompts."""
+"""Jurors and their prompts: each one asks a model about a judge view at a time, for a winner, scores or a letter."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class JudgeTemplate(Template):
     scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """The system message of a judge scoring each position."""
     labelled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """Line for positions with labels."""
+    """Line added if positions have labels."""
     turn: str = part(
         "Question: {question}\n\n"
         "The full debate:\n{transcript}\n\n"
@@ -90,13 +90,13 @@ class JudgeTemplate(Template):
         "Which sentence gives the most concrete evidence on the question? Reply with its letter.",
         uses("question", lines=("sentences",)),
     )
-    """The request to pick a side's statement."""
+    """The request to pick one of a side's statements."""
     reasons: str = part(
         f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}Name the strongest argument for each position and say how it was "
         "answered. Then say which position was argued best, and why. Write plain text without headings.",
         uses("positions"),
     )
-    """The system message of a judge answering with a letter after its reasons."""
+    """The system message of a judge that writes its reasons before answering with a letter."""
     rubric: str = part(
         "Give each position a score on each of these criteria, considering that criterion alone:\n{criteria}",
         uses("criteria", lines=("criteria",)),
@@ -118,7 +118,7 @@ def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUD
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """Render the system message of a judge scoring each position, or writing `reasons`, in the order of `view`."""
+    """Render the system message of a judge that scores each position or writes `reasons`, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -131,7 +131,7 @@ def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, rea
 def render_judge_turn(
     *, question: str, transcript: str, template: JudgeTemplate = JUDGE, show: Callable[[str], str] = quoted
 ) -> str:
-    """Render the question, and `transcript` as `format_transcript_for_judge` renders it."""
+    """Render the question, followed by `transcript` as rendered by `format_transcript_for_judge`."""
     return filled(template.turn, question=show(question), transcript=transcript)
 
 
@@ -142,7 +142,7 @@ _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 @lru_cache(maxsize=256)  # applications build a pattern for each question, often about the same sides
 def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
-    """Build the answer schema of a judge: the winner after the reasoning, since models commit to their first words."""
+    """Build the answer schema of a judge, with the winner after the reasoning: models commit to their first words."""
     sides = tuple(dict.fromkeys(stances))
     return create_model(
         "DebateVerdict",
@@ -155,7 +155,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 
 @lru_cache(maxsize=256)  # debates about the same sides use the same few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
-    """Build the schema of a judge scoring each side, as a whole or by all `criteria`.
+    """Build the schema of a judge that scores each side, either as a whole or per criterion in `criteria`.
 
     `names` are in the order of the view.
     """
@@ -180,9 +180,9 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
 
 
 def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
-    """Return a base of answers with scores; a winner without scores counts as all points for that side.
+    """Return the base class of answers with scores; a winner without scores gets all the points.
 
-    Models trained on other judges' prompts name a winner even if they are asked for scores.
+    Models trained on other judges' prompts name a winner even when asked for scores.
     """
 
     class Scored(WireModel):
@@ -198,7 +198,7 @@ def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
 
 
 def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of each side in the `scores`, 1 in total."""
+    """Convert `scores` to each side's share, adding up to 1."""
     total = sum(scores.values())
     return {side: value / total if total else 1 / len(scores) for side, value in scores.items()}
 
@@ -213,42 +213,42 @@ class JudgeInput:
     question: str
     view: JudgeView
     entries: Sequence[DebateContributionEntry]
-    """The arguments in the order of the view, with aliases for names and labels for stances."""
+    """The arguments in the order of the view, with aliases instead of names and labels instead of stances."""
     notes: Sequence[str] = ()
-    """The line below each argument; empty if there is none."""
+    """The line below each argument; empty for an argument without one."""
     places: Sequence[int]
     """The indices of the arguments in the transcript."""
     number: int = 0
     """The number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """Model of the panel; None for the judge's own model."""
+    """A panel's model; None for the judge's own model."""
     reasons: str = ""
-    """The model's reasons, written before it is asked for a letter."""
+    """The reasons that the model wrote before being asked for a letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JurorSetup:
-    """Common data of all jurors of a judge."""
+    """Data shared by all jurors of a judge."""
 
     name: str
-    """The judge's block."""
+    """Name of the judge's block."""
     sides: tuple[str, ...]
     shows_names: bool
-    """True if the juror's transcript has names."""
+    """True if the transcript shown to the juror contains names."""
     has_sources: bool
     template: JudgeTemplate
     fit: LetterFit | None
-    """Fit for a letter; None for the known fit of the answering model."""
+    """Fit for letter ballots; None for the built-in fit of the answering model."""
     criteria: Mapping[str, float] | None
-    """The weights of a rubric."""
+    """The criteria of the rubric and their weights."""
     transcript: Transcript
     options: FilledOptions
-    """Options of the blocks asking the models."""
+    """Options of the blocks that call the models."""
     show: Callable[[str], str] = quoted
-    """Function that renders a text after its label: `frame` for material, which is not an argument."""
+    """Function that renders a text after its label: `frame` for material that is not an argument."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
-        """Return the set-up with a model of a panel; None for the judge's own model."""
+        """Return the setup with a panel's model; None for the judge's own model."""
         return self if model is None else replace(self, options={**self.options, "model": model})
 
     @staticmethod
@@ -262,11 +262,11 @@ class JurorSetup:
         return render_entries(case.entries, names=self.shows_names, below=notes, show=self.show)
 
     def explain(self, office: str) -> str:
-        """Explain quotes in a system message."""
+        """Add an explanation of the quotes to a system message."""
         return f"{office}\n\n{HOW_TO_READ_QUOTES}" if self.has_sources else office
 
     def open_ballot(self, case: JudgeInput, ctx: Context, **fields: Any) -> JudgeBallot:  # noqa: ANN401 - fields
-        """Make a ballot about a view, with further `fields`."""
+        """Create a ballot for a view, with further `fields`."""
         view = case.view
         return JudgeBallot(
             view=case.number,
@@ -288,7 +288,7 @@ class Juror:
 
     @property
     def block(self) -> Generator[Any]:
-        """The block asking the model, with the sides in declared order."""
+        """The block that calls the model, with the sides in declared order."""
         return self._generators(self._setup.sides)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
@@ -301,7 +301,7 @@ class Juror:
         return verdict.judging.ballots[0].model_copy(update=words)
 
     def asking(self, case: JudgeInput) -> Generator[Any]:
-        """Make the block for `case`. It returns a `JudgeBallot`, or a `JudgedVerdict` for a winner alone."""
+        """Create the block for `case`. It returns a `JudgeBallot`, or a `JudgedVerdict` if asked only for a winner."""
         if self._scored:
             names = tuple(map(case.view.named, case.view.order))
             return self._generators(names).with_transform(partial(self._ballot, case))
@@ -357,7 +357,7 @@ class Juror:
         return self._setup.open_ballot(case, ctx, scores=scores, winner=leader_of(scores), **texts)
 
     def _verdict(self, case: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
-        """Build the verdict of one view from its only ballot and its words."""
+        """Build the verdict of a single view from its only ballot and its text."""
         ballot = self._setup.open_ballot(case, ctx, winner=answer.winner)
         return JudgedVerdict(
             verdict=add_headline(answer.verdict, answer.winner, self._setup.sides),
@@ -398,9 +398,9 @@ def listed_letters(letters: Sequence[str]) -> str:
 
 
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
-    """Give `views` letters in the order of the slots; crossed, each with each rotation of the letters.
+    """Assign letters to the slots of each of the `views`; if `crossed`, in every rotation of the letters.
 
-    If letters agree with slots, both biases are one, and all orders together cancel it.
+    If letters follow the slots, letter bias and slot bias coincide, and all orders together cancel both.
     """
     turns = range(len(letters) if crossed else 1)
     return tuple(
@@ -411,10 +411,10 @@ def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed:
 
 
 class LetterJuror:
-    """One judging model, asked for a letter; the letter's log-probabilities are the ballot.
+    """One judging model that answers with a letter, whose log-probabilities form the ballot.
 
     The arguments are grouped by side, under a letter and without their positions, since a small model would otherwise
-    judge the positions instead of the arguments. With `reasons`, the model reads the debate by rounds, with the
+    judge the positions instead of the arguments. With `reasons`, the model reads the debate round by round, with the
     positions, and writes its reasons before naming the letter.
     """
 
@@ -446,7 +446,7 @@ class LetterJuror:
         return ballot
 
     async def pick(self, question: str, texts: Sequence[str], ctx: Context) -> int:
-        """Pick the index of the text with the most concrete fact; the first without log-probabilities."""
+        """Pick the index of the text with the most concrete fact; the first text if there are no log-probabilities."""
         setup = self._setup
         letters = letters_for(len(texts), location=setup.name, field="sentences")
         sentences = "\n".join(f"{letter}: {setup.show(text)}" for letter, text in zip(letters, texts, strict=True))
@@ -469,7 +469,7 @@ class LetterJuror:
         options: FilledOptions,
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
-        """Create a block to ask for one of `choices`, without tools."""
+        """Create a block that asks for one of `choices`, without tools."""
         slots: FilledOptions = {**options, "tools": ()}  # no tokens left for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
@@ -520,12 +520,12 @@ class LetterJuror:
 
 
 def notes_on_escapes(case: JudgeInput) -> list[str]:
-    """Return a line for each text of material, about escaped characters in it."""
+    """Return a note for each text of the material that contains escaped characters."""
     return [explain_escapes(entry.text) for entry in case.entries]
 
 
 def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
-    """Render the arguments by side, in the order of the view, each under its letter."""
+    """Render the arguments grouped by side, in the order of the view, each side under its letter."""
     notes = [*case.notes, *[""] * (len(case.entries) - len(case.notes))]
     parts = []
     for side in case.view.order:

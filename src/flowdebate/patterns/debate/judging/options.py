@@ -43,44 +43,49 @@ class JudgeOptions:
     """
 
     answer_form: Answer | None = None
-    """The form of the judge's answers: "winner" (of one judge, in one order or in both), "scores", "letter" (with its
-    log-probabilities as the ballot), or "letter_after_reasons". None: a letter with decided_by="log_odds", and for a
-    model with a concise profile unless one of the following options requires something else, or the schedule has a
-    single order; scores where there are several ballots or labels; else a winner."""
+    """The form of the judge's answers: "winner" (one judge, reading one order or both), "scores", "letter" (whose
+    log-probabilities form the ballot), or "letter_after_reasons". None: a letter with decided_by="log_odds", and for a
+    model with a concise profile, unless one of the following options requires another form or the schedule has a single
+    order; scores if there are several ballots or labels; a winner otherwise.
+    """
     schedule: ScheduleLike | None = None
     """The orders of sides shown to the judge:
 
     "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. None: "cyclic" for letters, because in a single
-    order the slot has more influence than the arguments; else "single".
+    order the slot has more influence than the arguments; "single" otherwise.
     """
     panel: Sequence[Model | str] = ()
-    """The models of a panel, each judging every view; empty for a single judge with its own model."""
+    """The models of a panel, each judging every view; empty for a single judge."""
     decided_by: DecidedBy | None = None
     """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
-    median of the models' mean log-odds of letters. None: "log_odds" for letters, else "mean"."""
+    median of the models' mean log-odds of letters. None: "log_odds" for letters, "mean" otherwise.
+    """
     min_log_odds: float | None = None
-    """Lead needed for a clear winner with decided_by="log_odds". None: as fitted for the model (the highest of
-    several), else 0.1."""
+    """Lead needed for a clear winner with decided_by="log_odds". None: the value fitted for the model (the highest of
+    several), or 0.1 without a fit.
+    """
     fit: LetterFit | None = None
-    """Fit for judge and model with answer_form="letter", for instance by `fit_letters()`.
+    """Fit of the judging model with answer_form="letter", for instance by `fit_letters()`.
 
-    None: the fit in docs/evidence.md for the default prompt and the weights of the model "local"; no fit for others.
+    None: the fit in docs/evidence.md for the default prompt and the weights of the model "local"; no fit for other
+    models.
     """
     quotes: bool = True
     """True to quote the most concrete statement of each side, as picked by the judge.
 
-    This takes a call of one token for each side, and requires answer_form="letter".
+    This takes a one-token call per side, and requires answer_form="letter".
     """
     on_flip: OnFlip = "average"
     """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
-    "tie" name no winner (with the mean's scores, or equal ones for sides that came first), "human" asks a person."""
+    "tie" name no winner (with the mean's scores, or equal scores for the sides ranked first), "human" asks a person.
+    """
     labels: bool | Sequence[str] = False
-    """Labels "A", "B", … for sides instead of their stances, rotated against the slots; or your own labels.
+    """Labels "A", "B", … for sides instead of their stances, rotated against the slots; or custom labels.
 
-    Letters are always labels, in the order of the slots unless crossed.
+    Letters always serve as labels, in the order of the slots unless crossed.
     """
     crossed_labels: bool = False
-    """True to ask the judge about each order with each rotation of the labels.
+    """True to ask the judge about each order once per rotation of the labels.
 
     This multiplies the calls by the number of sides. The labels are "A", "B", …, unless `labels` names others.
     """
@@ -98,16 +103,17 @@ class JudgeOptions:
     """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate eval audit`
     measures it. None: 0.4375, from a published panel of nine judges worth two."""
     ask: Ask | None = None
-    """Function to ask a person with on_flip="human", as in `human(ask=…)`; None suspends the run."""
+    """Function that asks a person with on_flip="human", as in `human(ask=…)`; None suspends the run."""
     model: Model | str | None = None
-    """Model of a single judge; None for the debate's. A panel has its own models."""
+    """Model of a single judge; None for the debate's model. A panel has its own models."""
     template: JudgeTemplate | None = None
-    """Texts of the judge's prompt; None for the default ones."""
+    """Texts of the judge's prompt; None for the default texts."""
     profile: Profile | None = None
-    """Profile of the judge's default prompt; None for the debate's."""
+    """Profile of the judge's default prompt; None for the debate's profile."""
     instructions: TextSlot | None = None
-    """Addition to the judge's system message, in place of the debate's instructions; likewise, the following options
-    replace the debate's."""
+    """Addition to the judge's system message. It replaces the debate's instructions; likewise, the following options
+    replace those of the debate.
+    """
     tools: Sequence[ToolLike] | None = None
     uses: Sequence[Capability] | None = None
     context: MessagesSlot | None = None
@@ -190,14 +196,14 @@ class JudgeOptions:
             raise ConfigurationError(_WHERE, option, getattr(self, option), allowed)
 
     def for_block(self) -> BlockOptions:
-        """Return the block options that are set; the debate decides the others."""
+        """Return the block options that are set; the others are left to the debate."""
         values: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
         options: BlockOptions = values
         return options
 
     @property
     def form(self) -> Answer:
-        """The form of answers, for a model with a full profile if the profile decides."""
+        """The form of answers, assuming a model with a full profile if the profile decides."""
         if self.answer_form is not None:
             return self.answer_form
         if self.decided_by == "log_odds":
@@ -208,7 +214,7 @@ class JudgeOptions:
 
     @property
     def has_labels(self) -> bool:
-        """True if views call the sides by labels."""
+        """True if views identify the sides by labels."""
         return self.labels is not False or self.crossed_labels
 
     @property
@@ -218,7 +224,7 @@ class JudgeOptions:
 
     @property
     def is_open(self) -> bool:
-        """True if the model's profile decides on the form of answers."""
+        """True if the form of answers depends on the model's profile."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
         # a single order shows little but the effect of the slot; with several, such models judge best by letter
@@ -227,7 +233,7 @@ class JudgeOptions:
 
 
 def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
-    """Read `debate(judge=…)` as options: `JudgeOptions`, a schedule or its name; None for anything else."""
+    """Convert `debate(judge=…)` to options: `JudgeOptions`, a schedule or its name; None for anything else."""
     if isinstance(value, JudgeOptions):
         return value
     if not isinstance(value, (str, Schedule)):
@@ -237,7 +243,7 @@ def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
 
 
 def labels_for(sides: Sequence[str], labels: bool | Sequence[str], *, location: str) -> tuple[str, ...] | None:  # noqa: FBT001 - an option of that kind
-    """Choose labels for `sides`; None for their own names. Ambiguous labels raise ConfigurationError."""
+    """Choose labels for `sides`; None if sides keep their own names. Ambiguous labels raise ConfigurationError."""
     if labels is False:
         return None
     drawn = labels is True

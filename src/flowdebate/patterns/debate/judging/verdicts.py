@@ -1,7 +1,7 @@
 """Verdicts in words: the conclusion of a count, and statements quoted from the debate.
 
-The words are assembled from a verdict's data, and cannot contradict its winner. A statement is a sentence of the debate
-picked by a judge by letter, and so is verbatim by construction.
+The text is assembled from a verdict's data, so it cannot contradict the winner. A statement is a sentence of the debate
+that the judge picked by its letter, so every quote is verbatim.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _TWO = 2  # comparative for two sides or orders, superlative for more
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
     """Build the verdict of a count with `winner` ahead, or without a winner if `judging.on_flip` requires it.
 
-    A tie has equal scores for the sides put first by a ballot; abstaining leaves the counted scores unchanged. The
-    words are from the ballot most clearly for the winner; without a winner, they are the reasons of all ballots. A
-    judge answering with letters writes no words itself; with `hint`, the text mentions that it is a small model.
+    In a tie, all sides that some ballot ranked first get equal scores; an abstention leaves the counted scores
+    unchanged. The text comes from the ballot most clearly in favour of the winner; without a winner, it lists the
+    reasons of all ballots. A judge that answers with letters writes no text of its own; with `hint`, the verdict
+    mentions that it is a small model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -55,7 +56,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
 
 
 def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
-    """Explain a tie: the order decided, or a judge found neither side ahead in every order."""
+    """Explain a tie: either the order decided, or a judge found neither side ahead in any order."""
     if (effect := order_effect(judging)) is not None:
         return f"It is a tie. {effect}"
     if used and used[0].verdict and all(ballot.winner is None for ballot in used):
@@ -124,7 +125,7 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
 
 
 def tell_lead(judging: Judging) -> str | None:
-    """Tell how far the first side is ahead, with and without the effect of lengths; None if unknown."""
+    """Describe how far the first side is ahead, with and without the effect of length; None if unknown."""
     used = balanced(judging.ballots)
     if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
         return None
@@ -142,7 +143,7 @@ def tell_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for a person to decide between them; their text cannot forge a line."""
+    """Render the ballots for the person who decides between them; text inside a ballot cannot forge a line."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -157,7 +158,7 @@ def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
 
 
 def _tell_reasons(ballot: JudgeBallot) -> str:
-    """Render the reasons of a ballot; if positions had labels, explain the labels."""
+    """Render the reasons given in a ballot; if positions had labels, explain the labels."""
     if ballot.labels is None:
         return ballot.reasoning
     called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
@@ -167,19 +168,19 @@ def _tell_reasons(ballot: JudgeBallot) -> str:
 def _tell_ballot(ballot: JudgeBallot) -> str:
     """Render a ballot's winner and reasons.
 
-    Reasons of several paragraphs start a new one, since they may begin with a heading.
+    Reasons of several paragraphs start on a new paragraph, since they may begin with a heading.
     """
     reasons = _tell_reasons(ballot)
     return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"
 
 
 def _end(side: str) -> str:
-    """Write a stance as a sentence."""
+    """End a stance with a full stop, unless it already ends a sentence."""
     return side if side.rstrip()[-1:] in (".", "!", "?", "…") else f"{side}."
 
 
 def _names(text: str, side: str) -> bool:
-    """Check whether `text` names `side`, as whole words in any case."""
+    """Check whether `text` contains `side` as whole words, ignoring case."""
     label = re.escape(" ".join(side.split()).rstrip(".!?…").casefold())
     return re.search(rf"(?<!\w){label}(?!\w)", " ".join(text.split()).casefold()) is not None
 
@@ -219,7 +220,7 @@ def statements_of(
 
     Statements that quote one of the `sources` word for word take precedence, because a small model would prefer a
     fluent invention. Short statements are used only if there are no others. If there are more statements than letters,
-    the last ones are used.
+    only the last ones are kept.
     """
     every = [
         Statement(entry=index, text=sentence)
@@ -244,8 +245,8 @@ def reply_to(
 ) -> Statement | None:
     """Find the first later sentence of another side that has most words in common with `statement`, or None.
 
-    Common words do not make it an answer, and nothing is claimed about it. If the sides of a round spoke at once, only
-    sentences of later rounds count.
+    Shared words do not make the sentence an answer, and the verdict does not call it one. If the sides of a round spoke
+    simultaneously, only sentences of later rounds count.
     """
 
     def words_of(text: str) -> set[str]:

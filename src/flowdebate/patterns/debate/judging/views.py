@@ -1,7 +1,7 @@
-"""Views of a transcript: the orders and labels shown to a judge, and their schedules; a reader's blind view.
+"""Views of a transcript: the orders and labels shown to a judge, their schedules, and a blind view for readers.
 
-A judge that favours a slot or a label favours a side if it sees only one view. If every side has every slot once, it
-favours all sides equally, and the average of its scores is free of that bias.
+A judge that favours a slot or a label favours a side if it sees only one view. If every side has every slot once, the
+bias favours all sides equally, and cancels out in the average of the scores.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from flowdebate.patterns.debate.transcript import render_entries
 
 ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
 ScheduleLike: TypeAlias = "Schedule | str"
-"""A schedule, or its name: "single", "swap", "cyclic", "full", "sampled(5)"."""
+"""A schedule, or its name, such as "single", "swap", "cyclic", "full" or "sampled(5)"."""
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MOST_SAMPLES = 1_000
-"""Maximum number of sampled views: each is a call, and all are drawn before the first call."""
+"""Maximum number of sampled views, because each view takes a call and all are drawn before the first call."""
 FULL_AT_MOST = 4  # maximum number of sides: five would need 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """One order of the sides, with or without labels, for a judge to read a transcript."""
+    """One order of the sides, with or without labels, in which a judge reads the transcript."""
 
     order: tuple[str, ...]
     """Sides by slot: in each round, the arguments of the first side come first."""
     labels: Mapping[str, str] | None = None
-    """Label of each side; None if sides are called by their stances."""
+    """Label of each side; None if sides are identified by their stances."""
 
     def named(self, side: str) -> str:
         """Return the label of `side`, or its stance."""
@@ -48,12 +48,12 @@ class JudgeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The set of views shown to a judge, in one call each.
+    """The set of views shown to a judge, one call per view.
 
     - "single": one random order.
     - "swap": one order and its reverse; enough for two sides.
-    - "cyclic": as many orders as sides, a Latin square: each side is in each slot once, so that a slot's bonus goes to
-      all of them.
+    - "cyclic": as many orders as sides, a Latin square: each side is in each slot once, so that all of them benefit
+      equally from the bias towards a slot.
     - "full": every order, for at most four sides.
     - "sampled(n)": n random orders; reduces noise, and bias only on average.
     """
@@ -78,7 +78,7 @@ class Schedule:
         return self.kind if self.size is None else f"{self.kind}({self.size})"
 
     def calls(self, sides: int) -> int:
-        """Return the number of views for a number of sides; raise ConfigurationError for too many."""
+        """Return the number of views for a given number of sides; raise ConfigurationError for too many."""
         if self.kind == "full" and sides > FULL_AT_MOST:
             raise ConfigurationError(
                 "schedule 'full'", "sides", sides, f"at most {FULL_AT_MOST}; use 'cyclic' for more"
@@ -96,8 +96,8 @@ class Schedule:
     ) -> tuple[JudgeView, ...]:
         """Draw the views of `sides` from `random` (None: `Random(0)`).
 
-        Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, rotate from view to view
-        against the slots: in as many views as sides, each side has each label once.
+        Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, rotate against the slots
+        from view to view: over as many views as there are sides, each side has each label once.
 
         >>> [view.order for view in Schedule(kind="cyclic").views(["a", "b", "c"], shuffle=False)]
         [('a', 'b', 'c'), ('b', 'c', 'a'), ('c', 'a', 'b')]
@@ -133,12 +133,12 @@ class Schedule:
 
 
 def sampled(n: int) -> Schedule:
-    """Create a schedule of `n` random orders; raise ConfigurationError below one."""
+    """Create a schedule of `n` random orders; raise ConfigurationError if `n` is below one."""
     return Schedule(kind="sampled", size=n)
 
 
 def as_schedule(value: object, *, location: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:
-    """Read `value`, a schedule or its name; ConfigurationError with the allowed names.
+    """Parse `value`, a schedule or its name; for any other value, raise ConfigurationError with the allowed names.
 
     >>> as_schedule("sampled(5)", location="debate").size
     5
@@ -177,7 +177,7 @@ def orders_for_judge(
 def _rounds_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool, random: Random | None
 ) -> list[list[list[int]]]:
-    """Return the indices of `entries` by round and unit: an answer stays with its question."""
+    """Return the indices of `entries` by round and unit; a question and its answer form one unit."""
     rounds: dict[int, list[list[int]]] = {}
     open_questions: dict[tuple[int, str, str | None], list[int]] = {}
     for index, entry in enumerate(entries):
@@ -203,7 +203,8 @@ def format_transcript_for_judge(
 ) -> str:
     """Render the transcript for a judge: `Round N:`, then `[stance] …`, or `[name, stance] …` without `anonymize`.
 
-    With `shuffle`, the order inside each round is drawn from `random` (None: `Random(0)`). No entries are `(empty)`.
+    With `shuffle`, the order inside each round is drawn from `random` (None: `Random(0)`). An empty transcript is
+    rendered as `(empty)`.
 
     >>> format_transcript_for_judge([])
     '(empty)'
@@ -215,8 +216,8 @@ def format_transcript_for_judge(
 def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list[int]:
     """Order the indexes of `entries` by round, and within each round by the slots of `view`.
 
-    Several arguments of one side in a round stay in order, and an answer with its question. ConfigurationError for an
-    entry of an unknown side.
+    Several arguments of one side in a round stay in order, and an answer stays with its question. Raises
+    ConfigurationError for an entry of an unknown side.
     """
     slots = {side: slot for slot, side in enumerate(view.order)}
     for index, entry in enumerate(entries):
@@ -238,7 +239,7 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
 
 
 def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, names: bool = False) -> str:
-    """Render the transcript in `view`; with `names`, tags also contain the speaker.
+    """Render the transcript in the order of `view`; with `names`, tags also contain the speaker.
 
     >>> render_view([], JudgeView(order=("for", "against")))
     '(empty)'
@@ -283,7 +284,7 @@ class BlindRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindReading:
-    """A debate for readers who must not know the speakers."""
+    """A debate prepared for readers who must not know the speakers."""
 
     question: str
     sides: tuple[tuple[str, str], ...]
