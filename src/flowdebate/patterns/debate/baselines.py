@@ -324,9 +324,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Collect answers of the default model until the next one would exceed the `total`, or `calls` if it is
-        unknown.
-        """
+        """Collect answers of the default model until the next one would exceed the `total`, or `calls` if unknown."""
         votes: list[_Vote] = []
         while room := min(
             _room(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
