@@ -267,20 +267,20 @@ class Mortal(MemoryStore):
 
     async def commit(self, *changes: Any) -> None:
         await super().commit(*changes)
-        self.left -= 1
-        if self.left == 0:
+        self.remaining -= 1
+        if self.remaining == 0:
             raise Killed
 
 
 async def lives(block: Any, *, after: int | None) -> Any:
     """Return the result of a run that is killed after `after` steps, unless that is None, and then resumed."""
     store = Mortal()
-    store.left = -1 if after is None else after
+    store.remaining = -1 if after is None else after
     options: Any = {"store": store, "run_id": "it", "seed": 1}
     try:
         result = await block.run(QUESTION, model=talker(tokens=100), session=Session(), **options)
     except Killed:
-        store.left = -1
+        store.remaining = -1
         result = await block.resume("it", store=store, model=talker(tokens=100), session=Session())
     return result
 
