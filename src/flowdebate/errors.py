@@ -272,7 +272,7 @@ class ModelTimeout(ModelError):
 
     def __init__(self, seconds: float, *, what: str = "answer", **asker: Unpack[_Asker]) -> None:
         self.seconds = seconds
-        late = f"no {what} within {seconds:g} s" if seconds > 0 else "the time was up before it was asked"
+        late = f"no {what} within {seconds:g} s" if seconds > 0 else "the time was up before the call began"
         super().__init__(late, **asker)
 
 
@@ -619,7 +619,7 @@ class QuorumLost(FlowDebateError):
         self.failures: dict[str, str] = dict(failures or {})
         names = f"only {', '.join(map(repr, heard))}" if heard else "nobody"
         why = "; ".join(f"{name}: {error}" for name, error in self.failures.items())
-        message = f"block {block!r}: in round {round} {names} could be heard, the quorum is {quorum}"
+        message = f"block {block!r}: in round {round} {names} answered; the quorum is {quorum}"
         super().__init__(f"{message} ({why})" if why else message)
 
 

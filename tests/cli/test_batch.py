@@ -142,7 +142,7 @@ def test_failed_questions_do_not_stop_the_batch_and_are_retried(folder: Path) ->
     assert (failed.exit_code, second.exit_code) == (1, 0)
     assert statuses == ["failed", "complete", "complete"]
     assert "Question 1 failed (Cap rents?): ProviderFailed: " in failed.stderr
-    assert failed.stderr.endswith("To retry what failed: the same command\n")
+    assert failed.stderr.endswith("To retry failed questions, run the same command again\n")
     assert "Errors: ProviderFailed 1\n" in failed.stdout
     assert [line["status"] for line in lines(folder / "r.jsonl")] == ["complete"] * 3
 

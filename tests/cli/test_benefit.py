@@ -160,7 +160,7 @@ def test_failed_debates_count_as_wrong_and_are_retried(folder: Path) -> None:
     report = json.loads(first.stdout)["report"]
     assert (report["n"], report["attempted"], report["failed"], report["methods"][0]["right"]) == (4, 4, 3, 1)
     assert json.loads(first.stdout)["withoutVerdict"] == {"failed": 3}
-    assert "To retry what failed: the same command" in first.stderr
+    assert "To retry failed questions, run the same command again" in first.stderr
     assert second.exit_code == 0
     assert json.loads(second.stdout)["report"]["n"] == 4
 

@@ -59,9 +59,9 @@ MISUSE = {
     "serve --budget-cost 5": "--budget-cost needs the prices of models: add --price IN/OUT.",
     "serve --budget-calls 0": "--budget-calls must be at least 1 (got 0).",
     "mcp --app a:b --budget-tokens 9": "--budget-tokens cannot be combined with --app: the Service has its own.",
-    "runs queue a:b submit": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
-    "runs queue a:b show Q": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
-    "runs queue a:b resume --priority 3": "submit needs a QUESTION; it, --run-id and --priority are for submit alone.",
+    "runs queue a:b submit": "submit requires a QUESTION; --run-id and --priority are only for submit.",
+    "runs queue a:b show Q": "submit requires a QUESTION; --run-id and --priority are only for submit.",
+    "runs queue a:b resume --priority 3": "submit requires a QUESTION; --run-id and --priority are only for submit.",
     "runs queue a:b submit Q --priority 101": "--priority must be from 0 to 100 (got 101).",
     "eval audit --schedule full": "--schedule requires --rejudge.",
 }

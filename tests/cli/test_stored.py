@@ -177,7 +177,7 @@ def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: P
         (tmp_path / "answer.json").unlink()
         result = command("resume", "--last", "--max-calls", "9", "--json")
     assert (result.exit_code, json.loads(result.stdout)["output"]) == (0, {"answer": 42})
-    assert result.stderr.startswith(f"Warning: {cassette} ends where the run was left")
+    assert result.stderr.startswith(f"Warning: {cassette} ends where the run was interrupted")
     assert cassette.read_text() == recorded
     assert newest(store).status == "complete"
 

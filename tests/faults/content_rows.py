@@ -148,10 +148,10 @@ CONTENT: tuple[Fault, ...] = (
             title=title,
             handlers=(answer(_PAGE, kind),),
             mode=mode,
-            description="`MalformedResponse` at once: “is base_url an API?”",
+            description="`MalformedResponse` at once: “Check base_url”",
             attempts=("MalformedResponse",),
             error=MalformedResponse,
-            says="is base_url an API?",
+            says="Check base_url",
             facts={"transient": False},
         )
         for variant, title, kind, mode in _PAGES

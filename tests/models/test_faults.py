@@ -195,7 +195,7 @@ class Fault:
 
 
 FAULTS = [
-    Fault("an HTML page", body(b"<html>log in</html>", "text/html"), MalformedResponse, "is base_url an API?"),
+    Fault("an HTML page", body(b"<html>log in</html>", "text/html"), MalformedResponse, "Check base_url"),
     Fault("an empty body", body(b""), MalformedResponse),
     Fault("204", empty_204, MalformedResponse),
     Fault("half a JSON", body(b'{"choices": ['), MalformedResponse, "JSONDecodeError"),

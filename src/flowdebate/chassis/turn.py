@@ -320,7 +320,7 @@ class IfHeard(Wrapped):
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what the inner block takes and gives
         if self._heard(ctx):
             return await self._inner(value, ctx)
-        error = FlowDebateError("nothing was said, so that there is nothing to decide about")
+        error = FlowDebateError("nobody has spoken, so there is nothing to decide")
         record_failure(error, ctx, block=self.name, role=self._role, name=self.name, instead=self._instead)
         return MISSING
 

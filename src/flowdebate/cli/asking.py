@@ -133,9 +133,10 @@ class Ending:
         if self.signal is not None:
             tell(f"Interrupted. To continue: {again}")
         elif self.used_up:
-            tell(f"The total limit is reached. To continue: {again}, with a higher --max-total-calls (or -tokens)")
+            higher = "a higher --max-total-calls or --max-total-tokens"
+            tell(f"The total limit is reached. To continue: {again}, with {higher}")
         elif self.failed:
-            tell("To retry what failed: the same command")
+            tell("To retry failed questions, run the same command again")
 
     @property
     def exit_code(self) -> int:

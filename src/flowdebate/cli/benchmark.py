@@ -60,7 +60,7 @@ def benchmark_reviews(
         if result is not None:
             output.summary(lay_out_review_benchmark(result))
     if result is None:
-        tell("There is nothing to count: no review is complete")
+        tell("Nothing to count: no review was completed")
     finished.ending(incomplete=result is None or result.left_out > 0).leave()
 
 

@@ -181,7 +181,7 @@ class PullRequestReview:
             self._comment = comment
             state = State.read(comment.body or "", self._key)
             if state is None or (state.repository, state.number) != (self._repository, self._number):
-                tell("The earlier review cannot be read: its comment has no state with a signature of this key")
+                tell("The earlier review cannot be read: its comment was not signed with this key")
                 return
             # files excluded by other globs have not been read yet
             self._earlier = state if state.exclude == self._exclude else state.model_copy(update={"head": None})

@@ -182,7 +182,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         if address not in _LOOPBACK:
             names = ", ".join(allow_host or ()) or "no name but that of this machine: add --allow-host NAME"
             what = "read all runs" if read_only else "read all runs and begin others"
-            tell(f"Open to other machines, unencrypted: whoever has the token can {what}. It answers to {names}")
+            tell(f"Open to other machines, unencrypted: anybody with the token can {what}. Host names: {names}")
         if open_:
             entrance = write_entrance(url, Path.home() if os.access(Path.home(), os.W_OK) else None)
             remove = partial(entrance.unlink, missing_ok=True)
@@ -398,7 +398,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
     except OSError as error:
         if needed:
             raise BadFile(str(path), f"cannot be kept: {reason_of(error)}") from None
-        tell(f"The token cannot be kept in {path} ({reason_of(error)}): it is a new one at each start")
+        tell(f"The token cannot be saved in {path} ({reason_of(error)}), so each start makes a new one")
         return secrets.token_urlsafe(32)
     again = "Once you know why, --new-token makes another one."
     if not stat.S_ISREG(status.st_mode):
@@ -456,9 +456,9 @@ def queue(  # noqa: PLR0913 - the options of the command
     """
     filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "labels": opt.read_labels(label)}
     if action == "show" and (any(filters.values()) or retry_dead_letter):
-        raise misuse("ACTION", action, "Filters say which runs to resume or cancel: name one of them as the ACTION.")
+        raise misuse("ACTION", action, "Filters select runs to resume or cancel: add resume or cancel as the ACTION.")
     if (action == "submit") != (question is not None) or (action != "submit" and (run_id is not None or priority)):
-        raise misuse("QUESTION", question, "submit needs a QUESTION; it, --run-id and --priority are for submit alone.")
+        raise misuse("QUESTION", question, "submit requires a QUESTION; --run-id and --priority are only for submit.")
     opt.check(0 <= priority <= 100, "--priority", priority, "an int from 0 to 100")  # noqa: PLR2004 - `LOWEST`
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     from flowdebate.workers.deployment import Workers

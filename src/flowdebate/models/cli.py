@@ -243,7 +243,7 @@ class CliModel:
             code, listing, errors = await run_program(command, "", cwd=str(home / "work"), env=environment)
         if code or not listing.lstrip().startswith("{"):
             advice = f"install its newest version ({one_line(clean_text(errors))})"
-            raise ModelUnavailable(f"{self._name} cannot be asked without tools: {advice}")
+            raise ModelUnavailable(f"{self._name} cannot be used without tools: {advice}")
         return listing
 
     def _environment(self, passed: Sequence[str] = ()) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Front:
     def check_writable(self) -> None:
         """Refuse with 403 on a read-only server."""
         if self.read_only:
-            raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, and begins none.")
+            raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, but starts none.")
 
     def check_options(self, options: PlanOptions) -> None:
         """Raise ConfigurationError for options that would make this server read a file or connect to an address."""

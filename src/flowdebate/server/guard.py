@@ -210,7 +210,7 @@ class Guard:
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
         scope["query_string"] = urlencode(rest).encode()  # as shown in the server's access log
         if not is_same(token_given, token):
-            raise _unauthorized("The token in this URL is not that of this server, or not any more.")
+            raise _unauthorized("The token in this URL is not valid for this server, or no longer valid.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
         clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
         # a path that begins with two slashes would lead to another host
@@ -235,7 +235,7 @@ class Guard:
             identity = authenticate(request)
             owner = await identity if isawaitable(identity) else identity
             if not owner:
-                raise _unauthorized("The user is not known here.")
+                raise _unauthorized("This server does not know the user.")
             request.scope[_OWNER] = owner
         elif token is not None:
             scheme, _, token_given = request.headers.get("authorization", "").partition(" ")

@@ -99,7 +99,7 @@ async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: Servic
     """Revoke a public link: from now on it shows nothing."""
     front.check_writable()
     if not await service.unshare(run_id, link_id):
-        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or not any more.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or it was revoked.")
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -206,4 +206,4 @@ async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Lin
             # a new run may have the id of a deleted one, for which the link was made
             if stored.header.created_at == link.started_at:
                 return link, stored
-    raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or not any more.")
+    raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or no longer valid.")

@@ -221,7 +221,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
                 group.create_task(follow(run_id, mark))
     # a bug in a follower only ends this stream, which the reader opens again
     except ExceptionGroup:
-        _LOG.exception("a stream of events has ended early")
+        _LOG.exception("a stream of events ended early")
     await queue.put(None)
 
 
@@ -329,7 +329,7 @@ class _Following:
             problem = "{}" if self._public else json_text(problem_of(error).model_dump(exclude_none=True))
             self._last = format_sse_event(data_str=problem, event="problem")
         except Exception:  # noqa: BLE001 - a piece that cannot be made ends the page, and not the server
-            _LOG.exception("the page of run %s is not followed any further", self.run_id)
+            _LOG.exception("stopped following run %s", self.run_id)
         finally:
             self.end()
 

@@ -192,9 +192,9 @@ def _read_file(path: Path, entry: str, name: str) -> Source:
     """Read a file; raise BadFile, with the `entry` of the user, if it is not a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
-            raise BadFile(entry, "is a link out of its folder: name the file itself")
+            raise BadFile(entry, "is a link to a file outside its folder: name that file")
         if not stat.S_ISREG(path.stat().st_mode):
-            raise BadFile(entry, 'is no file: what a program writes can be piped in, as "-"')
+            raise BadFile(entry, 'is not a file; to use the output of a program, pipe it in as "-"')
         if is_secret(path) or is_secret(path.resolve()):  # a link beside a secret may have any name
             raise BadFile(entry, f"{SECRET}, and is never read")
         with path.open("rb") as file:

@@ -40,7 +40,7 @@ def losses(result: Any) -> list[tuple[str, str, int, str]]:
 def test_the_quorum_counts_stances_of_the_rounds_speakers() -> None:
     """A round with one speaker requires only that speaker, and two debaters of one stance count once."""
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
-    with pytest.raises(QuorumLost, match="nobody could be heard"):
+    with pytest.raises(QuorumLost, match="nobody answered"):
         alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
     two = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     with pytest.raises(QuorumLost):

@@ -107,7 +107,7 @@ def _resume(
         stored = asyncio.run(last_resumable(place.store) if run is None else find_run(place.store, run))
         plan = plan_of(stored, values, trusted=trust_plan or _confirm(stored, values), ask=ask_here())
         if plan.policies.record is not None:
-            tell(f"Warning: {plan.policies.record} ends where the run was left; the rest is not recorded")
+            tell(f"Warning: {plan.policies.record} ends where the run was interrupted; the rest is not recorded")
         show = Show(as_json=as_json, quiet=quiet, head=[models_line(plan, environment=_environment(stored))])
 
         def resumed(service: Service) -> Awaitable[RunState]:
@@ -133,8 +133,8 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
     for flag, texts in reached.items():
         for text in texts:
             tell(f"  {flag} {text}")
-    tell("A server gets the key and everything that models are shown; of a file, models may be shown the content.")
-    tell("A model cli/… is a program of this machine, which runs with your rights.")
+    tell("A server receives the key and everything sent to its models; models may be shown the content of files.")
+    tell("A model named cli/… is a program on this machine, which runs with your permissions.")
     return typer.confirm("Use them?", err=True)
 
 

@@ -266,7 +266,7 @@ def report(
     from flowdebate.service.runs import chosen_run, opened
 
     if html is None and markdown is None:
-        raise misuse("--html", None, "Say where to: --html FILE, --markdown FILE, or both.")
+        raise misuse("--html", None, "Name a file to write: --html FILE, --markdown FILE, or both.")
     for path in (html, markdown):
         check_target(path)
     with opened(store) as place:

@@ -63,7 +63,7 @@ def find_local_model() -> Path:
     with _joining:
         if not is_verified(joined, sha256=_SHA256):
             if joined.exists():
-                _LOG.warning("%s is not the model that it was: joining it again", joined)
+                _LOG.warning("%s has changed: joining the model again", joined)
             join_parts(_parts(), joined, sha256=_SHA256)
             _mark(joined, _state(joined, _SHA256))
     return joined

@@ -341,7 +341,7 @@ class Chat:
             response = self.dialect.reread(response, request)
         if response.tool_calls and not request.tools:  # models sometimes call tools that were never offered
             if is_blank(response.text):
-                raise MalformedResponse("a tool was called, and none was offered")
+                raise MalformedResponse("the model called a tool, but none was offered")
             return replace(response, tool_calls=(), finish="stop")
         return response
 
@@ -575,7 +575,7 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
         raise _Whole(ChatCompletion.construct(**value) if isinstance(value, dict) else None)
     if "html" in kind:
         raise MalformedResponse(
-            "the response is a page, not a stream: is base_url an API? Most end in /v1", transient=False
+            "the response is a web page, not a stream. Check base_url: most API addresses end in /v1", transient=False
         )
 
 

@@ -130,7 +130,7 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
         return response
     if calls and not answers:
         if not offered:
-            raise SchemaViolation([("", "a tool was called, and none was offered")])
+            raise SchemaViolation([("", "the model called a tool, but none was offered")])
         return response
     if len(answers) > 1:
         raise SchemaViolation([("", f"{len(answers)} answers came at once")])
@@ -172,7 +172,7 @@ class Reader:
             begin = one_line(completion[:200], secrets=self.secrets)
             if completion.lstrip()[0] in "{[":
                 raise MalformedResponse(f"the response is incomplete JSON ({begin})")
-            problem = f"the response is a page, not JSON ({begin}): is base_url an API? Most end in /v1"
+            problem = f"the response is a web page, not JSON ({begin}). Check base_url: most API addresses end in /v1"
             raise MalformedResponse(problem, transient=False)
         choices = getattr(completion, "choices", None)
         if not isinstance(choices, list) or not choices:
@@ -235,7 +235,7 @@ class Reader:
                     on_text(redact(piece, self.secrets))
         if not parts.chunks:
             raise MalformedResponse(
-                "the response is not an event stream, as requested: is base_url an API? Most end in /v1"
+                "the response is not an event stream. Check base_url: most API addresses end in /v1"
             )
         if ending_of(parts.reason) == "missing" and not (parts.ended or has_ended()):
             raise OutputTruncated("the stream broke off without a finish reason, so the answer may be incomplete")

@@ -600,8 +600,8 @@ def warn_of_named_judge(
     if same:
         warnings.warn(
             f"{location}: anonymize_transcript=False while the default judge shares a model with "
-            f"{', '.join(map(repr, same))}: a judge favours what it knows as its own; keep anonymize_transcript=True, "
-            "or give the judge another model (judge=JudgeOptions(model=...))",
+            f"{', '.join(map(repr, same))}: a judge may favour text that it recognizes as its own; keep "
+            "anonymize_transcript=True, or give the judge another model (judge=JudgeOptions(model=...))",
             FlowDebateWarning,
             stacklevel=4,
         )

@@ -107,7 +107,7 @@ async def answer(
     details = await service.run(run_id)
     requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
     if not requests:
-        raise HTTPException(404, "The run does not wait for this answer, or not any more.")
+        raise HTTPException(404, "The run does not wait for this answer, or no longer waits for it.")
     address = quote(run_id, safe="")
     view = _shown(details, requests[0].block, requests[0])
     run_address = f"{root_of(request)}/runs/{address}"

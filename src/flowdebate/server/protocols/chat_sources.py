@@ -103,7 +103,7 @@ class RunSource(Source):
         if details.status in _FAILED:
             raise HTTPException(502, f"Run {run_id} has failed: {details.error}", ONLY_ONCE)
         if details.status in _ELSEWHERE:
-            raise HTTPException(503, f"The server stops; run {run_id} goes on later.", ONLY_ONCE)
+            raise HTTPException(503, f"The server is stopping; run {run_id} will continue later.", ONLY_ONCE)
         output = None
         if details.document is None:  # of a block that is not a pattern
             output = ((await stored_run(self._service, run_id)).outcome or {}).get("output")
