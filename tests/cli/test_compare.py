@@ -137,7 +137,7 @@ def test_truth_column_names_the_right_text(judge: list[str]) -> None:
     assert "RIGHT IN ONE ORDER" in run("known.csv", "--truth", "label").output
     Path("known.csv").write_text("\n".join([*lines, "Q4?,One.,Two.,third"]))
     result = run("known.csv", "--truth", "label")
-    assert "row 4: `label` must be the right one of 'ours', 'theirs'" in " ".join(result.output.split())
+    assert "row 4: `label` must be the name of a text of the row: ours or theirs" in " ".join(result.output.split())
     assert judge
 
 

@@ -140,7 +140,7 @@ def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> Non
     """The pointer leads to a page of the documentation."""
     page = CliRunner().invoke(app, [*words_of(command), "--help"]).stdout
     assert "Exit codes: 0 done" in page
-    title = re.search(r"Documentation: .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
+    title = re.search(r"See .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
     assert title is not None
     assert title[1] in TITLES
 

@@ -277,7 +277,7 @@ BAD = [
     ("handoff", 'judge = "x/y"', "unknown key `judge`. The keys are"),
     ("consensus", 'on_failure = "retry"', "`on_failure` must be fail or skip (got retry)"),
     ("consensus", "weights = {Maker = 2}", "`weights` requires `voting` weighted"),
-    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights` must be by agent, one of Planner"),
+    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights` must be keyed by agent: Planner"),
     ("consensus", "convergence = true", "`convergence` must be a number from 0 to 1, or off"),
     ("round-robin", "referee = 1", "`referee` must be true or false (got 1)"),
     (

@@ -93,7 +93,7 @@ def test_help_lists_the_pattern_with_options_and_examples() -> None:
     help_text = command("riddle", "--help").stdout
     assert "--solver NAME[=ROLE]  Who guesses; repeat for each." in help_text
     assert 'flowdebate riddle "What has keys and opens no lock?" --max-rounds 2' in help_text
-    assert "Documentation: the page “Adding a pattern” of the documentation" in help_text
+    assert "See the page “Adding a pattern” of the documentation" in help_text
     assert command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
 

@@ -185,7 +185,7 @@ class Group(TyperGroup):
     def format_epilog(self, _: Context, formatter: HelpFormatter) -> None:
         formatter.write_paragraph()
         group = f" {self.name}" if self.name in GROUPS else ""
-        formatter.write_text(f"Help for one command: flowdebate{group} COMMAND --help. Documentation: {cite('cli')}")
+        formatter.write_text(f"Help for one command: flowdebate{group} COMMAND --help. See {cite('cli')}")
 
 
 class Commands(Group):
@@ -263,7 +263,7 @@ class Command(TyperCommand):
         codes = EXIT_CODES.get(name, _RUN_CODES)
         formatter.write_text(codes.replace("130 ", f"{note}, 130 ") if note else codes)
         formatter.write_paragraph()
-        formatter.write_text(f"Documentation: {cite(docs)}")
+        formatter.write_text(f"See {cite(docs)}")
 
     def _examples(self) -> Sequence[str]:
         name = self.name or ""

@@ -158,7 +158,8 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
                 raise BadFile(
                     path, f"row {int(row) + 1}: {names} {are} empty: fill in a text, or delete the row"
                 ) from None
-            raise BadFile(path, f"row {int(row) + 1}: `{error.field}` {error.problem}") from None
+            received = "" if error.given is None else f" (got {error.given})"
+            raise BadFile(path, f"row {int(row) + 1}: `{error.field}` {error.problem}{received}") from None
         flag = _FLAGS.get(error.field, f"--{error.field.replace('_', '-')}")
         raise ConfigurationError(COMMAND, flag, error.got, error.allowed) from None
 

@@ -335,7 +335,7 @@ REJECTED = [
     case_of(
         "the weight of nobody",
         "weights",
-        "by agent, one of",
+        "keyed by agent: ",
         voting=VotingOptions("weighted", weights={"zoe": 1}),
     ),
     *(

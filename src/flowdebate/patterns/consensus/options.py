@@ -170,7 +170,7 @@ class ConsensusOptions(CommonOptions):
             raise ConfigurationError(location, "hub", hub, f"one of the agents {join_choices(names)}")
         for agent in weights or {}:
             if agent not in names:
-                raise ConfigurationError(location, "weights", agent, f"by agent, one of {join_choices(names)}")
+                raise ConfigurationError(location, "weights", agent, f"keyed by agent: {join_choices(names)}")
         check_option(Share, "confidence", self.confidence, location=location)
         check_option(Count, "budget", self.budget, location=location)
         check_option(Seconds, "timeout", self.timeout, location=location)
