@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -188,20 +188,22 @@ def listed(problems: Iterable[tuple[str, str]]) -> str:
     return cut(text, _LONGEST_LIST)
 
 
-def problems_of(error: ValidationError, *, got: bool = True) -> list[tuple[str, str]]:
+def problems_of(
+    error: ValidationError, *, got: bool = True, show: Callable[[object], str] = typed
+) -> list[tuple[str, str]]:
     """Return the `(field, problem)` pairs of a pydantic `ValidationError`; with `got`, each shows the invalid value."""
     problems = []
     for item in error.errors(include_url=False, include_context=False):
         path = ".".join(cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
-        problems.append((path, describe_problem(item, got=got)))
+        problems.append((path, describe_problem(item, got=got, show=show)))
     return problems
 
 
-def describe_problem(item: Mapping[str, Any], *, got: bool = True) -> str:
+def describe_problem(item: Mapping[str, Any], *, got: bool = True, show: Callable[[object], str] = typed) -> str:
     """Describe one of pydantic's errors in plain words; with `got`, the description ends with the invalid value."""
     problem = in_plain_words(str(item["msg"]))
     is_told = item["type"] in _WITHOUT_VALUE or (item["type"] == "value_error" and not isinstance(item["input"], str))
-    return problem if is_told or not got else f"{problem} (got {typed(item.get('input'))})"
+    return problem if is_told or not got else f"{problem} (got {show(item.get('input'))})"
 
 
 _WITHOUT_VALUE = {

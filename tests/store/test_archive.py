@@ -236,7 +236,7 @@ def test_an_archive_needs_a_store(store: Any) -> None:
 async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
     """They are rejected, and nothing is stored."""
     archive = stored_archive(MemoryStore())
-    with pytest.raises(StoreError, match="the document of debate '1' in archive/default/ratings cannot be stored"):
+    with pytest.raises(StoreError, match="the document of debate 1 in archive/default/ratings cannot be stored"):
         await archive.ratings.apply("1", {"ann": float("nan")})
     with pytest.raises(StoreError, match=r"cannot be stored: `ann` .*number"):
         await archive.ratings.apply("1", {"ann": "good"})  # type: ignore[dict-item]
@@ -263,7 +263,7 @@ async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) 
     """The debate continues without its past, and the document is unchanged."""
     store = MemoryStore()
     await store.put("archive/default/ratings", "9", body)
-    with pytest.raises(StoreError, match=f"the document of debate '9' in archive/default/ratings {problem}"):
+    with pytest.raises(StoreError, match=f"the document of debate 9 in archive/default/ratings {problem}"):
         await stored_archive(store).ratings.of(["ann"])
     assert dict(await store.documents("archive/default/ratings")) == {"9": body}
 

@@ -328,7 +328,7 @@ def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
             data = value.model_dump(warnings=False)
         return model.model_validate(data)
     except ValidationError as error:
-        raise OutputError(block, f"a {model.__name__}", problems_of(error)) from None
+        raise OutputError(block, f"a {model.__name__}", problems_of(error, show=shown)) from None
     except Exception as error:  # a hostile mapping may raise anything
         problem = f"got {shown(value)}, which raises {error_text(error)}"
         raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error

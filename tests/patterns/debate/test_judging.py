@@ -304,8 +304,8 @@ def test_the_session_stores_the_verdict() -> None:
 WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "schedule": ({"schedule": "both"}, '"single", "swap"'),
     "sampled": ({"schedule": "sampled(0)"}, "at least 1"),
-    "on_flip": ({"on_flip": "ignore"}, "'average', 'abstain', 'tie', 'human'"),
-    "decided_by": ({"decided_by": "score"}, "'mean', 'vote'"),
+    "on_flip": ({"on_flip": "ignore"}, "average, abstain, tie or human"),
+    "decided_by": ({"decided_by": "score"}, "mean, vote or log_odds"),
     "panel": ({"panel": "local"}, "a sequence of models"),
     "quorum": ({"panel": ["local"], "quorum": 2}, "at most 1"),
     "curtail": ({"curtail": True, "on_flip": "tie"}, "`curtail` cannot be combined with `on_flip` 'tie'"),

@@ -329,7 +329,7 @@ async def test_invalid_forks_are_rejected() -> None:
         await two_sides().fork("other", store=store, model=model_of(calls))
     with pytest.raises(RunExists):
         await two_sides().fork("first", store=store, model=model_of(calls), fork_id="first")
-    with pytest.raises(ConfigurationError, match="a run of 'city'"):
+    with pytest.raises(ConfigurationError, match="a run of city"):
         await debate(name="city", debaters=[Debater("a", "x"), Debater("b", "y")]).fork("first", store=store)
     with pytest.raises(ConfigurationError, match="store"):
         await two_sides().fork("first", model=model_of(calls))
