@@ -1,4 +1,4 @@
-"""Agents and judges: their default blocks, and the calls of a phase through each agent's circuit breaker."""
+"""Agents and judges: their default blocks, and the calls of a phase, each through its agent's circuit breaker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create_conclusive_judge(
 ) -> Generator[JudgeAnswer]:
     """Create the block `{name}-judge`.
 
-    It takes a `RoundsAsked` and decides if the discussion is conclusive (a `JudgeAnswer`).
+    It takes a `RoundsAsked` and decides whether the discussion is conclusive (a `JudgeAnswer`).
     """
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
@@ -85,7 +85,7 @@ def create_block(
 ) -> Generator[Any]:
     """Create the block `name` of an agent, or of a judge if no agent is given.
 
-    With `shuffle` it sees the proposals in a random order drawn from the run's seed.
+    With `shuffle`, the block shows the proposals in a random order drawn from the run's seed.
     """
     intent = "intent/synthesize" if agent is None else "intent/chat"
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, location=name)
@@ -134,7 +134,7 @@ TIE_BREAK = Role(
 )
 
 _POINTS = 6
-"""Maximum number of issues, and of suggestions, of a model: without a bound it could loop."""
+"""Maximum number of issues, and of suggestions, in an answer: without a limit, a model could loop."""
 
 
 class CritiqueForm(CriticAnswer):
@@ -158,9 +158,9 @@ class RevisionForm(RevisionAnswer):
 
 @lru_cache(maxsize=256)  # cached for debates of the same agents
 def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
-    """Build a voter's answer, with `choices` as an enum for models with schemas.
+    """Build the schema of a voter's answer, with `choices` as an enum for models that support schemas.
 
-    Any other choice is recorded as it was written, and counts as spoiled.
+    Any other choice is recorded as written, and counts as spoiled.
     """
 
     def as_known(choice: object) -> object:
@@ -185,42 +185,42 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Phase(Generic[QuestionT, AnswerT]):
-    """A phase of simultaneous questions to agents: its questions, its default blocks, and its answers."""
+    """A phase in which agents are asked simultaneously: its questions, its default blocks, and its answers."""
 
     name: ClassVar[AgentPhase]
     verb: ClassVar[str]
-    """The phase's word in the names of default blocks: `{name}-{verb}-{agent}`."""
+    """The phase's verb in the names of default blocks: `{name}-{verb}-{agent}`."""
     returns: ClassVar[object]
-    """The type of a checked answer."""
+    """The type of a validated answer."""
     form: ClassVar[type[WireModel] | None] = None
     """Answer schema of a default block; None for text."""
     has_length: ClassVar[bool] = False
-    """True if the option `length` limits the answer; forms have their own limits."""
+    """True if the option `length` limits the answer; schemas have their own limits."""
 
     def __init__(self, loop: Loop[ConsensusOptions]) -> None:
         self.loop = loop
 
     def answer(self) -> dict[str, Any]:
-        """Return the options of `create_block` about the form of a default block's answer.
+        """Return the options of `create_block` for the answer of a default block.
 
-        The answer is a text of whole sentences, or a form.
+        The answer is either text in whole sentences, or follows a schema.
         """
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
     def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
-        """Return the questions of the phase, each to one agent."""
+        """Return the questions of the phase, each for one agent."""
         raise NotImplementedError
 
     def read(self, answer: object, block: str, question: QuestionT, ctx: Context) -> AnswerT:
-        """Check an answer; raise OutputError for an unusable one."""
+        """Validate an answer; raise OutputError for an unusable one."""
         raise NotImplementedError
 
     def record(self, answer: AnswerT, question: QuestionT, ctx: Context) -> object:
-        """Put the checked answer into the state, emit it, and return the output of the task."""
+        """Store the validated answer in the state, emit it, and return the output of the task."""
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
-        """Return the block of `agent`: a custom one, the default one, or its fallback with another model."""
+        """Return the block of `agent`: a custom block, the default block, or its fallback with another model."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
             return loop.own_speaker(agent)
@@ -237,7 +237,8 @@ class Phase(Generic[QuestionT, AnswerT]):
 class AgentCalls(Block[QuestionT, None]):
     """Block that passes each question of a phase to its agent or the agent's fallback, and records the answer.
 
-    The agent's circuit counts each call. An agent with an open circuit is not asked: this counts as a failed call, too.
+    The agent's circuit breaker counts every call. An agent whose circuit is open is not called: this also counts as a
+    failed call.
     """
 
     def __init__(self, phase: Phase[QuestionT, Any]) -> None:
@@ -322,7 +323,7 @@ class AgentCalls(Block[QuestionT, None]):
 
 
 BREAKERS = "breakers"
-"""Key of the resource with the agents' circuits."""
+"""Resource key of the agents' circuit breakers."""
 
 
 def breakers_of(ctx: Context) -> Breakers:
@@ -332,9 +333,9 @@ def breakers_of(ctx: Context) -> Breakers:
 
 
 async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
-    """Ask the agent's circuit for permission to call the block at `inside`; raise CircuitOpen if it refuses.
+    """Request permission from the agent's circuit breaker to call the block at `inside`; raise CircuitOpen if denied.
 
-    A stored run records a refusal, and needs no permission to read a recorded answer.
+    A stored run records the refusal, and needs no permission to replay a recorded answer.
     """
     journal, key = ctx.run.journal, f"{inside.path}#refused"
     refused = None if journal is None else journal.recorded_failure(key)

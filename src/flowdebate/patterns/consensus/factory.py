@@ -1,4 +1,4 @@
-"""`consensus()`: its options, checked before anything is built; its steps from the first to the last; its output."""
+"""`consensus()`: its options, validated before anything is built, its steps in order, and its output."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0)
-"""The default failure policy: a debate continues without an agent after a failure or 90 seconds."""
+"""The default failure policy: the debate continues without an agent that fails or takes more than 90 seconds."""
 
 
 @suggesting
@@ -127,15 +127,15 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.
-    - `judge`, `tie_break`: roles to end the rounds and to decide a tied vote: True, options, a block or a function.
+    - `judge`, `tie_break`: roles that end the rounds and break a tied vote: True, options, a block or a function.
     - `model`: for all roles without a specific one.
     - `topology`: the pairs of critic and target.
-    - `convergence`, `confidence`: similarity of proposals, or confidence of a poll, at which the rounds end.
+    - `convergence`, `confidence`: the similarity of proposals, or the confidence of a poll, that ends the rounds.
     - `voting`: the decision rule, or `VotingOptions`.
     - `format`: "delphi", or a `Format` of this pattern.
-    - `budget`, `timeout`: planned calls and seconds for all of it.
+    - `budget`, `timeout`: limits on planned calls and on seconds for the whole debate.
     - `archive`, `history_limit`, `research`: past debates and texts shown to agents.
-    - `failures`, `breakers`: the reaction to a failed provider; None is `CONSENSUS_FAILURES`, a policy of skipping
+    - `failures`, `breakers`: the reaction to a failed provider; None is `CONSENSUS_FAILURES`, a policy that skips
       failed calls.
     - All other options: see `debate()`.
 
@@ -191,7 +191,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
-    """Assemble the debate as a block: its phases, within a block to produce its output."""
+    """Assemble the debate as a block: its phases, inside a block that produces the output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
@@ -255,7 +255,9 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
 
 
 class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
-    """Block to run the phases within the debate's time, then build the output, with analytics and feedback."""
+    """Block that runs the phases within the debate's time limit, then builds the output, with analytics and
+    feedback.
+    """
 
     def __init__(
         self, loop: Loop[ConsensusOptions], phases: Block[Any, Any], *, judges: Sequence[Block[Any, Any]]
@@ -282,7 +284,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
 
     async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
-        """Run the phases; if the debate's time is up first, the output contains the work done by then."""
+        """Run the phases; if time runs out, the output contains the work done so far."""
         seconds = self._loop.options.timeout
         time_limit = asyncio.timeout(seconds)
         try:
@@ -324,7 +326,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
 
 def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) -> ConsensusOutput:
-    """Return the current output of the debate around a step; lists are in declared order, not in order of arrival."""
+    """Return the current output of the debate around a step; lists are in declared order, not in arrival order."""
     state: ConsensusState = ctx.scope.handle.state
     phases: tuple[str | None, ...] = get_args(AgentPhase)
     names, counted, heard = loop.names, state.tally, len(state.proposals)

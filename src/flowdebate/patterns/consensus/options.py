@@ -1,4 +1,4 @@
-"""Options of a consensus debate, with the rules about incompatible options."""
+"""Options of a consensus debate, and the rules about incompatible options."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TopologyOptions:
     hub: str | None = field(default=None, kw_only=True)
     """Agent at the center of a star; None for the first agent by name."""
     sparsity: float = field(default=DEFAULT_SPARSITY, kw_only=True)
-    """Share of the other agents that criticise a proposal, for "sparse" and "random-graph"."""
+    """Share of the other agents that criticise each proposal, for "sparse" and "random-graph"."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -72,14 +72,14 @@ class TopologyOptions:
 
 @dataclass(frozen=True)
 class ConvergenceOptions:
-    """Options of the similarity of proposals: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
+    """Options for the similarity of proposals: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
 
     convergence: float | None = DEFAULT_CONVERGENCE
-    """Mean similarity at which proposals have converged and the rounds end; None only measures it."""
+    """Mean similarity at which proposals have converged and the rounds end; None only measures similarity."""
     diverging: float | None = field(default=None, kw_only=True)
-    """Similarity below which proposals diverge; None for 0.40, or for `convergence`, if lower."""
+    """Similarity below which proposals diverge; None for 0.40, or `convergence` if that is lower."""
     similarity: Similarity | None = field(default=None, kw_only=True)
-    """Measure of similarity; None for the best one installed."""
+    """Similarity measure; None for the best one installed."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -99,7 +99,7 @@ class ConvergenceOptions:
 
     @cached_property
     def measure(self) -> Similarity:
-        """Measure of similarity."""
+        """The similarity measure in use."""
         return best_similarity() if self.similarity is None else self.similarity
 
 
@@ -108,11 +108,13 @@ class VotingOptions:
     """Options of the vote: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
 
     voting: VotingRule = "majority"
-    """Decision rule for the eligible voters: more than half, two thirds, all, or more than half of the weight."""
+    """Decision rule: more than half of the eligible voters, two thirds, all, or more than half of the weight."""
     weights: Mapping[str, float] | None = field(default=None, kw_only=True)
-    """Weights of a weighted vote by agent; the archive's ratings are used for None, and for agents without a weight."""
+    """Weights of a weighted vote, keyed by agent; agents without a weight use the archive's ratings, as do
+    all if None.
+    """
     min_votes: int | None = field(default=None, kw_only=True)
-    """Minimum number of valid votes; None for half of the agents, and at least two."""
+    """Minimum number of valid votes; None for half of the agents, but at least two."""
     shuffle: bool = field(default=True, kw_only=True)
     """True to show each voter the proposals in a different random order, drawn from the run's seed."""
 
@@ -125,7 +127,7 @@ class VotingOptions:
 
 
 def as_topology(value: Topology | TopologyFunction | TopologyOptions, *, location: str) -> TopologyOptions:
-    """Read `consensus(topology=…)` as options."""
+    """Convert `consensus(topology=…)` to options."""
     if isinstance(value, TopologyOptions):
         return value
     check_option(_Topology, "topology", value, location=location, optional=False)
@@ -133,7 +135,7 @@ def as_topology(value: Topology | TopologyFunction | TopologyOptions, *, locatio
 
 
 def as_convergence(value: float | ConvergenceOptions | None, *, location: str) -> ConvergenceOptions:
-    """Read `consensus(convergence=…)` as options."""
+    """Convert `consensus(convergence=…)` to options."""
     if isinstance(value, ConvergenceOptions):
         return value
     check_option(Share, "convergence", value, location=location)
@@ -141,7 +143,7 @@ def as_convergence(value: float | ConvergenceOptions | None, *, location: str) -
 
 
 def as_voting(value: VotingRule | VotingOptions, *, location: str) -> VotingOptions:
-    """Read `consensus(voting=…)` as options."""
+    """Convert `consensus(voting=…)` to options."""
     if isinstance(value, VotingOptions):
         return value
     check_option(VotingRule, "voting", value, location=location, optional=False)

@@ -1,4 +1,4 @@
-"""Page of a consensus debate: options, proposals, rounds of critique and revision, votes, outcome."""
+"""Page of a consensus debate: options, proposals, rounds of critique and revision, votes, result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _AGENTS = (
         "system_prompt": "You are a guardian. You look for the answer that harms nobody and that all can live with.",
     },
 )
-"""Default agents: three with different standards for an answer."""
+"""Default agents: three with different standards for a good answer."""
 _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
@@ -188,7 +188,7 @@ class ConsensusDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """Show the result; nothing if the votes were not counted."""
+        """Show the result; nothing if no votes were counted."""
         yield from self.mark()
         raw, counted = self.raw, self.raw.tally
         if counted is None:
@@ -233,7 +233,7 @@ class ConsensusDocument(Document):
         return Entry(name=proposal.agent, about="", text=proposal.text, quotes=self.quoted(place))
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
-        """List the failures in a phase, of one round or of all."""
+        """List the failures in a phase, for one round or for all."""
         failed = (loss for loss in self.raw.losses if loss.phase == phase and number in (None, loss.round))
         return (_failed(loss.name, phase, loss.target, loss.error, loss.instead) for loss in failed)
 
@@ -281,7 +281,7 @@ def critique_fact(critique: Critique) -> Fact:
 
 
 def poll_fact(ballot: Ballot) -> Fact:
-    """Show a vote of the poll after a round."""
+    """Show a vote in the poll after a round."""
     return replace(ballot_fact(ballot), label=f"{ballot.voter} would vote for")
 
 
@@ -301,7 +301,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """Describe the actions of one agent towards another; empty if they only voted."""
+    """Describe what one agent did towards another; empty without a critique or a vote for the other agent."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")
@@ -325,7 +325,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the agents of the format: in an anonymous one, nobody knows the others' names."""
+        """Return the agents of the format: in an anonymous format, agents do not know each other's names."""
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)

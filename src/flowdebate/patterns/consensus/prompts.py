@@ -1,7 +1,7 @@
 """Prompts of a consensus debate.
 
-The system message begins with the common part of all calls (rules, task, context), for servers to reuse, and ends with
-the agent's persona. The user's message has the material of one call, and the request last.
+The system message begins with the part shared by all calls (rules, task, context), which servers can reuse, and ends
+with the agent's persona. The user message contains the material of one call, and the request last.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ConsensusTemplate(Template):
     context: str = part("Background:\n{context}", uses("context"))
     """Context after the rules, if there is any."""
     persona: str = part("You are the agent {name}.", uses("name"))
-    """Text after the common part of all agents; then come the role and the agent's own system prompt."""
+    """Text after the part shared by all agents; the role and the agent's own system prompt follow."""
     role: str = part("Your role: {role}", uses("role"))
     judge: str = part("You are not one of the agents. You judge their discussion and take no side.")
     """System message of a judge; judges have no persona."""
@@ -51,7 +51,7 @@ class ConsensusTemplate(Template):
     position: str = part(
         'End with a separate line that says "Position:" and then your answer to the task, in at most ten words.'
     )
-    """Text after the request for a proposal; the line is removed before others see the text."""
+    """Text after the request for a proposal that asks for a position line, which other agents do not see."""
     critique: str = part(
         "Round {round}. A proposal by another agent:\n{proposals}\n\n"
         "Criticise this proposal. Answer in this order:\n"
@@ -99,7 +99,7 @@ class ConsensusTemplate(Template):
 
 
 CONSENSUS = ConsensusTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_CONSENSUS = ConsensusTemplate(
     propose=(
         "Propose your answer to the task: say what should be done, why, and what its weaknesses are. Write plain text "
@@ -138,7 +138,7 @@ def render_agent_system(
     system_prompt: str | None = None,
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """Render the rules, the task and the known context, then the agent's persona; without a name, a judge's."""
+    """Render the rules, the task and the known context, then the agent's persona; without a name, for a judge."""
     parts = [filled(template.system, task=quoted(task))]
     context_lines = [] if context is None else list(_render_context(context))
     if context_lines:

@@ -1,4 +1,4 @@
-"""Questions to the agents and judges of a consensus debate, as blocks get them, and as models and humans read them."""
+"""Questions to the agents and judges of a consensus debate, as input for blocks, and as text for models and humans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Question:
         return render_human_task(self)
 
     def answer_schema(self) -> object:
-        """Build the form of a human's answer; None for text."""
+        """Build the schema of a human's answer; None for text."""
         return self.answer
 
 
@@ -68,13 +68,13 @@ class RevisionAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAsked(Question):
-    """Base of the questions for a choice among proposals."""
+    """Base of the questions that ask to choose a proposal."""
 
     proposals: list[Proposal]
     """Proposals to choose from."""
 
     def answer_schema(self) -> object:
-        """Build the form of a human's choice."""
+        """Build the schema of a human's choice."""
         # `one_of` keeps the order in which the proposals are shown
         authors = [proposal.agent for proposal in self.proposals]
         return create_model(
@@ -114,7 +114,7 @@ class RoundsAsked(Question):
 
 
 AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteAsked
-"""Question to one agent."""
+"""A question to one agent."""
 
 # Texts
 

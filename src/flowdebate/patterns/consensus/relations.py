@@ -1,4 +1,4 @@
-"""Analytics of a finished debate, relationships between its agents, and its moments: functions of its output."""
+"""Analytics of a finished debate, relationships between its agents, and its key moments: functions of its output."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Rela
 _SEVERE = 0.7
 """Lowest severity of a severe critique, and of an issue reported as a risk."""
 _UPSET = 100.0  # the other is then expected to win 64 games of 100
-"""ELO points by which a surprising winner was behind."""
+"""Minimum ELO deficit of a surprise winner."""
 _SHOWN = 10
-"""Maximum entries of a list growing with the debate."""
+"""Maximum entries in a list that grows with the debate."""
 
 
 def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
-    """Compute the analytics of a debate of `seconds` from its output alone.
+    """Compute the analytics of a debate that took `seconds`, from its output alone.
 
-    ValueError if the votes were not counted.
+    Raises ValueError if no votes were counted.
     """
     tally, winner = output.tally, output.winner
     if tally is None or output.outcome is None:
@@ -50,7 +50,7 @@ def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
 
 
 def _find_insights(output: ConsensusOutput) -> Iterator[str]:
-    """Suggestions of several critics, and the effect of the rounds on the proposals."""
+    """List suggestions made by several critics, and the effect of the rounds on the proposals."""
     suggested = Counter(
         " ".join(suggestion.split())
         for critique in _critiques(output)
@@ -98,7 +98,7 @@ def relationships(output: ConsensusOutput) -> list[Relationship]:
 def moments(
     output: ConsensusOutput, flips: Sequence[Flip] = (), ratings: Mapping[str, float] | None = None
 ) -> list[Moment]:
-    """Return the moments of a debate, round by round, and of the vote last.
+    """Return the key moments of a debate, round by round, ending with those of the vote.
 
     `flips` are the agents' changes of mind, and `ratings` their ELO before the debate.
     """
@@ -123,7 +123,7 @@ def moments(
 
 
 def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
-    """Find the first deadlock, and the first convergence after a round without."""
+    """Find the first deadlock, and the first convergence after a round without it."""
     measured = [(one.round, one.convergence) for one in output.rounds if one.convergence is not None]
     names = [proposal.agent for proposal in output.final_proposals]
     stuck = next((number for number, convergence in measured if convergence.status == "stagnant"), None)
@@ -138,7 +138,7 @@ def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
 
 
 def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> Iterator[Moment]:
-    """Find the moments of the vote."""
+    """Find the key moments of the vote."""
     severe, winner = _severe_pairs(_critiques(output)), output.winner
     for ballot in output.ballots:
         if ballot.choice is not None and (ballot.voter, ballot.choice) in severe:
@@ -166,7 +166,7 @@ def _critiques(output: ConsensusOutput) -> list[Critique]:
 
 
 def _severe_pairs(critiques: Iterable[Critique]) -> set[tuple[str, str]]:
-    """Return (critic, target) of the severe critiques."""
+    """Return the (critic, target) pairs of severe critiques."""
     return {(item.critic, item.target) for item in critiques if item.severity >= _SEVERE}
 
 

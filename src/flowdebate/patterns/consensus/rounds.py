@@ -1,4 +1,4 @@
-"""Proposals, rounds of critique and revision, the end of the rounds, and the agents' simultaneous votes."""
+"""Phases of a consensus debate: proposals, rounds of critique and revision, the end of the rounds, and the vote."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def split_position(text: str) -> tuple[str, str | None]:
 
 
 def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """End the phase; NoProposals if nobody has proposed anything, QuorumLost if too few have."""
+    """End the proposal phase; raise NoProposals if nobody has proposed anything, QuorumLost if too few agents have."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
     if not state.proposals:  # then each agent has failed, or the phase would have raised an error
@@ -157,7 +157,7 @@ def current_round(ctx: Context) -> ConsensusRound:
 
 
 class Criticising(Phase[CritiqueAsked, Critique]):
-    """Phase in which each critic is asked about each of its targets."""
+    """Phase in which each critic reviews each of its targets."""
 
     name: ClassVar[AgentPhase] = "critique"
     verb: ClassVar[str] = "criticise"
@@ -189,7 +189,7 @@ class Criticising(Phase[CritiqueAsked, Critique]):
 class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
     """Phase in which the authors of criticised proposals revise them.
 
-    After a failure, the proposal and its position stay unchanged.
+    If a call fails, the proposal and its position remain unchanged.
     """
 
     name: ClassVar[AgentPhase] = "revision"
@@ -235,7 +235,7 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Sort this round's critiques by its edges: the order of arrival would make prompts differ between runs."""
+    """Sort this round's critiques by its pairs: the order of arrival would make prompts differ between runs."""
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
@@ -313,13 +313,13 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Check whether there is no further round anyway, so that nobody has to be asked."""
+    """Check whether the rounds end anyway, so that no agent or judge has to be asked."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
 
 def end_early(ctx: Context, source: EndSource, reason: str) -> None:
-    """Let the rounds end before `max_rounds`; the first reason counts."""
+    """End the rounds before `max_rounds`; only the first reason is recorded."""
     state: ConsensusState = ctx.scope.handle.state
     if state.early_end is None:
         ctx.scope.handle.update(early_end=EarlyEnd(source=source, reason=reason, round=state.round))
@@ -333,7 +333,7 @@ def stop_reason(state: ConsensusState, max_rounds: int) -> str | None:
 
 
 def find_early_end(state: ConsensusState) -> EarlyEnd | None:
-    """Find the reason for an end of the rounds before `max_rounds`; None if there was none."""
+    """Find the reason why the rounds ended before `max_rounds`; None if they did not."""
     if state.stop_reason == "max_rounds":
         return None
     if state.stop_reason is None or state.early_end is not None:
@@ -344,7 +344,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
 
 
 class Voting(Phase[VoteAsked, Ballot]):
-    """Phase in which every agent votes for the best proposal, even agents without a proposal.
+    """Phase in which every agent votes for the best proposal, including agents without a proposal.
 
     If a poll has ended the rounds, its ballots count and nobody is asked again.
     """
@@ -406,7 +406,7 @@ class Polling(Voting):
 
 
 async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """End the rounds if the poll has a consensus with at least the required `confidence`."""
+    """End the rounds if the poll reached a consensus with at least the required `confidence`."""
     ctx.scope.handle.deadline = None  # the state of the poll's calls
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     confidence = loop.options.confidence
@@ -419,7 +419,7 @@ async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Count the ballots, ask `tie_break` about a tie, and find the outcome."""
+    """Count the ballots, ask `tie_break` to break a tie, and determine the outcome."""
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state
@@ -448,12 +448,12 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
 
 
 def bound_confidence(counted: Tally, *, heard: int) -> float:
-    """Bound the confidence of the vote by the share of agents with a `heard` proposal."""
+    """Limit the confidence of the vote to the share of agents whose proposal was `heard`."""
     return min(counted.confidence, heard / counted.eligible)
 
 
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
-    """Bound the strength of the agreement by the share of agents with a `heard` proposal.
+    """Limit the strength of the agreement according to the share of agents whose proposal was `heard`.
 
     Agreement on the only surviving proposal is weak, because there was no other choice.
     """
@@ -482,7 +482,7 @@ def _count(
 
 
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
-    """Return the tied author chosen by `judge`; None without an answer, or if the answer is not a tied author."""
+    """Return the tied author chosen by `judge`; None without an answer, or if the answer names anybody else."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))

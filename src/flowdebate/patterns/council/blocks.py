@@ -102,7 +102,7 @@ def create_chair(
 ) -> Generator[Any]:
     """Create the block `{name}-chair`.
 
-    It takes a `ChairAsked` and returns `output_schema`, or a `ChairAnswer` without a schema.
+    It takes a `ChairAsked` and returns an `output_schema`, or a `ChairAnswer` without a schema.
     """
 
     def answer(texts: ChairTemplate, value: ChairAsked, _: Context) -> str:

@@ -1,4 +1,4 @@
-"""`council()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`council()`: its options, validated before anything is built, and its steps in order."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OutT = TypeVar("OutT")
 
 
 class CouncilKeywords(CommonKeywords, total=False):
-    """The options of `council` with no effect on the type of its output; see there for their meaning."""
+    """The options of `council()` that do not affect the type of its output; they are documented there."""
 
     max_concurrency: int | None
     transcript: CouncilTranscript | None
@@ -118,14 +118,14 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, CouncilOutput]:
-    """Build a council, a block of members answering and reviewing each other: `await pattern.run("Ship today?")`.
+    """Build a council, whose members answer and review each other: `await pattern.run("Ship today?")`.
 
-    Members answer at the same time, then rank the others' answers, shown under letters. The chair reads answers,
-    reviews and ranking, and writes the final answer. A council of N members takes 2N + 1 calls. `result.raw` is the
-    `CouncilOutput`.
+    Members answer at the same time, then rank the others' answers, which are identified by letters. The chair reads
+    answers, reviews and ranking, and writes the final answer. A council of N members takes 2N + 1 calls. `result.raw`
+    is the `CouncilOutput`.
 
     - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`;
-      None is Ada, Ben and Cleo, each of another vendor where several are set up.
+      None is Ada, Ben and Cleo, each from a different vendor if several are set up.
     - `chair`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
     - `review`: "others"; "all" lets members rank their own answer as well; "none" leaves the reviews out.
     - `model`: for all roles without a specific one.
@@ -201,7 +201,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
-    """Create a tap to end the time for opinions, and require their quorum."""
+    """Create a tap that ends the time for opinions and requires their quorum."""
 
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:
@@ -249,7 +249,7 @@ def _reviewer(
 
 
 def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, CouncilOutput]:
-    """Create a block to take the chair's answer, or `MISSING`, and publish the raw output."""
+    """Create a block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
 
     @handler(name=f"{loop.name}-build-output", resources={"transcript": loop.transcript})
     def build(value: object, ctx: Context) -> CouncilOutput:
@@ -308,4 +308,4 @@ COUNCIL: PatternSpec[CommonOptions] = PatternSpec(
     roster="members",
     prompt_options=("hide_names",),
 )
-"""Specification of a council. It has no rounds to repeat: opinions are the first, reviews the second."""
+"""Specification of a council. It has two fixed rounds: opinions and reviews."""

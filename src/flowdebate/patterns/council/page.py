@@ -1,4 +1,4 @@
-"""Page of a council: options, the members' answers, their reviews, the ranking, the chair's answer."""
+"""Page of a council: options, the members' answers, their reviews, the ranking, and the chair's answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CouncilDocument(Document):
     members: list[Speaker] = Field(default_factory=list)
     raw: CouncilOutput
     output: Any = None
-    """The chair's answer for the output schema, as plain JSON data; None without a schema."""
+    """The chair's answer in the output schema, as plain JSON data; None without a schema."""
 
     def raw_speakers(self) -> list[Speaker]:
         return [Speaker(name=opinion.agent_name, role=opinion.role) for opinion in self.raw.opinions]
@@ -191,7 +191,7 @@ class CouncilPage(PatternPage):
         return 1 if options.review == "none" else 2  # the phases: answers, reviews
 
     def output_of(self, plan: Plan, output: object) -> object:
-        """Return the chair's answer for the output schema."""
+        """Return the chair's answer in the output schema."""
         return output if plan.schema is not None else None  # otherwise it is the text in the raw output
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

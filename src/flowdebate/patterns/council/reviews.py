@@ -1,4 +1,4 @@
-"""Reviews of a council: the orders of the answers, each member's ranking, and the overall ranking for the chair."""
+"""Reviews of a council: the order in which each member reads the answers, its ranking, and the overall ranking."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .schemas import (
 )
 
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Factory of a block that ranks the answers with these letters."""
+"""Factory of a block that ranks the answers with the given letters."""
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Function that replaces names in a text by aliases, or returns it unchanged."""
@@ -51,7 +51,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create a tap before the reviews: it draws the letters of the answers, and the orders of the reviewers."""
+    """Create a tap before the reviews that draws the letters of the answers and the order for each reviewer."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
@@ -72,7 +72,7 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
 
 
 def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
-    """Return letter and text of the answers of `names`, in order, with aliases for the names in the texts."""
+    """Return the letters and texts of the answers of `names`, in order, with aliases for the names in the texts."""
     state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
 
@@ -80,7 +80,7 @@ def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple
 class ReviewTurn(Block[Any, Any]):
     """Review of a member, recorded as a task of the audit trail; skipped for a member without an answer.
 
-    If its provider fails for good, the next of `reviewers` ranks the answers; without another one, the review is
+    If its provider fails permanently, the next of `reviewers` ranks the answers; if there is none, the review is
     skipped if `failures` allows it.
     """
 
@@ -145,7 +145,7 @@ class ReviewTurn(Block[Any, Any]):
 
 
 def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
-    """Read a reviewer's ranking with names for letters; an OutputError for an invalid ranking names the block."""
+    """Parse a reviewer's ranking and replace letters by names; OutputError names the block if it is invalid."""
     ranking: Any = as_model(answer, request.answer_schema(), block=block)
     names = {label: name for (label, _), name in zip(request.answers, order, strict=True)}
     return CouncilReview(
@@ -159,7 +159,7 @@ def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, b
 
 
 def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
-    """Create a block to rank the answers by all reviews, and return the chair's input."""
+    """Create a block that ranks the answers by all reviews, and returns the chair's input."""
 
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairAsked:
@@ -198,7 +198,7 @@ _TWO = 2  # minimum number of reviewers who can agree, and of answers to agree o
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
-    """Return for each reviewer the authors of the answers it is shown, in order.
+    """Return, for each reviewer, the authors of the answers it reads, in order.
 
     Each answer is in each slot equally often, and follows each other answer as evenly as the number of reviews allows
     (Williams' squares). So a preference for a slot favours nobody, and no answer always follows the same one.
@@ -224,8 +224,8 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
 def _distinct_steps(count: int) -> list[int]:
     """List 1 to `count` - 1 from both ends in turn: the differences of neighbours modulo `count` are distinct.
 
-    For an odd count the differences of a plain zigzag occur twice; taking two from the same end in the middle of it
-    swaps the second half of them for the others.
+    For an odd `count`, the differences in a plain zigzag occur twice; taking two numbers from the same end halfway
+    swaps the second half of the differences for the missing ones.
 
     >>> _distinct_steps(6), _distinct_steps(7)
     ([1, 5, 2, 4, 3], [1, 6, 2, 3, 5, 4])
@@ -243,7 +243,7 @@ def _distinct_steps(count: int) -> list[int]:
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
     """Rank the answers of `names` from best to worst by mean rank, without unranked ones.
 
-    Tied answers share a place, and are in the order of `names`.
+    Tied answers share a rank, in the order of `names`.
     """
     ranks: dict[str, dict[str, int]] = {name: {} for name in names}
     borda = dict.fromkeys(names, 0)
@@ -280,8 +280,8 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
     """Compute Kendall's W of the reviews.
 
     W compares the spread of the answers' rank sums with their spread under full agreement. Because each reviewer omits
-    its own answer, Durbin's form for incomplete blocks is used. None if there are fewer than two reviews, or nothing to
-    compare in them. There is no interval, because none is valid for so few reviewers.
+    its own answer, Durbin's form for incomplete blocks is used. The result is None if there are fewer than two reviews,
+    or if they contain nothing to compare. There is no confidence interval, because none is valid for so few reviewers.
     """
     ranked = [[item.agent_name for item in review.ranking] for review in reviews.values()]
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
@@ -295,7 +295,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
 
 
 def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return for each answer twice the sum of its centred ranks, which is a whole number."""
+    """Return twice the sum of the centred ranks of each answer, which is a whole number."""
     sums: dict[str, int] = {}
     for ranking in rankings:
         for index, name in enumerate(ranking):

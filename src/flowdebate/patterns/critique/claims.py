@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
-"""Label of a line in the prompt; models copy it together with the words after it."""
+"""Label of a line in the prompt; models copy it together with the words that follow."""
 QUESTION = "question"
 """Name of the question as a source of evidence."""
 
@@ -60,7 +60,7 @@ def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> l
 
 
 def has_words(answer: str, place: str) -> bool:
-    """Return whether the answer contains the words quoted by a claim; one of several quotes may be enough."""
+    """Check whether the answer contains the words quoted by a claim; one of several quotes may be enough."""
     match = _look_up(place, answer)
     return match.status == "verified" or (match.status == "too_short" and as_seen(place) in as_seen(answer))
 
@@ -91,10 +91,10 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 
 
 def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
-    """Return the final ruling, and its basis.
+    """Return the final ruling and its basis.
 
-    A claim holds if the judge upholds it and a quote is in the material, or two quotes are at different places of the
-    answer. The judge decides if they support the claim; only their existence is checked here.
+    A claim holds if the judge upholds it and a quote is in the material, or two quotes are at different places in the
+    answer. The judge decides whether they support the claim; this function only checks that they exist.
     """
     if claim.place_found is False:
         return "cannot_tell", claim.why
@@ -128,7 +128,7 @@ def _missing(evidence: Sequence[Evidence]) -> str:
 def apply_rulings(
     claims: Iterable[Claim], rulings: Sequence[Any], *, question: str, answer: str, sources: tuple[Source, ...] = ()
 ) -> list[Claim]:
-    """Return the claims with their rulings; of several rulings on one claim the first counts."""
+    """Return the claims with their rulings; if a claim has several rulings, the first one counts."""
     by_claim = {ruling.claim: ruling for ruling in reversed(rulings)}
     ruled = []
     for claim in claims:
@@ -144,7 +144,7 @@ def apply_rulings(
 
 
 def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
-    """Decide about the answer: it is accepted if no claim holds, and otherwise revised, or rejected without a revision.
+    """Decide about the answer: it stands if no claim holds; otherwise it is revised, or rejected without a revision.
 
     >>> decide([], original="Yes.", revision=None)
     'stands'
@@ -156,6 +156,6 @@ def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> O
 
 
 def claims_text(claims: Sequence[ClaimDraft]) -> str:
-    """Write the claims of one critic as text, one in each line."""
+    """Render the claims of one critic as text, one per line."""
     lines = [f"- {' '.join(clean_text(draft.claim).split())}" for draft in claims if not is_blank(draft.claim)]
     return "\n".join(lines) or "Nothing is wrong."

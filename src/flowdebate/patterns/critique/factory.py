@@ -1,4 +1,4 @@
-"""`critique()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`critique()`: its options, validated before anything is built, and its steps in order."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, CritiqueOutput, CritiqueOutput]:
-    """Build a critique, a block to check an answer: `await pattern.run("Is the clause enforceable?")`.
+    """Build a critique, a block that checks an answer: `await pattern.run("Is the clause enforceable?")`.
 
     An author answers, unless there is an `answer`. A critic makes claims about the answer, and a judge rules on each of
-    them with quotes. A claim holds only if its quotes exist: in the sources or the question, or at two places of the
-    answer. If no claim holds, the answer stands; else the author revises it. That takes two to four calls. The output
-    is a `CritiqueOutput`.
+    them with quotes. A claim holds only if its quotes exist: in the sources or the question, or at two places in the
+    answer. If no claim holds, the answer stands; otherwise the author revises it. That takes two to four calls. The
+    output is a `CritiqueOutput`.
 
-    - `answer`: the answer to check; the input `{"question": str, "answer": str}` goes before it.
+    - `answer`: the answer to check; an input `{"question": str, "answer": str}` takes precedence.
     - `critics`: `Persona`s, dicts or models; None is Ada.
     - `author`, `judge`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
-    - `revise`: False rejects an answer in place of a revision.
+    - `revise`: False rejects an answer instead of revising it.
     - `model`: for all roles without a specific one; if several vendors are set up and no model is configured, the
-      critic and the judge are of another vendor than the author.
+      critic and the judge use a different vendor than the author.
     - `sources`: texts or paths; claims and answer are checked against them.
     - `max_concurrency`: how many critics work at once.
     - `failures`: the reaction to a failed provider; by default at least one critic has to answer.
@@ -167,9 +167,9 @@ def _critics(loop: Loop[CritiqueOptions], member: Any) -> list[Block[Any, Any]]:
 
 
 def _author_turn(loop: Loop[CritiqueOptions], phase: str) -> Turn:
-    """Create the author's turn to write or revise the answer.
+    """Create the turn in which the author writes or revises the answer.
 
-    A fallback model writes it if the author's model fails.
+    A fallback model takes over if the author's model fails.
     """
     choice, fallback = loop.choice(AUTHOR_ROLE), loop.failures.stand_in
     facts: dict[str, Any] = {
@@ -236,5 +236,4 @@ CRITIQUE: PatternSpec[CritiqueOptions] = PatternSpec(
     prompt_options=(),
     min_speakers=1,
 )
-"""Specification of a critique. It has no rounds to repeat: the answer is the first, the claims the second, the revision
-the third."""
+"""Specification of a critique. It has three fixed rounds: the answer, the claims and the revision."""

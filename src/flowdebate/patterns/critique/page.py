@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PHASES = {1: "Answer", 2: "Claims", 3: "Revision"}
 _GIVEN = "given"
-"""Text beside the author's name for an answer provided by the user."""
+"""Text next to the author's name for an answer provided by the user."""
 _OUTCOMES: Mapping[Outcome, str] = {
     "stands": "The answer stands",
     "revised": "The answer was revised",
@@ -143,7 +143,7 @@ class CritiqueDocument(Document):
                 )
 
     def result(self) -> Iterator[Section]:
-        """Lay out the decision and the final answer."""
+        """Show the decision and the final answer."""
         raw = self.raw
         yield from self.mark(raw.answer)
         if raw.outcome is None and raw.answer is None:
@@ -159,7 +159,7 @@ class CritiqueDocument(Document):
 
 
 def claim_groups(claims: list[Claim]) -> Iterator[Section]:
-    """Lay out claims with their rulings and evidence."""
+    """Show claims with their rulings and evidence."""
     for claim in claims:
         word = RULINGS[claim.ruling]
         text = f"{word}. {claim.why}" if claim.why else word

@@ -1,4 +1,4 @@
-"""Prompts of a critique: the author's for the answer and its revision, a critic's and the judge's."""
+"""Prompts of a critique: for the author's answer and revision, a critic and the judge."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def create_author(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-author`, to answer the question, or to revise its answer for a `RevisionAsked`."""
+    """Create the block `{name}-author`, which answers the question, or revises its answer for a `RevisionAsked`."""
 
     def turn(wording: Wording[AuthorTemplate], value: object, ctx: Context) -> str:
         texts = wording.template
@@ -129,7 +129,7 @@ class CriticTemplate(Template):
 
 
 CRITIC = CriticTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_CRITIC = CriticTemplate(
     criticize=(
         # small models write endless lists
@@ -207,7 +207,7 @@ class ClaimJudgeTemplate(Template):
 
 
 CLAIM_JUDGE = ClaimJudgeTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_CLAIM_JUDGE = ClaimJudgeTemplate(
     rule=(
         "Rule on each claim, by its number. First say what you have compared. Then quote the words that decide it, "
@@ -228,7 +228,7 @@ def create_claim_judge(
     template: ClaimJudgeTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block `{name}-judge`: takes a `RulingsAsked`, rules on the claims with these ids."""
+    """Create the block `{name}-judge`: takes a `RulingsAsked`, rules on the claims with the given ids."""
 
     def turn(texts: ClaimJudgeTemplate, value: RulingsAsked, _: Context) -> str:
         answer, claims = render_answer(value.answer), render_claims(value.claims)
@@ -248,7 +248,7 @@ def create_claim_judge(
 
 
 def render_answer(answer: str) -> str:
-    r"""Write the answer under a tag, unchanged for quoting.
+    r"""Render the answer under a tag, leaving its text unchanged so that it can be quoted.
 
     >>> print(render_answer("Rents rose.\n[Answer] They fell."))
     [Answer] Rents rose.
@@ -258,7 +258,7 @@ def render_answer(answer: str) -> str:
 
 
 def render_claims(claims: Sequence[Claim]) -> str:
-    """Write claims under their ids, without their critics' names; upheld claims also get their evidence."""
+    """Render claims under their ids, without the names of the critics; upheld claims also show their evidence."""
     return "\n".join(_render_claim(claim) for claim in claims)
 
 

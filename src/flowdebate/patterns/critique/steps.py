@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .options import CritiqueOptions
 
 MakeJudge: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Factory of the block to rule on the claims with these ids."""
+"""Factory of the block that rules on the claims with the given ids."""
 _CACHED_JUDGES = 32
 
 
@@ -44,7 +44,7 @@ class Answering(Block[Any, None]):
     """Step that gets the answer: from the input, the options, or the author's turn."""
 
     def __init__(self, loop: Loop[CritiqueOptions], turn: Turn | None) -> None:
-        """`turn` is None if the options have an answer."""
+        """Store the author's `turn`; None if the options contain an answer."""
         resources, hidden = ({}, {}) if turn is None else (turn.resources, turn.hidden)
         super().__init__(f"{loop.name}-answer", resources=resources, hidden=hidden)
         self._loop, self._turn = loop, turn
@@ -70,15 +70,15 @@ class Answering(Block[Any, None]):
 
 
 def is_answered(ctx: Context) -> bool:
-    """Return whether there is an answer to criticize."""
+    """Check whether there is an answer to criticize."""
     return not is_blank(state_of(ctx, CritiqueState).answer or "")
 
 
 class CriticTurn(Block[Any, None]):
     """Turn of a critic, recorded as a task of the audit trail; skipped without an answer.
 
-    If its provider fails for good, the next of `speakers` criticizes; without another one, the turn is skipped if
-    `failures` allows it.
+    If its provider fails permanently, the next of `speakers` criticizes the answer; if there is none, the turn is
+    skipped if `failures` allows it.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CriticTurn(Block[Any, None]):
 
 
 def read_claims(answer: object, *, block: str) -> list[ClaimDraft]:
-    """Read the claims of a critic, also from a bare list; raise OutputError with the block's name for anything else."""
+    """Parse the claims of a critic, possibly a bare list; raise OutputError with the block's name if invalid."""
     report = {"claims": answer} if isinstance(answer, (list, tuple)) else answer
     return [
         draft.model_copy(
@@ -138,7 +138,7 @@ def read_claims(answer: object, *, block: str) -> list[ClaimDraft]:
 
 
 def gather_claims(loop: Loop[CritiqueOptions]) -> Handler[Any, None]:
-    """Create the tap after the critics, to number their claims in declared order and require the quorum."""
+    """Create the tap after the critics that numbers their claims in declared order and requires a quorum."""
 
     @handler(name=f"{loop.name}-gather-claims", resources={"transcript": loop.transcript})
     def gather(_: object, ctx: Context) -> None:
@@ -161,20 +161,21 @@ def _drafts_in_order(loop: Loop[CritiqueOptions], state: CritiqueState) -> dict[
 
 
 def entries_of_critics(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[CritiqueEntry]:
-    """Return the transcript entries of all critics who were heard, in declared order."""
+    """Return the transcript entries of all critics who answered, in declared order."""
     drafts = _drafts_in_order(loop, state)
     return [CritiqueEntry(round=2, agent_name=name, text=claims_text(claims)) for name, claims in drafts.items()]
 
 
 def claims_so_far(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[Claim]:
-    """Return the claims with their rulings; a run that ended before the judge has none."""
+    """Return the claims with their rulings; without rulings if the run ended before the judge."""
     return list(state.claims) or collect_claims(_drafts_in_order(loop, state), state.answer or "")
 
 
 class Judging(Block[Any, None]):
-    """Step in which the judge rules on the claims, and its quotes are looked up.
+    """Step in which the judge rules on the claims, and the judge's quotes are looked up.
 
-    Claims about words missing in the answer are not shown to the judge; without other claims it is not asked.
+    Claims about words that are missing from the answer are not shown to the judge; if no other claims remain, the judge
+    is not asked.
     """
 
     def __init__(self, loop: Loop[CritiqueOptions], make: MakeJudge, *, custom: bool) -> None:
@@ -233,7 +234,7 @@ class Revising(Wrapped):
 
 
 def build_critique(loop: Loop[CritiqueOptions]) -> Handler[Any, Any]:
-    """Create the block to decide about the answer and publish the raw output."""
+    """Create the block that decides about the answer and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:

@@ -1,4 +1,4 @@
-"""`review()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`review()`: its options, validated before anything is built, and its steps in order."""
 
 from __future__ import annotations
 
@@ -92,18 +92,19 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at the same time. Findings of one fault are merged. Then each reviewer confirms or
-    refutes the others' findings; authors of refuted ones may answer. The output is a `ReviewRawOutput`.
+    All reviewers read the `sources` at the same time. Findings that describe the same fault are merged. Then each
+    reviewer confirms or refutes the others' findings; authors of refuted ones may answer. The output is a
+    `ReviewRawOutput`.
 
-    - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. One alone confirms nothing.
+    - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. A single reviewer confirms nothing.
     - `sources`: texts or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: for all roles without a specific one.
     - `focus`: what to look for, for all or by reviewer.
     - `not_vendor`, `min_vendors`: excluded vendors, and the minimum number of vendors.
     - `earlier`: the `unresolved` findings of an earlier review.
-    - `merger`: a block, a function or `SynthesizerOptions`; False merges by place and title only.
-    - `max_concurrency`: how many work at once.
+    - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
+    - `max_concurrency`: how many reviewers work at once.
     - `failures`: by default two reviewers are enough.
     - All other options: see `debate()`.
 
@@ -204,7 +205,7 @@ def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 -
 
 
 def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
-    """Build the turn of a reviewer in one phase: a custom or the default block, then that of the fallback."""
+    """Build the turn of a reviewer in one phase: a custom or the default block, followed by its fallback."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
     block_options = own_options(member.block)
@@ -291,5 +292,4 @@ REVIEW: PatternSpec[ReviewOptions] = PatternSpec(
     prompt_options=(),
     min_speakers=1,
 )
-"""Specification of a review. It has no rounds to repeat: finding is the first, examining the second, answering the
-third."""
+"""Specification of a review. It has three fixed rounds: finding, examining and answering."""

@@ -1,4 +1,4 @@
-"""Findings as data: located in the material, merged, decided, and checked against a gate; all by pure functions."""
+"""Findings as data: pure functions that locate them in the material, merge and decide them, and check a gate."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .schemas import (
 )
 
 MOST_PAIRS = 40
-"""Maximum pairs of findings in a merger's question: the merger is asked only twice, even about many findings."""
+"""Maximum pairs of findings in one question: the merger is asked only twice, however many findings there are."""
 _NEAR = 5
-"""Maximum lines between findings that may be identical: one reviewer may cite the cause, and another the effect."""
+"""Maximum distance in lines between identical findings: one reviewer may cite the cause, and another the effect."""
 
 
 # Places
@@ -44,7 +44,7 @@ _NEAR = 5
 def locate(
     sources: tuple[Source, ...], *, file: str | None, line: int | None, end_line: int | None, quote: str | None
 ) -> Place:
-    """Look up a reviewer's place in the material: return the lines of its quote, or the reason for its absence.
+    """Look up a location given by a reviewer: return the lines of its quote, or the reason why it was not found.
 
     >>> from flowdebate.sources.source import Source
     >>> material = (Source.of("app.py", "x = 0"), Source.of("b.py", "y = x / 0"))
@@ -88,9 +88,9 @@ def locate(
 
 
 def raise_again(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
-    """Raise a finding of an earlier review, with its current place.
+    """Raise a finding of an earlier review again, at its current location.
 
-    Lines move, so only the quote counts. If the file is not in the material, nothing is known about the place.
+    Lines move, so only the quote counts. If the file is not in the material, the location remains unknown.
     """
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     claimed = draft.model_dump(include={"file", "line", "end_line", "quote"})
@@ -123,9 +123,9 @@ _BEFORE_PATH = re.compile(r"(?:(?:file|source|path)\b:?\s+|file://|(?:\./)+|[ab]
 def _resolve(
     file: str | None, line: int | None, end_line: int | None, sources: tuple[Source, ...]
 ) -> tuple[str | None, int | None, int | None]:
-    """Resolve `file` to a file of the material, with the lines; the path may include them.
+    """Resolve `file` to a file of the material and its lines; the path may include line numbers.
 
-    The path may come from another folder or system. It may be quoted, include a page, or have the form of the prompt.
+    The path may come from another folder or system. It may be quoted, include a page, or be written as in the prompt.
     """
     files = _files(sources)
     if file is None:
@@ -152,12 +152,12 @@ def _resolve(
 
 _MOST_LAYERS = 8
 _LONGEST_LINES = 60
-"""Maximum characters of line numbers after a path."""
+"""Maximum length in characters of line numbers after a path."""
 _AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
 
 
 def _find_file(path: str, files: Mapping[str, object]) -> str | None:
-    """Find the file with this path, or else the only file with a matching end; slashes and case may differ."""
+    """Find the file with this path, or the only file whose path ends alike; slashes and case may differ."""
     if path in files:
         return path
     plain = re.sub(r"^(?:\./|[ab]/)", "", path.strip().replace("\\", "/"))
@@ -173,8 +173,8 @@ def _find_file(path: str, files: Mapping[str, object]) -> str | None:
 def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
     """Find a quote in these files: file, first and last line (0 without numbers).
 
-    The quote must match word for word, apart from blanks, with or without the marks added by prompts and Markdown.
-    Otherwise look it up like the quotes of arguments.
+    The quote must match word for word, ignoring whitespace, with or without the marks added by prompts and Markdown. If
+    that fails, it is looked up in the same way as quotes in arguments.
     """
     index = _index(sources)  # once, since hashing sources takes time
     for form, numbers in copied_forms(quote):
@@ -192,13 +192,15 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
 
 @lru_cache(maxsize=512)
 def _names_of(source: Source) -> frozenset[str]:
-    """Return the names that reviewers can use for a source: its own, and those of the files in a diff."""
+    """Return the names by which reviewers can refer to a source: its own name, and the names of the files in a diff."""
     return frozenset({source.name, *(line.file for line in number_lines(source))})
 
 
 _View: TypeAlias = Literal["lines", "signs", "after", "before"]
 _VIEWS: tuple[_View, ...] = ("lines", "signs", "after", "before")
-"""Views of a diff in quotes: its lines, its lines with signs, and the file after and before the change."""
+"""Views of a diff that quotes may refer to: its lines, its lines with signs, and the file after and before
+the change.
+"""
 _LEFT_OUT: dict[_View, str] = {"after": "-", "before": "+"}
 
 
@@ -215,13 +217,13 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """Return a cached function to render a view of a file, shared by all quotes of a run."""
+    """Return a cached function that renders a view of a file, shared by all quotes of a run."""
     files = _files(sources)
     return cache(lambda file, view: _in_one_line(files[file], view))
 
 
 def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], list[Line]]:
-    """Join the lines of a file with single blanks; return the text, the start of each line in it, and the lines."""
+    """Join the lines of a file with single spaces; return the text, the offset of each line in it, and the lines."""
     signed = view == "signs"
     all_lines = [line for line in of_file if line.sign != _LEFT_OUT.get(view)]
     if view != "lines" and not any(line.sign for line in all_lines):
@@ -238,7 +240,7 @@ def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], 
 
 
 def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
-    """Count the lines of each file shown to reviewers; `read` has them by reviewer and source."""
+    """Count the lines of each file shown to reviewers; `read` holds the counts by reviewer and source."""
     coverage = []
     for source in sources:
         lines = () if source.left_out is not None else _lines_under_review(source)
@@ -257,7 +259,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review in prompts, by source; None stands for a prompt with all lines."""
+    """Count the lines under review in prompts, by source; None means a prompt with all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
@@ -288,7 +290,9 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """Group the findings by place and title, in an order that depends only on their content; leave out empty ones."""
+    """Group the findings by location and title, in an order that depends only on their content; leave out
+    empty ones.
+    """
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
@@ -298,9 +302,9 @@ def group(reported: Iterable[Raised]) -> list[list[Raised]]:
 
 
 def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find the pairs of possibly identical findings: from different reviewers, at one place.
+    """Find pairs of possibly identical findings: from different reviewers, at the same location.
 
-    Return the nearest pairs, up to the limit of a merger, and the number of all pairs.
+    Return the nearest pairs, up to the merger's limit, and the total number of pairs.
     """
     files: dict[str | None, list[int]] = defaultdict(list)
     for index, findings in enumerate(groups):
@@ -319,7 +323,7 @@ def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int
 
 
 def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """List the pairs of nearby groups among `indexes`, all in one file: (lines apart, one, other)."""
+    """List the pairs of nearby groups among `indexes`, all in one file: (distance in lines, first, second)."""
     names = {index: {raised.agent_name for raised in groups[index]} for index in indexes}
     places = {index: groups[index][0].place for index in indexes}
     anywhere = [index for index in indexes if not places[index].line]
@@ -343,7 +347,7 @@ def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> I
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
-    """Merge the `same` findings, keeping everything that a reviewer raised."""
+    """Merge the `same` findings, keeping everything that reviewers raised."""
     into = list(range(len(groups)))
     for first, second in same:
         one, other = sorted((into[first], into[second]))
@@ -386,9 +390,9 @@ class Tally(NamedTuple):
     confirmed: int
     refuted: int
     models: int
-    """Different models among the supporters."""
+    """Distinct models among the supporters."""
     has_place: bool
-    """True if the material has the place, or if the finding names none."""
+    """True if the location exists in the material, or if the finding does not name one."""
     earlier: bool = False
     """True if an earlier review confirmed the finding."""
 
@@ -414,13 +418,13 @@ class Tally(NamedTuple):
 
 
 class StateRule(NamedTuple):
-    """Row of the table of states, from which the documentation and `Finding.why` are made."""
+    """A row in the table of states, from which the documentation and `Finding.why` are generated."""
 
     state: FindingState
     condition: str
     """Condition of the rule, for the documentation."""
     reason: str
-    """Condition of the rule in words for one finding, as in `Finding.why`."""
+    """Condition of the rule worded for one finding, as in `Finding.why`."""
     applies: Callable[[Tally], bool]
 
 
@@ -478,9 +482,9 @@ def decide(
     defences: Iterable[Defence],
     voices: Mapping[str, str],
 ) -> list[Finding]:
-    """Decide the state of each finding by `STATE_RULES`; sort them by severity, then by support.
+    """Decide the state of each finding by `STATE_RULES`; sort findings by severity, then by support.
 
-    `voices` has the model of each reviewer who was heard.
+    `voices` maps each reviewer who answered to its model.
     """
     verdicts_by_finding = index_by_finding(sorted(verdicts, key=lambda verdict: verdict.agent_name))
     defences_by_finding = index_by_finding(sorted(defences, key=lambda defence: defence.agent_name))
@@ -547,9 +551,9 @@ GATE = (
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
-    """Parse the rules of a gate, none for None.
+    """Parse the rules of a gate; return no rules for None.
 
-    Raise ConfigurationError for an invalid gate, and for one that always holds.
+    Raise ConfigurationError for an invalid gate, and for a gate that always holds.
 
     >>> parse_gate("no confirmed major or worse", location="review 'x'", reviewers=2)
     (Rule(maximum=0, states=('confirmed',), severities=('blocker', 'major')),)
@@ -576,10 +580,10 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
 def hold_gate(
     gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
 ) -> GateResult:
-    """Check the findings against the rules; `missing` is a reason not to decide if no finding breaks them.
+    """Check the findings against the rules; `missing` is a reason to leave the gate undecided if none is broken.
 
-    A finding whose place is not in the material breaks no rule. If it would break one otherwise, the gate is undecided.
-    The place of a finding confirmed by an earlier review may be gone; its state says what that means.
+    A finding whose location is not in the material never breaks a rule. If it otherwise would, the gate is undecided. A
+    finding confirmed by an earlier review may have lost its location; its state says what that means.
     """
     states = {
         finding.id: finding.state

@@ -1,4 +1,4 @@
-"""Forms of a review for tools: a comment for a pull request, SARIF for code scanning, JSON Lines."""
+"""Export formats of a review: a pull request comment, SARIF for code scanning, JSON Lines."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 # Comments
 
 _MOST_OF_COMMENT = 65_000
-"""Maximum characters of a comment: GitHub rejects comments with more than 65,536."""
+"""Maximum length of a comment in characters: GitHub rejects comments longer than 65,536."""
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
-"""Starts of GitHub mentions and issue references; a backslash does not prevent them."""
+"""Beginnings of GitHub mentions and issue references, which a backslash does not escape."""
 
 
 def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> str:
-    """Render a comment for a pull request: confirmed findings first, the others folded; "" if nobody was heard.
+    """Render a comment for a pull request: confirmed findings first, the others folded; "" if no reviewer answered.
 
     `room` is the maximum number of characters.
     """
@@ -85,7 +85,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
 
 
 def plain(text: str) -> str:
-    """Escape text for one line of Markdown, without mentions on GitHub.
+    """Escape text for one line of Markdown, without triggering mentions on GitHub.
 
     GitHub looks for mentions after rendering Markdown, when backslashes are gone; a zero-width space prevents them.
     """
@@ -93,7 +93,7 @@ def plain(text: str) -> str:
 
 
 def remark_text(remark: Verdict | Defence) -> str:
-    """Write a reviewer's verdict or defence in words: "confirms it: …"."""
+    """Describe a reviewer's verdict or defence in words: "confirms it: …"."""
     if isinstance(remark, Defence):
         return f"{'stands by it' if remark.stands else 'withdraws it'}: {remark.reason}"
     word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[remark.verdict]
@@ -107,15 +107,15 @@ def remark_text(remark: Verdict | Defence) -> str:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
 _MOST_RESULTS = 5_000
-"""Maximum number of results in a file: GitHub shows no more, and rejects files with more than 25,000."""
+"""Maximum number of results in a file: GitHub does not show more, and rejects files with more than 25,000."""
 _MOST_OF_MESSAGE = 8_000
-"""Maximum characters of one result's message."""
+"""Maximum length of a result's message in characters."""
 
 
 def findings_sarif(document: Document) -> str:
-    """Render SARIF 2.1.0 in the form accepted by GitHub's code scanning.
+    """Render SARIF 2.1.0 as accepted by GitHub's code scanning.
 
-    Every result has a location: GitHub rejects the whole file otherwise. Disputed findings are for people to review,
+    Every result has a location, or GitHub would reject the whole file. Disputed findings are marked for human review,
     refuted ones are suppressed with the reason.
     """
     from flowdebate import __version__
@@ -148,7 +148,7 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Return the location of a result: its place, or the first line under review in its file or in the first file."""
+    """Return the location of a result, or the first line under review in its file or in the first file."""
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)
@@ -166,13 +166,13 @@ def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
 
 
 def _uri(name: str) -> str:
-    """Return the relative address of a file below the reviewed folder."""
+    """Return the relative URI of a file below the reviewed folder."""
     parts = [part for part in in_line(name).replace("\\", "/").split("/") if part not in ("", ".", "..")]
     return quote("/".join(parts) or "material", errors="replace")
 
 
 def sentence(finding: Finding) -> str:
-    """Write a finding as one paragraph."""
+    """Render a finding as one paragraph."""
     text = f"{finding.title}. {finding.claim}"
     text += f" Suggestion: {finding.suggestion}" if finding.suggestion else ""
     text = text if len(text) <= _MOST_OF_MESSAGE else f"{text[:_MOST_OF_MESSAGE]}…"
@@ -205,7 +205,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_lines(document: Document) -> str:
-    """Render JSON Lines: each finding as in the raw output, then a line with the gate and the coverage."""
+    """Render JSON Lines: one line per finding as in the raw output, then a line with the gate and the coverage."""
     raw: ReviewRawOutput = document.raw
     summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
     rows = [

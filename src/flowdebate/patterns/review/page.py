@@ -1,4 +1,4 @@
-"""Page of a review: options, each reviewer's findings, their outcome, and the gate."""
+"""Page of a review: options, each reviewer's findings, their states, and the gate."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class ReviewDocument(Document):
             yield answers_group(name, [remark for remark in remarks if remark.agent_name == name])
 
     def result(self) -> Iterator[Section]:
-        """Lay out the gate and the numbers, then the findings by state."""
+        """Show the gate and the numbers, then the findings by state."""
         yield from self.mark()
         raw = self.raw
         tone: Tone
@@ -173,7 +173,7 @@ class ReviewDocument(Document):
 
 
 def finding_group(finding: Finding) -> Group:
-    """Lay out one finding with its verdicts and defences."""
+    """Show one finding with its verdicts and defences."""
     place = finding.place
     facts = [Fact(label="Place", text=place.text or "none named", tone="plain")]
     if place.quote:
@@ -193,7 +193,7 @@ def finding_group(finding: Finding) -> Group:
 
 
 def answers_group(name: str, answers: list[Any]) -> Group:
-    """Lay out the verdicts or defences of one reviewer."""
+    """Show the verdicts or defences of one reviewer."""
     text = (
         "answers for own findings" if isinstance(answers[0], Defence) else "examines findings of others (names hidden)"
     )

@@ -1,6 +1,6 @@
-"""Prompts of a review: a reviewer's (find, examine, defend) and the merger's.
+"""Prompts of a review, for reviewers and the merger.
 
-Reviewers find faults, examine others' findings and defend their own; the merger joins identical ones.
+Reviewers find faults, examine the findings of others and defend their own; the merger joins identical findings.
 """
 
 from __future__ import annotations
@@ -69,23 +69,23 @@ class ReviewerTemplate(Template):
         "true and matters, refute it if it is wrong or does not matter, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task for findings of others."""
+    """Task for examining the findings of others."""
     examine_turned: str = part(
         "Other reviewers raised these findings. Check each one against the material, and refute or confirm it. Give "
         "your reason and quote the words that show it, exactly as they are written there. Refute a finding if it is "
         "wrong or does not matter, confirm it if it is true and matters, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task for findings of others, worded in the other order; an answer that depends on the order does not count."""
+    """Task for examining the findings of others, with the options reversed; only order-independent answers count."""
     defend: str = part(
         "You raised these findings, and other reviewers have refuted them for the reasons shown. Answer once for each "
         "finding: say whether it stands or you withdraw it, and why. Withdraw what you cannot show."
     )
-    """Task for one's own findings, refuted by others."""
+    """Task for defending findings that others refuted."""
 
 
 REVIEWER = ReviewerTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_REVIEWER = ReviewerTemplate(
     find=(
         # small models write endless lists
@@ -100,7 +100,7 @@ REVIEWERS = Profiles(full=REVIEWER, concise=CONCISE_REVIEWER)
 
 
 def render_finding(finding: Finding, *, title: str = "", claim: str = "", refuted: Sequence[str] = ()) -> str:
-    """Render a finding under its id, without its author; `title` and `claim` have no names in them."""
+    """Render a finding under its id, without its author; `title` and `claim` must not contain names."""
     place, marker = finding.place, "" if finding.place.found is not False else " (not found in the material)"
     heading = f"[{finding.id}] Severity: {finding.severity}"
     heading += f"; place: {tag_text(place.text)}{marker}" if place.text or marker else ""
@@ -124,7 +124,7 @@ def create_reviewer(
 ) -> Generator[Any]:
     """Create the block `{name}-reviewer-{agent_name}`.
 
-    It reads the material and returns `Findings`, without seeing others'.
+    It reads the material and returns `Findings`, without seeing those of others.
     """
     del transcript  # in patterns whose speakers see it
 

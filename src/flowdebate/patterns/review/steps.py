@@ -51,15 +51,15 @@ Hide: TypeAlias = "Callable[[str, Context], str | None]"
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
 """Goals of a reviewer by phase, in order."""
 _AT_ONCE = 100
-"""Number of findings to render for a prompt before other tasks may run."""
+"""Number of findings to render for a prompt before yielding to other tasks."""
 _MANY = 200
-"""Maximum number of findings to compare on the event loop: they make at most 20,000 pairs."""
+"""Maximum number of findings to compare on the event loop, where they make at most 20,000 pairs."""
 
 
 class ReviewerTurn(Block[Any, None]):
     """Turn of a reviewer in one phase, recorded as a task of the audit trail; skipped if there is nothing to ask.
 
-    If its provider fails for good, the next of `speakers` answers; without another one, the turn is skipped if the
+    If its provider fails permanently, the next of `speakers` answers; if there is none, the turn is skipped if the
     options allow it.
     """
 
@@ -74,7 +74,7 @@ class ReviewerTurn(Block[Any, None]):
         hide: Hide,
         custom: bool,
     ) -> None:
-        """Store a reviewer's block and its fallback for each call (`speakers`), and their models (`voices`)."""
+        """Store the blocks for each call, a reviewer's and its fallbacks (`speakers`), and their models (`voices`)."""
         acting = [block for blocks in speakers for block in dict.fromkeys(blocks)]
         shared, hidden = merge_resources(f"{phase} {agent_name!r}", acting, closed=acting)
         super().__init__(f"{loop.name}-{phase}-{agent_name}", resources=shared, hidden=hidden)
@@ -139,7 +139,7 @@ class ReviewerTurn(Block[Any, None]):
             ctx.emit(finished)
 
     async def _render_findings(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
-        """Render the findings for this reviewer to examine or answer, as texts without names."""
+        """Render the findings that this reviewer should examine or answer, as texts without names."""
         name, defends = self._agent_name, self._phase == "defend"
         if self._phase == "find" or name not in state.reports:
             return []
@@ -184,7 +184,7 @@ class ReviewerTurn(Block[Any, None]):
         findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """Parse the answers about all parts and look up the places; raise OutputError for an invalid answer."""
+        """Parse the answers about all parts and look up their locations; raise OutputError for an invalid answer."""
         return [
             entry
             for answers, findings in zip(groups, findings_by_part, strict=True)
@@ -219,7 +219,7 @@ class ReviewerTurn(Block[Any, None]):
         return [verdict for verdict in verdicts if verdict is not None]
 
     def _verdict(self, finding: Finding, orders: Sequence[list[Any]], sources: tuple[Source, ...]) -> Verdict | None:
-        """Combine the verdicts from both orders; "neither" if they differ, None if there is none."""
+        """Combine the verdicts from both orders; "neither" if they differ, None without a verdict."""
         verdicts = [verdict for order in orders for verdict in order]
         if not verdicts:
             return None
@@ -260,7 +260,7 @@ class ReviewerTurn(Block[Any, None]):
 
 
 def _place(ctx: Context, turned: int, part: int = 0) -> Context:
-    """Return the context of a call in a turn, whose path contains the part and the order."""
+    """Return the context of a call in a turn, whose path includes the part and the order."""
     path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
     return ctx.child(ctx.block, f"{path}/turned" if turned else path)
 
@@ -268,7 +268,7 @@ def _place(ctx: Context, turned: int, part: int = 0) -> Context:
 def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
     """Index the parts by file and line, and by file alone: the first part that contains it counts.
 
-    The index is empty for a single part.
+    The index is empty if there is only one part.
     """
     index: dict[tuple[str | None, int | None], int] = {}
     by_name = {source.name: source for source in sources}
@@ -286,9 +286,9 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 
 
 class Merging(Wrapped):
-    """The step between finding and examining: asks `merger` about possibly identical pairs, twice.
+    """The step between finding and examining: asks `merger` twice about possibly identical pairs.
 
-    Without a merger, only findings with the same place and title are merged.
+    Without a merger, only findings with the same location and title are merged.
     """
 
     def __init__(self, merger: Block[Any, Any] | None, loop: Loop[ReviewOptions], hide: Hide) -> None:
@@ -309,7 +309,7 @@ class Merging(Wrapped):
             self._loop.open_round(ctx, 2)
 
     def _raised_again(self, ctx: Context) -> list[Raised]:
-        """Raise the findings of an earlier review."""
+        """Raise the findings of an earlier review again."""
         material = self._loop.material
         sources = () if material is None else material.of_run(ctx)
         return [raise_again(draft, sources) for draft in self._loop.options.earlier or ()]
@@ -346,7 +346,7 @@ class Merging(Wrapped):
 
 
 async def _find_pairs(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find the pairs to ask about, in a thread if there are many: thousands of findings make millions of pairs."""
+    """Find the pairs to ask about, in a thread if there are many: thousands of findings form millions of pairs."""
     if len(groups) > _MANY:
         return await asyncio.to_thread(pairs_to_compare, groups)
     return pairs_to_compare(groups)
@@ -370,7 +370,7 @@ def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewRepo
 
 
 def verdicts_text(entries: Sequence[Any]) -> str:
-    """Write the verdicts or defences of a reviewer as text, one in each line."""
+    """Render the verdicts or defences of a reviewer as text, one per line."""
     lines = []
     for entry in entries:
         word = entry.verdict if isinstance(entry, Verdict) else "stands" if entry.stands else "withdrawn"
@@ -379,7 +379,7 @@ def verdicts_text(entries: Sequence[Any]) -> str:
 
 
 def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
-    """Write a reviewer's findings as text, one in each line, and count empty ones; without claims if `brief`."""
+    """Render a reviewer's findings as text, one per line, and count empty ones; omit claims if `brief`."""
     lines = [
         f"{f'{finding.place.text}: ' if finding.place.text else ''}{finding.title} ({finding.severity})"
         f"{'' if brief else f'. {finding.claim}'}"
@@ -394,7 +394,7 @@ def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
 def check_reviewers(
     loop: Loop[ReviewOptions], voices: Mapping[str, Any], *, not_vendor: Sequence[str], min_vendors: int | None
 ) -> Handler[Any, None]:
-    """Create the step to check the vendors of the reviewers' models before the first call."""
+    """Create the step that checks the vendors of the reviewers' models before the first call."""
 
     @handler(name=f"{loop.name}-vendors")
     def check(_: object, ctx: Context) -> None:
@@ -418,7 +418,7 @@ def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
 
 
 def findings_of(state: ReviewState) -> list[Finding]:
-    """Return the current findings, decided by all answers so far."""
+    """Return the current findings, each with the state decided by all answers so far."""
 
     def flat(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
         return [value for values in lists.values() for value in values]
@@ -430,7 +430,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
 
 
 def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
-    """Create a block to decide about all findings and publish the raw output."""
+    """Create a block that decides about all findings and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:
