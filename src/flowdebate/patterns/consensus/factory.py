@@ -255,9 +255,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
 
 
 class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
-    """Block that runs the phases within the debate's time limit, then builds the output, with analytics and
-    feedback.
-    """
+    """Block that runs the phases within the debate's time limit, and builds the output with analytics and feedback."""
 
     def __init__(
         self, loop: Loop[ConsensusOptions], phases: Block[Any, Any], *, judges: Sequence[Block[Any, Any]]

@@ -290,9 +290,7 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """Group the findings by location and title, in an order that depends only on their content; leave out
-    empty ones.
-    """
+    """Group the findings by location and title, without empty ones; the order depends only on their content."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
