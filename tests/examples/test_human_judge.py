@@ -20,7 +20,7 @@ def test_the_mayor_decides_in_a_later_process(tmp_path: Path, capsys: pytest.Cap
     with forbid_real_models():
         run = example.begin(store, ScriptedModel("It is for people.", "Many live behind it."))
         assert run.status == "awaiting"
-        with pytest.raises(OutputError, match="`winner` must be one of 'close it', 'keep it open' or null"):
+        with pytest.raises(OutputError, match='`winner` must be "close it" or "keep it open", or null'):
             example.judge(store, run.run_id, winner="walker", reasoning="Both.", verdict="Close it.")
         example.judge(store, run.run_id, winner="close it", reasoning="It answered.", verdict="On Sundays.")
         raw = example.go_on(store, run.run_id, ScriptedModel())

@@ -320,13 +320,13 @@ async def check(model: CliModel, *, is_ready: bool) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_settings_that_cannot_be_disabled_are_reported_and_documented(name: str) -> None:
-    """The warning and the table of the documentation use the same words."""
-    program = PROGRAMS[name]
-    row = re.search(rf"^\| `{name}` \| `{name} .*$", read_page("models") or "", re.MULTILINE)
+    """The warning and the documentation use the same words."""
+    program, page = PROGRAMS[name], read_page("models") or ""
+    row = re.search(rf"^\| `{name}` \| `{name} .*$", page, re.MULTILINE)
     assert row is not None
     for setting in program.keeps:
         assert setting in program.describe_limits(f"cli/{name}")
-        assert setting in row[0]
+        assert setting.removesuffix(" in each prompt") in page
     assert program.managed[0] in row[0]
 
 
