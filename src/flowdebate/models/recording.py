@@ -1,7 +1,7 @@
-"""`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without any call.
+"""`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without making any call.
 
-A cassette has a header and one line of JSON for each call: the request and its hash, its number among equal requests,
-and the answer, in the form of a journal's row (`codec.call_row`), or the error. With `exchanges`, it also has the HTTP
+A cassette has a header and one line of JSON per call: the request and its hash, its number among equal requests, and
+the answer, in the same form as in a journal (`codec.call_row`), or the error. With `exchanges`, it also has the HTTP
 requests and responses of the call. Everything is validated on reading, because people edit cassettes: an invalid line
 raises BadFile, with its number and field.
 """
@@ -77,7 +77,7 @@ def _without_keys(value: object) -> object:
 
 
 Redacted = Annotated[str, BeforeValidator(_without_keys)]
-"""Text without keys, because a custom model may include one in its errors."""
+"""Text with keys redacted, because a custom model may include one in its errors."""
 
 
 class Header(Recorded):
@@ -87,7 +87,7 @@ class Header(Recorded):
     version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
-    """Profile of the recorded model's default prompts, needed to make the same requests again."""
+    """Profile of the recorded model's default prompts, needed to build the same requests again."""
 
 
 CLASSES: dict[str, type[ModelError]] = {
@@ -95,11 +95,11 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes allowed for a recorded error, because a foreign file must not create other objects."""
+"""Classes allowed for a recorded error, because a file from elsewhere must not create other objects."""
 
 
 class Failure(Recorded):
-    """A `ModelError`. A journal's failures may be of any class; these are of `CLASSES`, with facts of known types."""
+    """A recorded `ModelError`, which is one of `CLASSES` with facts of known types; a journal's may be of any class."""
 
     kind: str
     message: Redacted
@@ -157,7 +157,7 @@ FACTS = {
     }
     for name, kind in CLASSES.items()
 }
-"""Facts of each class besides those of `ModelError`, and whether they are required."""
+"""Facts of each class in addition to those of `ModelError`, and whether they are required."""
 
 # Events for a run's readers during a call, which a replayed call repeats.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
@@ -175,7 +175,7 @@ class Notice(Recorded):
         return self
 
     def event(self) -> object:
-        """Build the event; ValueError where the facts do not fit."""
+        """Build the event; raise ValueError if the facts do not fit."""
         if self.kind not in _EVENTS:
             problem = f"has an unknown `kind` of event: {self.kind}"
             raise ValueError(problem)
@@ -205,21 +205,21 @@ class HttpExchange(Recorded):
 
 
 class Call(Recorded):
-    """Line of a call, after the header, with its answer or error."""
+    """Line of one call, with its answer or error."""
 
     block: str
     sha256: str
     """Digest of `block` and `request`."""
     occurrence: int = Field(ge=1)
-    """Number among equal requests, in order of time."""
+    """Number among equal requests, in chronological order."""
     request: dict[str, JsonValue]
     answer: Answer | None = None
     error: Failure | None = None
     attempts: tuple[AttemptRow, ...] = ()
-    """Attempts of a failed call; an answer has its own."""
+    """Attempts of a failed call; an answer includes its own."""
     notices: tuple[Notice, ...] = ()
     exchanges: tuple[HttpExchange, ...] = ()
-    """Recorded exchanges over HTTP, in order."""
+    """Recorded HTTP exchanges, in order."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -233,16 +233,16 @@ class Call(Recorded):
 
 
 def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
-    """Build the response; without data, `output` reads them from the text, as for any model."""
+    """Build the response; if it has no data, `output` reads them from the text, as for any model."""
     return answer.response(None if answer.data is None else output)
 
 
 def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
     """Return the parts of `request` that an answer may depend on, as JSON.
 
-    They are messages, tools, output schema, choices, form and settings. Not among them: the deadline, the largest
-    answer, listeners, and the descriptions of tools. A journal hashes more (`codec.digest_of`): it finds a step by its
-    path, and the hash only shows changes; here, a request is found by its hash alone.
+    Included are messages, tools, output schema, choices, form and settings; the deadline, the maximum length of the
+    answer, listeners, and the descriptions of tools are not. A journal hashes more (`codec.digest_of`): it finds a step
+    by its path, and the hash only shows changes; here, a request is found by its hash alone.
     """
     request_settings = request.settings
     settings = {
@@ -266,7 +266,7 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
 
 
 def hash_request(block: str, request: Mapping[str, JsonValue]) -> str:
-    """Hash a request; replayed requests are found by it."""
+    """Hash a request, so that it can be found for replay."""
     return hashlib.sha256(json.dumps([block, request], sort_keys=True).encode()).hexdigest()
 
 
@@ -280,12 +280,12 @@ class RecordingModel(Wrapper):
     requests were sent for it. Inside a retry policy, such as `Retrying(RecordingModel(…))`, each request is a line, to
     be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
 
-    The file contains prompts and answers unchanged; a new one can be read by its owner only. API keys are not part of
-    requests, and are redacted in errors. BadFile if `path` exists already (unless with `overwrite`), or cannot be
+    The file contains prompts and answers unchanged; only its owner can read a newly created one. API keys are not part
+    of requests, and are redacted in errors. BadFile if `path` already exists (unless `overwrite` is set), or cannot be
     written.
 
-    With `exchanges`, the file is one to hand on: it also has the bodies of all requests and responses over HTTP, as
-    the server wrote them and without headers, and addresses of hosts, keys and home directories are redacted in it.
+    With `exchanges`, the file is meant to be shared: it also has the bodies of all HTTP requests and responses, as the
+    server wrote them and without headers, and addresses of hosts, keys and home directories are redacted in it.
     `flowdebate.testing.serve_recording` answers as that server did.
     """
 
@@ -349,7 +349,7 @@ class RecordingModel(Wrapper):
         return response
 
     def _write(self, line: bytes) -> None:
-        """Append `line` completely or not at all: a full disk must not leave half a line before the next one."""
+        """Append `line` completely or not at all: a full disk must not leave half a line in front of the next one."""
         try:
             with (
                 self._writing,
@@ -385,7 +385,7 @@ def _new_call(
     exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
-    """Make a call's line from its first fields, `opening`; raise ValueError for an answer that cannot be read back.
+    """Build a call's line from its first fields, `opening`; raise ValueError for an answer that cannot be read back.
 
     With `exchanges`, the line never contains `host`.
     """
@@ -450,7 +450,7 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Return data from which `output` can read the answer; None if its text is sufficient."""
+    """Return data from which `output` can restore the answer; None if its text is sufficient."""
     with suppress(Exception):  # custom validators and comparisons
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:
@@ -480,9 +480,9 @@ class ReplayModel:
     """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, immediately and for free.
 
     Calls are matched by their request: concurrent calls may come in any order, and equal ones are replayed in the order
-    of recording. A call missing in the cassette is CassetteMismatch, with the difference to the nearest one. Each
-    recorded call is replayed once; with `strict` False the last of equal calls is replayed again and again, so one
-    cassette serves any number of runs.
+    of recording. A call missing from the cassette raises CassetteMismatch, with the difference to the nearest one. Each
+    recorded call is replayed once; with `strict` False the last of several equal calls is replayed again and again, so
+    one cassette serves any number of runs.
 
     A debate with the recorded seed has the same output and the same events, except for times and the run's id. An
     answer's text is streamed in one piece.
@@ -507,7 +507,7 @@ class ReplayModel:
 
     @property
     def remaining(self) -> int:
-        """Number of recorded calls that were not replayed yet."""
+        """Number of recorded calls that have not been replayed yet."""
         return len(self._calls) - len(self._given)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -577,7 +577,7 @@ _LINES, _WIDTH = 2_000, 100
 
 
 def _as_lines(request: Mapping[str, Any]) -> list[str]:
-    """Format a request for comparison, with the lines of its prompts as lines."""
+    """Format a request for comparison, splitting its prompts into lines."""
     text = without_keys(json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n"))
     pieces = (line[at : at + _WIDTH] for line in text.split("\n") for at in range(0, max(len(line), 1), _WIDTH))
     return list(islice(pieces, _LINES))
@@ -615,7 +615,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
 
 
 def read_exchanges(path: str | os.PathLike[str]) -> list[HttpExchange]:
-    """Read the exchanges over HTTP in the cassette at `path`, in the order of its calls; raise BadFile without any."""
+    """Read the HTTP exchanges in the cassette at `path`, in the order of its calls; raise BadFile if it has none."""
     return [exchange for call in _read_cassette(str(path))[1] for exchange in call.exchanges]
 
 
@@ -640,10 +640,10 @@ def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
 
 
 class PlayedModel(ReplayModel):
-    """Play a cassette for readers: answers in the recorded order for each block, streamed at `words` a second.
+    """Play a cassette for readers: answers in the recorded order for each block, streamed at `words` per second.
 
-    Requests are not compared with the recorded ones: it still plays after a change of prompts. A block's request beyond
-    its end is CassetteMismatch.
+    Requests are not compared with the recorded ones, so it still plays after a change of prompts. A block's request
+    beyond the end of the recording raises CassetteMismatch.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, words: float) -> None:

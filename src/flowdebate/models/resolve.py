@@ -1,17 +1,17 @@
 """Model names, and their meaning in a run.
 
-    "openai/gpt-5-mini"    a provider of `PROVIDERS`, and a model of it as the provider writes it
-    "gpt-5-mini"           a model whose maker is told by its name, or one that a server on this machine lists
+    "openai/gpt-5-mini"    a provider of `PROVIDERS`, and the name that the provider gives its model
+    "gpt-5-mini"           a model whose name identifies its maker, or one that a server on this machine lists
     "local"                the embedded model
-    "cli/claude"           an installed agent CLI, and a model of it behind a slash
+    "cli/claude"           an installed agent CLI, optionally with one of its models after a second slash
     "intent/chat"          the run's model for debaters
     "intent/synthesize"    the run's model for moderators, judges and synthesizers
-    "each"                 of a pattern: those that are set up, dealt to its seats (`chassis/seats.py`)
+    "each"                 for a pattern: all available models, dealt to its seats (`chassis/seats.py`)
     a Model object         itself
 
 Order of precedence: the `override_model` of the run, the block's own model, the `model` of the run, the `model` of the
 patterns around the block (the nearest first), the environment: FLOWDEBATE_MODEL, the first provider of `PROVIDERS`
-whose key is set, a server that answers on this machine, the local model where it is installed.
+whose key is set, a server that answers on this machine, the local model if it is installed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PREFIX = "intent/"
 _VARIABLE = "FLOWDEBATE_MODEL"
 _CLI = "cli/"
 EACH = "each"
-"""Keyword for all available models, one vendor after the other, dealt by a pattern to its seats."""
+"""Keyword for all available models, alternating between vendors, which a pattern deals to its seats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Override:
         return self.spec if isinstance(self.spec, str) else self.spec.name
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Ask the model; runs ask it directly."""
+        """Forward the request to the model, which runs normally call directly."""
         return await resolve_model(self.spec).request(request)
 
 
 def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelChoice:
-    """Return the models of a run; raise ConfigurationError if both are set, and for an invalid override."""
+    """Return the models of a run; raise ConfigurationError if both arguments are set, and for an invalid override."""
     if override_model is None:
         return model
     if model is not None:
@@ -77,7 +77,7 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
 
 
 class ModelResolver:
-    """Models of a run: one object for each name, to share its connections.
+    """Models of a run: one object per name, so that its connections are shared.
 
     `choice` is the `model` of the run, used by blocks without a specific model; `environment` replaces the environment
     in a resumed run.
@@ -97,10 +97,10 @@ class ModelResolver:
         self._known: dict[str, Model] = {}
 
     def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
-        """Return the model for a block that names `spec` (None: "intent/chat").
+        """Return the model for a block that specifies `spec` (None: "intent/chat").
 
-        `defaults` are the models of the patterns around the block, the nearest first.
-        Errors: ConfigurationError for an invalid name, ModelUnavailable if no model is set up.
+        `defaults` are the models of the patterns around the block, the nearest first. Errors: ConfigurationError for an
+        invalid name, ModelUnavailable if no model is set up.
         """
         if spec is None:
             spec = "intent/chat"
@@ -161,7 +161,7 @@ def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Mod
 
 
 def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> None:
-    """Raise ConfigurationError for an invalid `choice`, without looking at the environment."""
+    """Raise ConfigurationError for an invalid `choice`, without consulting the environment."""
     if choice is None:
         return
     if isinstance(choice, Mapping):
@@ -179,7 +179,7 @@ def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> 
 
 
 def model_of_environment() -> str | None:
-    """Return the name in FLOWDEBATE_MODEL; None if it is unset or blank."""
+    """Return the model name in FLOWDEBATE_MODEL; None if it is unset or blank."""
     return os.environ.get(_VARIABLE, "").strip() or None
 
 
@@ -189,7 +189,7 @@ def environment_choice() -> tuple[str, str] | None:
 
 
 def _found_models() -> Iterator[tuple[str, str]]:
-    """Yield the available models in order of preference, with the reason; servers are only asked when needed."""
+    """Yield the available models in order of preference, with the reason; servers are only contacted when needed."""
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -230,7 +230,7 @@ def vendor_of(model: ModelSpec) -> str:
 
 
 def maker_of(model: ModelSpec) -> str:
-    """Return the vendor that made a model, on any server; the name of a vendor is returned unchanged.
+    """Return the vendor that made a model, regardless of its server; the name of a vendor is returned unchanged.
 
     >>> maker_of("openrouter/anthropic/claude-sonnet-4.5"), maker_of("groq/openai/gpt-oss-120b"), maker_of("cli/codex")
     ('anthropic', 'openai', 'openai')
@@ -254,7 +254,7 @@ def check_vendor(vendor: str, *, location: str, field: str) -> None:
 
 
 def found_models(*, without: Collection[str] = ()) -> list[str]:
-    """Return the available models, one for each vendor, beginning with the default model of runs.
+    """Return the available models, one per vendor, beginning with the default model of runs.
 
     The local model is included only if there is no other. Models from vendors in `without` are left out.
     """
@@ -293,7 +293,7 @@ class _Server:
 
     models: tuple[str, ...]
     first: str | None
-    """First model that chats; None if there is none."""
+    """First model that supports chat; None if there is none."""
 
 
 _seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
@@ -302,7 +302,7 @@ _seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
 def running_servers() -> Mapping[str, str | None]:
     """Ask the servers at the usual local addresses, all at once, for their first model; None if there is none.
 
-    Within `forbid_real_models` they are not asked.
+    Within `forbid_real_models` they are not contacted.
     """
     return {name: server.first for name, server in _servers().items()}
 
@@ -352,7 +352,7 @@ def _servers() -> Mapping[str, _Server]:
 
 
 def _ask_server(name: str, base_url: str) -> _Server:
-    """Ask the server `name` for its models, and Ollama for the first one that chats."""
+    """Ask the server `name` for its models, and Ollama for the first one that supports chat."""
     from http.client import HTTPConnection
     from json import dumps, loads
     from urllib.parse import urlsplit
@@ -439,7 +439,7 @@ def _address(provider: str) -> str | None:
 
 
 def _check_program(spec: str, field: str, location: str) -> str:
-    """Return the agent CLI in `spec`, with its model behind a slash; raise ConfigurationError if it is unknown."""
+    """Return the agent CLI in `spec`, with its model after a slash; raise ConfigurationError if it is unknown."""
     from flowdebate.models.programs import PROGRAMS, is_model_name
 
     program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
@@ -487,21 +487,21 @@ _WORDS: Mapping[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "sonnet": "anthropic", "opus": "anthropic",
     "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
-"""Makers by the first word of mistyped names."""
+"""Makers, keyed by the first word of mistyped names."""
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors by the names that hosts use for them."""
+"""Vendors, keyed by the names that hosts use for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
-"""Providers of models by many makers."""
+"""Providers that host the models of many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
-"""Name with a tag, as in Ollama."""
+"""Pattern of a name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")
-"""A name that a server may list."""
+"""Pattern of a name that a server may list."""
 
 
 def with_maker(name: str) -> str:
-    """Put the maker before `name` if the name identifies it; return other names unchanged.
+    """Prefix `name` with the maker if the name identifies it; return other names unchanged.
 
     >>> with_maker("gpt-5-mini"), with_maker("claude-sonnet-4-5"), with_maker("gpt-oss-120b")
     ('openai/gpt-5-mini', 'anthropic/claude-sonnet-4-5', 'gpt-oss-120b')
@@ -513,8 +513,8 @@ def with_maker(name: str) -> str:
 def full_name(spec: str, location: str = "model", field: str = "model") -> str:
     """Add the provider to the name of a model, unless it has one or none is known.
 
-    Servers on this machine are asked only about names without a known maker. Raises ConfigurationError for an ambiguous
-    name.
+    Servers on this machine are contacted only for names without a known maker. Raises ConfigurationError for an
+    ambiguous name.
 
     >>> full_name("claude-sonnet-4-5"), full_name("local")
     ('anthropic/claude-sonnet-4-5', 'local')
@@ -537,7 +537,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
 
 
 def _named_so(name: str, models: Sequence[str]) -> list[str]:
-    """Find the model `name` of a server, or otherwise all models that only differ in their tags."""
+    """Find a server's model `name`, or otherwise all models that differ from it only in their tags."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 
@@ -547,7 +547,7 @@ def _has_key(provider: str) -> bool:
 
 
 def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
-    """Guess the provider at the beginning of `spec`, despite typos; None without a guess."""
+    """Guess the provider at the beginning of `spec`, despite typos; None if no guess is possible."""
     provider = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)[0].lower()
     return nearest(provider, PROVIDERS, cutoff=cutoff)
 
@@ -564,11 +564,11 @@ _CLOUDS = {
     **dict.fromkeys(("azure", "azure-openai", "azure_openai", "azure_ai"), _AZURE),
     **dict.fromkeys(("bedrock", "amazon-bedrock", "aws", "aws-bedrock"), _BEDROCK),
 }
-"""Advice on clouds without a provider of their own, by their common names."""
+"""Advice on clouds that are not providers here, keyed by their common names."""
 
 
 def _hint(spec: str) -> str:
-    """Suggest a correction of `spec` with a mistyped or missing provider; "" without a guess."""
+    """Suggest a correction of `spec` with a mistyped or missing provider; "" if no guess is possible."""
     start, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
     maker = next((maker for word, maker in _WORDS.items() if start.lower().startswith(word)), None)
     if cloud := _CLOUDS.get(start.lower()):
@@ -593,7 +593,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """Return the name of a model at a provider with models of many makers."""
+    """Return the name of a model at a provider that hosts models of many makers."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

@@ -2,7 +2,7 @@
 
 Servers without a reasoning parser send a model's thinking as a part of its text: in tags (`<think>…</think>`), before a
 closing tag whose opening tag is in the prompt's template, or in the channels of Harmony. The call boundary removes it
-from whole answers by `without_thinking`, and from answers on their way to a listener by an `AnswerStream`.
+from whole answers with `without_thinking`, and from answers on their way to a listener with an `AnswerStream`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
     "<turn|>",
     "</s>",
 )
-"""Tokens of chat templates, in small letters, that an answer may not end with."""
+"""Tokens of chat templates, in lower case, that an answer must not end with."""
 
 _NAMES: tuple[str, ...] = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _NAMES += ("inner_monologue", "antthinking")
@@ -98,11 +98,11 @@ _FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
 @dataclass(frozen=True, slots=True)
 class SeparatedText:
-    """Text of an answer without its thinking and template tokens."""
+    """Text of an answer, separated from its thinking and template tokens."""
 
     text: str
     thought: int = 0
-    """Characters of thinking that were removed."""
+    """Number of characters of thinking that were removed."""
     unannounced: bool = False
     """True if the thinking had no opening tag, and could only be recognized at its end."""
     tokens: bool = False
@@ -119,7 +119,7 @@ def may_have_tags(text: str) -> bool:
 
 
 def separate_thinking(text: str) -> SeparatedText:
-    r"""Separate the thinking and the template tokens at the end from `text`; other texts are returned unchanged.
+    r"""Separate the thinking and any trailing template tokens from `text`; other texts are returned unchanged.
 
     >>> separate_thinking("<think>They will say x.</think>\nRents rise.<|im_end|>").text
     'Rents rise.'
@@ -201,7 +201,7 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
 
 
 def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
-    """Return the name of a tag, empty for code, and whether the tag closes."""
+    """Return the name of a tag (empty for code), and whether it is a closing tag."""
     kind = mark.lastgroup
     if kind == "name":
         # some models open one and close the other
@@ -215,7 +215,7 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
 
 @dataclass(slots=True)
 class _Blocks:
-    """A text whose tags are read from its beginning to its end."""
+    """A text whose tags are read from beginning to end."""
 
     text: str
     pieces: list[str] = field(default_factory=list)
@@ -223,16 +223,16 @@ class _Blocks:
     start: int = 0
     """Index where the answer's text continues."""
     thought: int = 0
-    """Characters of thinking."""
+    """Number of characters of thinking."""
     unannounced: bool = False
     in_fence: bool = False
     opening: re.Match[str] | None = None
-    """Tag of a thought that is not closed."""
+    """Opening tag of a thought that is not closed yet."""
     name: str = ""
     """Name of the open tag."""
 
     def open(self, tag: re.Match[str], name: str) -> None:
-        """Begin a thought, if one may begin at `tag`."""
+        """Begin a thought at `tag`, if one may begin there."""
         place = tag.start()
         inline = self.thought > 0 and self.text[place - 1 : place] in _BEFORE_INLINE
         if place == self.start or inline or _begins_line(self.text, place):
@@ -257,7 +257,7 @@ class _Blocks:
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
-        """Tell whether an unclosed tag opens a thought: a mention of the tag is never at the beginning."""
+        """Return whether an unclosed tag opens a thought: a mere mention of the tag never comes at the beginning."""
         is_first = not any(map(str.strip, self.pieces)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
@@ -270,7 +270,7 @@ class _Blocks:
 
 
 def _unwrap(text: str) -> str:
-    """Remove the tags around an answer after a thought, and closing tags of thoughts inside it."""
+    """Remove the tags around an answer after a thought, and any closing tags of thoughts inside it."""
     stray = _STRAY.match(text)
     text = text if stray is None else text[stray.end() :]
     opening = _WRAPPED.match(text)
@@ -351,7 +351,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count `thought` of `length` characters as reasoning tokens, unless the provider counts them."""
+    """Count `thought` characters of `length` as reasoning tokens, unless the provider reports them."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens
@@ -375,7 +375,7 @@ def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> N
 
 
 def may_think_unannounced(server: str | None, model: str) -> bool:
-    """Tell whether a model at an address has thought without an opening tag, or is known to think."""
+    """Return whether a model at an address has thought without an opening tag, or is known to think."""
     recorded = _unannounced.get((server, model))
     return _is_thinker(model) if recorded is None else recorded
 
@@ -388,8 +388,8 @@ def _is_thinker(model: str) -> bool:
 class AnswerStream:
     """Text of an answer on its way to `listener`, without thinking and template tokens.
 
-    An opening tag holds the text back until the thought is closed. If text turns out to be thinking only at its end, it
-    is withdrawn by a `TextWithdrawn`; the next texts of such models are held back. The text that the listener received
+    An opening tag holds the text back until the thought is closed. If text turns out to be thinking only at its end, a
+    `TextWithdrawn` withdraws it; the next texts of such models are held back. The text that the listener has received
     since then is the text of the whole answer, except for trailing white space.
     """
 
@@ -403,7 +403,7 @@ class AnswerStream:
         self.begin(None, "")
 
     def begin(self, server: str | None, model: str) -> None:
-        """Begin with the text of a new request."""
+        """Begin the text of a new request."""
         self._asked = server, model
         if self._begin is not None:
             self._begin()
@@ -413,7 +413,7 @@ class AnswerStream:
         self._flows = self._thinks = self._tagged = False
 
     def __call__(self, piece: str) -> None:
-        """Take the next piece of the answer."""
+        """Accept the next piece of the answer."""
         pieces = self._pieces
         pieces.append(piece)
         if "<" not in piece and "[" not in piece and "\u25c1" not in piece:

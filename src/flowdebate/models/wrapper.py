@@ -1,4 +1,4 @@
-"""Models that wrap models: `Wrapper`, the base of all policies, and policies for retries, fallbacks and deadlines."""
+"""Models that wrap other models: `Wrapper`, the base class, and policies for retries, fallbacks and deadlines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from flowdebate.prompts import Profile
 class Wrapper:
     """Base class of a model around `inner`: override `request` to act before, after, or instead of `ask`.
 
-    It has its inner model's name and connections. `inner` may be a model's name, but not an intent.
+    It has the name and the connections of its inner model. `inner` may be a model's name, but not an intent.
 
     >>> class Polite(Wrapper):
     ...     async def request(self, request):
@@ -42,7 +42,7 @@ class Wrapper:
     """
 
     tells_attempts = True
-    """True, to tell the call boundary that inner models record the attempts."""
+    """True, so that the call boundary knows that inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
         self.inner: Model = inner_model(inner, location=type(self).__name__)
@@ -59,7 +59,7 @@ class Wrapper:
 
     @property
     def context_tokens(self) -> int | None:
-        """Maximum tokens of a prompt and its answer, as of the inner model."""
+        """Maximum number of tokens of a prompt and its answer: the inner model's."""
         return context_of(self.inner)
 
     @property
@@ -74,15 +74,15 @@ class Wrapper:
 
     @property
     def takes_images(self) -> bool:
-        """True if all its possible models take images."""
+        """True if all models that may be called take images."""
         return all(map(has_eyes, self.models()))
 
     async def check_ready(self) -> None:
-        """Check that the inner model can be asked; further ones may never be needed."""
+        """Check that the inner model can be called; further models may never be needed."""
         await check_ready(self.inner)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer by asking the inner model."""
+        """Forward the request to the inner model."""
         return await self.ask(request)
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
@@ -90,12 +90,12 @@ class Wrapper:
         return await answer(self.inner, request)
 
     def models(self) -> tuple[Model, ...]:
-        """Return the models that the wrapper may ask."""
+        """Return the models that the wrapper may call."""
         return (self.inner,)
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the connections of all its models open inside the `async with` block."""
+        """Keep the connections of all these models open inside the `async with` block."""
         async with AsyncExitStack() as stack:
             for model in self.models():
                 opened = getattr(model, "open_connections", None)
@@ -108,7 +108,7 @@ class Wrapper:
 
 
 def inner_model(spec: Model | str, *, location: str) -> Model:
-    """Resolve a wrapper's inner model; ConfigurationError for an intent or any other value."""
+    """Resolve a wrapper's inner model; raise ConfigurationError for an intent or any other value."""
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
         raise ConfigurationError(
             location, "model", spec, "a Model or the name of one: intents are resolved by runs only"
@@ -117,7 +117,7 @@ def inner_model(spec: Model | str, *, location: str) -> Model:
 
 
 class PerRequestWrapper(Wrapper):
-    """Wrapper whose `request` wraps each single request of `inner`, including retries.
+    """Wrapper whose `request` wraps every single request to `inner`, including retries.
 
     >>> from flowdebate.models import OpenAIModel, Retry
     >>> PerRequestWrapper(OpenAIModel("gemma3", retry=Retry(attempts=5))).retry.attempts
@@ -158,7 +158,7 @@ class Thinking(PerRequestWrapper):
 
 
 class Retrying(Wrapper):
-    """Retry failed calls of `inner` according to `retry` (by default at most three requests).
+    """Retry failed calls of `inner` according to `retry` (at most three requests by default).
 
     Use it for models without retries, such as your own. `OpenAIModel` retries by itself (`retry=`); of several nested
     retries only the outermost is active, so attempts never multiply.
@@ -174,12 +174,12 @@ class Retrying(Wrapper):
 
 
 class Fallback(Wrapper):
-    """Ask `models` in order: the next one after a provider failure of the previous one. Its name is the first model's.
+    """Call `models` in order: the next one after a provider failure of the previous one. Its name is the first model's.
 
-    - `on`: predicate of errors after which the next model is asked; None for errors on the provider's side. A missing
+    - `on`: predicate of errors after which the next model is called; None for errors on the provider's side. A missing
       key, or a test's mismatched script, is the application's fault and is raised at once.
 
-    Each model retries failed calls by itself before the next one is asked, unless an outer model retries the call as a
+    Each model retries failed calls by itself before the next one is called, unless an outer model retries the call as a
     whole. If all fail, the last error is raised, with the others as its notes.
 
     >>> Fallback("openai/gpt-5-mini", "anthropic/claude-sonnet-4-5", "local").name
@@ -225,11 +225,11 @@ class Fallback(Wrapper):
 
 
 class Timeout(PerRequestWrapper):
-    """Set a deadline of `seconds` for each whole request of `inner`.
+    """Set a deadline of `seconds` for each complete request to `inner`.
 
     - `first_text`: seconds until the first piece of text, and `between`: the longest pause between two pieces. With
       either, text is streamed even without a listener; a model that cannot stream has to finish within `first_text`.
-      They apply to text only: structured answers, and requests with tools, have `seconds` alone.
+      They apply only to text: structured answers, and requests with tools, are limited by `seconds` alone.
 
     A later answer raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each request; the
     deadline of the call, `ModelSettings.timeout`, covers all of them and the waits between.

@@ -1,6 +1,6 @@
-"""Batch runs of one block: bounded concurrency, results as they complete, each paid for once.
+"""Batch runs of one block: bounded concurrency, results as they complete, and no run paid for twice.
 
-The worker pool below knows nothing of runs: it executes jobs concurrently, and stays close to its reader.
+The worker pool below knows nothing about runs: it executes jobs concurrently, and stays close to its reader.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ class BatchControls(CommonOptions, total=False):
     progress: Callable[[BatchSummary], object] | None
     """Called after each run."""
     until: Callable[[BatchSummary], bool] | None
-    """Predicate of the summary; once true, no further question is read."""
+    """Predicate of the summary; once it is true, no further questions are read."""
     on_uncertain: OnUncertain
     allow_changes: bool
 
 
 class BatchOptions(BatchControls, total=False):
-    """The options of `Block.batch()`."""
+    """Options of `Block.batch()`."""
 
     question: Callable[[Any], Any] | None
-    """Extracts the question from a row."""
+    """Function that extracts the question from a row."""
     seed: int | None
     batch_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchItem(Generic[OutT, RawT]):
-    """The outcome of one question: either `result` or `error`; the other one is None."""
+    """Outcome of one question: either `result` or `error` is set, and the other one is None."""
 
     index: int
     """Index among the questions, from 0."""
@@ -80,10 +80,10 @@ class BatchItem(Generic[OutT, RawT]):
     run_id: str
     seed: int
     status: RunStatus
-    """The status of its run; "failed" if it could not even start."""
+    """Status of the run; "failed" if it could not even start."""
     result: RunResult[OutT, RawT] | None = None
     error: BaseException | None = None
-    """The error that ended its run."""
+    """Error that ended the run."""
     run: RunView | None = None
     """The run, even if it failed, with its transcript, events and usage; None if there was none."""
     replayed: bool = False
@@ -96,14 +96,14 @@ class BatchItem(Generic[OutT, RawT]):
 
     @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """The pattern's raw output, also of a failed run; None if there is none."""
+        """The pattern's raw output, even if the run failed; None if there is none."""
         return None if self.run is None else self.run.raw
 
     def to_row(self) -> dict[str, Any]:
         """Convert the item to one flat row: its own columns, if its row is a mapping, the question, and the outcome.
 
-        `decision` is the same as in the summary, None for patterns without a decision; `output` is a text, or JSON
-        data. Tokens and seconds are None if unknown. Columns of the row keep their values.
+        `decision` is the same as in the summary, None for patterns without a decision; `output` is text or JSON data.
+        Tokens and seconds are None if unknown. Columns of the original row keep their values.
         """
         usage = Usage.unknown() if self.run is None else self.run.usage
         row_values: dict[str, Any] = {
@@ -124,7 +124,7 @@ class BatchItem(Generic[OutT, RawT]):
         return {**row_values, **self.row} if isinstance(self.row, Mapping) else row_values
 
     def unwrap(self) -> RunResult[OutT, RawT]:
-        """Return the result, or raise the error."""
+        """Return the result, or raise the item's error."""
         if self.result is None:
             assert self.error is not None  # noqa: S101 - one of them is there
             raise self.error
@@ -189,17 +189,17 @@ class BatchSummary:
     """Number of `done` runs that were complete in the store already."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """Runs by decision, for deciding patterns: by the `decision_word` of their raw outputs."""
+    """Number of runs by decision, for patterns that decide: by the `decision_word` of their raw outputs."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs ended by an error, by its class."""
+    """Number of runs ended by an error, by error class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
     """Calls and tokens, including runs in progress and replayed answers."""
     cost: float | None = None
-    """Cost by the `prices` of the limits, or by built-in ones; None without prices."""
+    """Cost according to the `prices` of the limits, or to built-in ones; None without prices."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the list of prices with its date."""
     seconds: float = 0.0
-    """Seconds since the first question was taken."""
+    """Seconds since the first question was read."""
 
     @property
     def failed(self) -> int:
@@ -208,12 +208,12 @@ class BatchSummary:
 
     @property
     def rate(self) -> float:
-        """Runs per second, without runs replayed from the store, which take no time."""
+        """Runs per second, excluding runs replayed from the store, which take no time."""
         return (self.done - self.replayed) / self.seconds if self.seconds else 0.0
 
     @property
     def remaining(self) -> float | None:
-        """Estimated seconds for the remaining runs; None if there is no estimate yet."""
+        """Estimated number of seconds for the remaining runs; None if there is no estimate yet."""
         if self.total is None or not (self.rate or self.done == self.total):
             return None
         return 0.0 if self.done == self.total else (self.total - self.done) / self.rate
@@ -286,7 +286,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 BATCH_LABEL = "batch"
-"""Label with the name of the run's batch."""
+"""Label that stores the name of the run's batch."""
 
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
@@ -307,9 +307,9 @@ class _Job:
 
 
 class Batch(Generic[OutT, RawT]):
-    """Runs of one block for many questions: iterate over it for items as they complete, or await `all()`; once.
+    """Runs of one block for many questions: iterate once over it for items as they complete, or await `all()` once.
 
-    Made by `Block.batch`; `each` returns the block and the stored plan for a row, if they depend on the row. Leaving
+    Created by `Block.batch`; `each` returns the block and the stored plan for a row, if they depend on the row. Leaving
     early (by `break`, an error, a cancellation) cancels the remaining runs; `async with` waits until they have ended.
     """
 
@@ -432,7 +432,7 @@ class Batch(Generic[OutT, RawT]):
                     self._check_stored(self._make_run(self._make_job(index, row)))
 
     def _check_stored(self, run: Run) -> None:
-        """Raise RunChanged if the stored run was started with another header than `run`."""
+        """Raise RunChanged if the stored run was started with a different header than `run`."""
         assert self._store is not None  # noqa: S101 - `run` is durable
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
@@ -510,7 +510,7 @@ class Batch(Generic[OutT, RawT]):
 
 
 def seed_of_item(seed: int, index: int) -> int:
-    """Return the seed of a run of a batch: different for each index, the same each time.
+    """Return the seed of a run in a batch: different for each index, and the same every time.
 
     >>> seed_of_item(1, 0) == seed_of_item(1, 0) != seed_of_item(1, 1)
     True
@@ -581,9 +581,9 @@ def _check(
 
 
 class WorkerPool(Generic[JobT, DoneT]):
-    """Pool for running `jobs`, at most `size` at once; `results` yields their return values on completion.
+    """Pool that runs `jobs`, at most `size` at once; `results` yields their return values on completion.
 
-    A job is taken when a worker is free, and while at most `size` results are unread. The first failure, of a job or
+    A job is started when a worker is free, and while at most `size` results are unread. The first failure, of a job or
     of the source of jobs, cancels all others, and is raised after the results before it.
     """
 

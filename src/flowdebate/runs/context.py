@@ -1,4 +1,4 @@
-"""Context of a block: the session, resources, steps, events and randomness while it acts."""
+"""Context of a block: its session, resources, steps, events and randomness while it acts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPECIAL = re.compile(r"[%/\[\]#]")
 
 @lru_cache(maxsize=1024)  # cached: each step of a loop needs the same value
 def place_of(name: str) -> str:
-    """Escape `name` as a part of a path, so that different names make different paths.
+    """Escape `name` for use in a path, so that different names give different paths.
 
     >>> place_of("for/against")
     'for%2Fagainst'
@@ -40,17 +40,17 @@ def place_of(name: str) -> str:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SequencerHandle:
-    """The state of the nearest sequencer with a state, as `ctx.sequencer`."""
+    """The state of the nearest sequencer that has one, as `ctx.sequencer`."""
 
     name: str
     state: Any
-    """The current value; blocks replace it as a whole or by `update`."""
+    """The current value; blocks replace it as a whole or through `update`."""
     path: str = ""
     """Path of the sequencer in the run."""
     protected: bool = field(default=False, kw_only=True)
     """True if only the sequencer's steps may change the state; other blocks see it through `SequencerView`."""
     deadline: float | None = field(default=None, init=False)
-    """Deadline of its current round, by the event loop's clock; None for no deadline."""
+    """Deadline of the sequencer's current round, on the event loop's clock; None for no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
     """Values derived from the history so far, such as its rendering, which later steps extend."""
 
@@ -95,7 +95,7 @@ class SequencerView:
 
     @property
     def deadline(self) -> float | None:
-        """Deadline of its current round, by the event loop's clock; None for no deadline."""
+        """Deadline of the sequencer's current round, on the event loop's clock; None for no deadline."""
         return self._handle.deadline
 
     @property
@@ -117,15 +117,15 @@ class SequencerView:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Scope:
-    """The open resources, the state and the default models shared by blocks at one place of a pipeline."""
+    """The open resources, the state and the default models that blocks at one path of a pipeline share."""
 
     handles: Mapping[str, Any]
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """The models of the enclosing sequencers, the nearest first: for blocks without a model."""
+    """Models of the enclosing sequencers, the nearest first, for blocks without a model of their own."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values that only depend on these models, such as the wording of prompts, by owner."""
+    """Cache of values that depend only on these models, such as the wording of prompts, by owner."""
 
     @property
     def handle(self) -> SequencerHandle:
@@ -137,7 +137,7 @@ class Scope:
 
 
 class _Named(Protocol):
-    """Interface of blocks for paths."""
+    """Interface of blocks that paths need."""
 
     name: str
     place: str
@@ -154,9 +154,9 @@ class Context:
     block: str
     """The block's name."""
     path: str
-    """The block's path in the run: the same in every run of the pattern with the same branches."""
+    """The block's path in the run: the same in every run of the pattern that takes the same branches."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge"; inherited by blocks inside it. None outside of all roles."""
+    """Role of the block in its pattern, such as "judge", inherited by blocks inside it; None outside any role."""
     _random: Random | None = field(default=None, init=False)
     _steps: dict[str, int] | None = field(default=None, init=False)
 
@@ -167,7 +167,7 @@ class Context:
 
     @property
     def resources(self) -> Resources:
-        """The resources in reach: `ctx.resources.transcript.state`."""
+        """Resources available to the block: `ctx.resources.transcript.state`."""
         return Resources(self.scope.handles, self.block)
 
     @property
@@ -196,13 +196,13 @@ class Context:
 
     @property
     def random(self) -> Random:
-        """Random source of this path in the run, seeded by the run's seed and the path to be reproducible."""
+        """Random source for this path in the run, seeded with the run's seed and the path to be reproducible."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
 
     def model(self, spec: ModelSpec | None = None) -> Model:
-        """Resolve `spec` to the model for a block at this path; None is `"intent/chat"`."""
+        """Resolve `spec` to the model for a block at this path; None means `"intent/chat"`."""
         return self.run.models.resolve(spec, self.scope.models)
 
     def now(self) -> float:
@@ -211,11 +211,11 @@ class Context:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first start of the run, by its clock; time before it was resumed counts."""
+        """Seconds since the first start of the run, on its clock; time before it was resumed counts."""
         return max(self.run.now() - self.run.began_at, 0.0)
 
     def emit(self, event: object, /) -> None:
-        """Add `event`, of any type, to the run's stream and to `result.events`; this library's get path and time."""
+        """Add `event`, of any type, to the run's stream and to `result.events`; a `BaseEvent` gets path and time."""
         self.run.emit(event, self.path, self.role)
 
     async def step(
@@ -229,9 +229,9 @@ class Context:
         """Execute a side effect (a request, a write) as a step of the run, under this block's key.
 
         In a durable run the result of `call` is recorded, and returned without a call when the run is resumed. The
-        result has to be plain JSON data, or of the type `returns`, validated by pydantic; otherwise NotRecordable. With
-        `failures` an exception is recorded and raised again; without, the call is repeated. `key` distinguishes
-        concurrent steps of a block; steps under the same key are numbered.
+        result has to be plain JSON data, or of the type `returns`, validated by pydantic; otherwise NotRecordable is
+        raised. With `failures` an exception is recorded and raised again; otherwise the call is repeated. `key`
+        distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
         if self._steps is None:  # at first use: each path has a context, and few have steps
@@ -240,10 +240,10 @@ class Context:
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
 
     async def decide(self, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Record the decision of the application's code at this path, on which the run depends.
+        """Record a decision of the application's code at this path, on which the run depends.
 
-        A resumed run uses the recorded decision; without a record, the code decides again. `returns` is the type of the
-        decision, if it is not JSON data.
+        A resumed run uses the recorded decision; if none is recorded, the code decides again. `returns` is the type of
+        the decision, if it is not JSON data.
         """
         journal = self.run.journal
         return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)
@@ -253,5 +253,5 @@ class Context:
         return Context(self.run, self.scope, block.name, f"{self.path}/{block.place}", self.role)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:
-        """Return the context of a block inside this one."""
+        """Return the context for a block inside this one."""
         return Context(self.run, self.scope if scope is None else scope, block, path, self.role)

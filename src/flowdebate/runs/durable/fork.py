@@ -1,4 +1,4 @@
-"""Forks begin like a stored run and ask models only for what differs; continued runs add rounds to it."""
+"""Forks begin like a stored run and only call models for what differs; continued runs add rounds to it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store,
 from flowdebate.store.open import StoreChoice, open_store
 
 MOST = 1_000
-"""Maximum number of rounds to continue a run for."""
+"""Maximum number of rounds by which a run can be continued."""
 _MOST_HELD = 10_000
-"""Maximum number of earlier rounds, the maximum of a debate."""
+"""Maximum number of earlier rounds, which is the maximum of a debate."""
 LONGEST = 4_000
-"""Maximum characters of a reader's question, which is part of each prompt of its round."""
+"""Maximum length of a reader's question in characters, because each prompt of its round contains it."""
 ASKED = f"a question of at most {LONGEST:,} characters, or None"
 
 
@@ -42,10 +42,10 @@ class GoesOn:
     rounds: Annotated[int, Field(ge=1, le=MOST)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()
-    """The questions of readers, each with the round of its answer."""
+    """Questions from readers, each with the round that answers it."""
 
     def to_plan(self) -> dict[str, Any]:
-        """Convert it to its form in the plan of the fork."""
+        """Convert the continuation to its form in the plan of the fork."""
         questions = [{"round": number, "text": text} for number, text in self.asked]
         return {"held": self.held, "rounds": self.rounds, "asked": questions}
 
@@ -53,7 +53,7 @@ class GoesOn:
     def of_plan(cls, stored: object) -> GoesOn | None:
         """Read the result of `to_plan`; None if there is none.
 
-        ConfigurationError for data that only an import can contain.
+        ConfigurationError for data that can only come from an import.
         """
         if stored is None:
             return None
@@ -82,7 +82,7 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
 
 
 def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
-    """Plan to continue a stored run as requested by a front end, with "rounds", "ask" or both."""
+    """Plan to continue a stored run at the request of a front end, with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
     return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
@@ -91,7 +91,7 @@ def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
 async def read_goes_on(
     location: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
 ) -> GoesOn:
-    """Plan to continue the run with this id; ConfigurationError without the store of the run."""
+    """Plan to continue the run with this id; raise ConfigurationError without the store of the run."""
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
@@ -102,7 +102,7 @@ async def read_goes_on(
 T = TypeVar("T")
 
 _NAMED = 6
-"""Maximum number of paths listed by an error message."""
+"""Maximum number of paths in an error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +114,9 @@ class _Parent:
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time when the fork leaves the run (and its start, `began_at`), by the parent's clock."""
+    """Time when the fork diverges from the run (and its start, `began_at`), on the parent's clock."""
     reused_key: str | None = None
-    """Part of the keys of steps reused regardless of their current requests; None if there are none."""
+    """Part of the keys of steps that are reused regardless of their current requests; None if there are none."""
 
 
 class ForkJournal(Journal):
@@ -124,7 +124,7 @@ class ForkJournal(Journal):
 
     A model call is the same if its request and its model are the same, and a human's answer if its request is. Side
     effects and provider failures have no request: they are taken as long as nothing before them differs. Stop
-    conditions are evaluated again. A reused step is recorded in the fork before any later one: the fork is
+    conditions are evaluated again. A reused step is recorded in the fork before any later one, so the fork is
     self-contained.
     """
 
@@ -156,7 +156,7 @@ class ForkJournal(Journal):
         return inherited
 
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
-        """Return the step of the parent as one of the fork; None if it has to be executed."""
+        """Return the parent's step as one of the fork; None if it has to be executed."""
         row = self._parent.rows.get(key)
         if row is None or row.body is None or UNANSWERED in key:  # a fork asks the role again
             return None
@@ -263,7 +263,7 @@ def fork_header(
 async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalOptions]) -> Journal:
     """Open the journal of a run; a fork's journal reads its parent, if it still exists.
 
-    An imported fork has no parent here, even if a run has the parent's id.
+    An imported fork has no parent here, even if another run has the parent's id.
     """
     parent = header.parent
     if parent is None or "began_at" not in parent:

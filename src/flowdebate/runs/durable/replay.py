@@ -1,4 +1,4 @@
-"""Replay of a stored run: its events and raw output from the journal, without any request."""
+"""Replay of a stored run: its events and raw output from the journal, without making any request."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ OutT = TypeVar("OutT")
 T = TypeVar("T")
 
 OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
-"""Callback with the path and the request of each call of a replay."""
+"""Callback that receives the path and the request of each call in a replay."""
 
 _QUIET = 16
-"""Turns of the event loop without news after which a run has reached the end of its journal."""
+"""Number of event loop turns without news after which a run has reached the end of its journal."""
 _SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
-"""Turns of the event loop before a replay waits for a thread or for time to pass; the seconds of its first wait, of its
-longest one, and of all together."""
+"""Number of event loop turns before a replay waits for a thread or for time to pass; then the seconds of its first
+wait, of its longest wait, and of all waits together.
+"""
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
-"""A line of a fingerprint with the models of a run."""
+"""Pattern of a fingerprint's line with the models of a run."""
 _OVERRIDING = "override: "
-"""Beginning of the line if one model replaced all others."""
+"""Prefix of the line if one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -52,13 +53,13 @@ class Replay:
     handle: RunHandle[Any]
     """The replayed and finished run: its raw output, transcript and usage."""
     output: object
-    """The output of the block; None if the run did not reach its end."""
+    """Output of the block; None if the run did not reach its end."""
     events: Sequence[object]
-    """The events so far, `RunFinished` included if the run has ended."""
+    """The events so far, including `RunFinished` if the run has ended."""
     calls: Sequence[CallStarted]
     """Next calls: those in progress while a process executes the run."""
     failure: FlowDebateError | None
-    """Error of the run, if the replay fails, too."""
+    """Error of the run, if its replay fails as well."""
     parked: Sequence[str]
     """Paths at which branches of the run have reached the end of the journal."""
 
@@ -73,14 +74,14 @@ async def replay(
     profile: Profile = "full",
     on_request: OnRequest | None = None,
 ) -> Replay:
-    """Replay the steps of a stored run; the run in the store is not touched, and another process may execute it.
+    """Replay the steps of a stored run; the stored run is not touched, and another process may be executing it.
 
     The events are a prefix of the run's events. Concurrent branches may come in another order, and facts known only to
-    the executing process are missing: `CallRetried` and `CallFellBack` of its model calls. Models, humans and
-    conditions are not asked, and side effects do not happen: the replay stops at the end of the journal, or after ten
+    the executing process are missing: `CallRetried` and `CallFellBack` of its model calls. No models, humans or
+    conditions are called, and side effects do not happen: the replay stops at the end of the journal, or after ten
     seconds if a block waits for time to pass. `profile` is that of a model object of the run, unless `model` is given,
     because a journal only has its name. `on_request` is called with the path and the request of each call, including
-    the next ones; a prompt is written only if it reads the messages, or there is no answer.
+    the next ones; a prompt is rendered only if it reads the messages, or if there is no answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
@@ -106,17 +107,17 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """News of a followed run since the last look at it."""
+    """News from a followed run since it was last read."""
 
     anew: bool
-    """True if `events` are all events of the run, not only new ones."""
+    """True if `events` contains all events of the run, not only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
     """Next calls: those in progress while a process executes the run."""
 
 
 class Follower:
-    """Replay of a run in another process; it continues as the journal grows."""
+    """Replay of a run executed by another process; it continues as the journal grows."""
 
     def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
         self._block = block
@@ -157,7 +158,7 @@ class Follower:
         return News(anew=anew, events=events, calls=calls)
 
     async def _go_on(self, stored: StoredRun) -> bool:
-        """Wait until the replay has read the journal; False if it passed a step before that was recorded."""
+        """Wait until the replay has read the journal; False if it passed a step before that step was recorded."""
         assert self._replay is not None  # noqa: S101 - the caller has looked
         run, journal, _ = self._replay
         await _wait_for_end_of_journal(run, journal)
@@ -221,8 +222,8 @@ async def check_edits(
 ) -> None:
     """Replay a stored run with `edits` of its answers; raise ConfigurationError for an unsuitable edit.
 
-    This happens before a fork is stored: only the block knows its valid answers. An edit that is not reached is not
-    checked.
+    This happens before a fork is stored, because only the block knows which answers are valid. An edit that is not
+    reached is not checked.
     """
     edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
     replayed = await replay(block, stored, edited, model=model)
@@ -283,7 +284,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """Run that reports requests to its models, and does not repeat warnings."""
+    """Run that reports the requests to its models, and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -327,7 +328,7 @@ class _ReadOnlyJournal(Journal):
         return key not in self._done
 
     async def arrival(self, key: str) -> None:
-        """Wait until the step `key` is in the journal."""
+        """Wait until the step `key` arrives in the journal."""
         if self.lacks(key):
             self.stops += 1
             await self.parked.setdefault(key, asyncio.Event()).wait()
@@ -350,7 +351,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def has_unread(self) -> bool:
-        """Return whether the run has not reached all added steps, and forget them."""
+        """Return whether the run has yet to reach some of the added steps, and forget them."""
         unread, self._added = not self._added <= self._seen, set()
         return unread
 
@@ -385,7 +386,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Replacement for the models of a run, with their names and profiles, which influence the next steps."""
+    """Placeholder for the models of a run, with their names and profiles, which influence the next steps."""
 
     __slots__ = ("_real_models",)
 
@@ -413,7 +414,7 @@ def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolv
 
 
 class _NoModel:
-    """A model that is never asked."""
+    """A model that is never called."""
 
     tells_attempts = True
 

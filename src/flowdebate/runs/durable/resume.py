@@ -1,4 +1,4 @@
-"""Loading of stored runs, to resume or to fork them."""
+"""Loading of stored runs, in order to resume or fork them."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ async def load_run(
 ) -> tuple[Run, Any]:
     """Load the stored run and its input.
 
-    This process then owns it, but owns a complete run only once it needs another step.
+    This process then owns it, except that it takes ownership of a complete run only once another step is needed.
 
-    A run that ended without its judge, chair or synthesizer asks it again, if it `asks_again`; an interrupted run first
-    continues to its end. Errors: RunNotFound, RunConflict, RunChanged, DeadLetter, ConfigurationError; the stored run
-    then stays unchanged.
+    A run that ended without an answer from its judge, chair or synthesizer calls it again, if it `asks_again`; an
+    interrupted run first continues to its end. Errors: RunNotFound, RunConflict, RunChanged, DeadLetter,
+    ConfigurationError; the stored run then stays unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
@@ -217,7 +217,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
 
 
 _LONGEST_PAUSE = 1.0
-"""Seconds between two checks of a run of another process: a turn takes seconds, and a check is one small query."""
+"""Seconds between two checks of another process's run: a turn takes seconds, and a check is one small query."""
 
 
 async def load_same(
@@ -230,10 +230,10 @@ async def load_same(
     observe: Observer | None,
     wait: bool = False,
 ) -> Run:
-    """Load the stored run with the id of `run`, an unstarted durable run.
+    """Load the stored run with the same id as `run`, an unstarted durable run.
 
-    With `wait`, load it after its process has ended, or has finished the run. Errors: RunNotFound; RunChanged if it
-    was started with another question, pattern, model or seed; as `load_run`.
+    With `wait`, load it after the other process has ended, or has finished the run. Errors: RunNotFound; RunChanged if
+    it was started with another question, pattern, model or seed; those of `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
     store, now = run.journal.store, run.journal.header
