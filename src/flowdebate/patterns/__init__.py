@@ -1,4 +1,4 @@
-"""The patterns: a folder for each, with its prompts, schemas, blocks, factory, front-end page and events.
+"""The patterns: one folder each, with its prompts, schemas, blocks, factory, front-end page and events.
 
 `PATTERNS` is the registry, a mapping from a pattern's name to its entry.
 
@@ -16,7 +16,7 @@ from flowdebate.chassis.registry import find_pattern as find_pattern
 from flowdebate.chassis.registry import register as register
 
 DEFAULT = "debate"
-"""Pattern of a batch, of an MCP host and of a plan that name none."""
+"""Default pattern of batches, MCP hosts and plans."""
 
 
 def _register_folder(
@@ -28,7 +28,7 @@ def _register_folder(
     events: str,
     listed: bool = False,
 ) -> None:
-    """Register the pattern in the folder `name`; `output` and `events` are names of classes there."""
+    """Register the pattern in the folder `name`; `output` and `events` are the names of its classes."""
     folder = f"{__name__}.{name}"
     info = PatternInfo(
         name=name,

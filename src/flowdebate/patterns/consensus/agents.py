@@ -98,7 +98,7 @@ def create_block(
     def turn(question: Question, ctx: Context) -> str:
         if shuffle and isinstance(
             question, ChoiceAsked
-        ):  # otherwise a preference for a place would favour the same author in every ballot
+        ):  # otherwise a preference for a slot would favour the same author in every ballot
             proposals = list(question.proposals)
             ctx.random.shuffle(proposals)
             question = replace(question, proposals=proposals)
@@ -285,7 +285,7 @@ class AgentCalls(Block[QuestionT, None]):
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
-            counts: bool | None = None  # cancelled calls and errors of the application are neither
+            counts: bool | None = None  # cancelled calls and application errors are neither success nor failure
             try:
                 answer = await ask(speaker, question, ctx, failures)
                 read = partial(phase.read, answer, speaker.name, question, ctx)

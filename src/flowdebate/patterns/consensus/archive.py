@@ -59,7 +59,7 @@ async def gather_context(research: Invocation | None, loop: Loop[ConsensusOption
         points = await _fetch("patterns", pending_patterns, skipped) or points
     text = await _look_up(research, task, skipped, ctx)
     context = ConsensusContext(past_debates=past, critique_patterns=points, research=text, skipped=skipped)
-    # weighed at the start, so that a later fork has the ratings of its parent, not current ones
+    # computed at the start, so that a later fork uses the ratings of its parent, not current ones
     ctx.scope.handle.update(context=context, weights=await _weigh_votes(loop, ctx))
 
 
@@ -113,7 +113,7 @@ async def _ask(
                 raise TimeoutError(f"no answer within {archive.patience:g} s") from error
             raise
 
-    # a failure is also a step: a resumed run sees the same, even if the store answers now
+    # a failure is recorded as a step: a resumed run sees the same failure, even if the store now answers
     value: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
     return value
 
@@ -201,7 +201,9 @@ def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDeba
         id=debate,
         task=output.task,
         outcome=output.outcome or "no_consensus",
-        answer=output.answer if output.consensus_reached else None,  # a leading proposal is not an answer
+        answer=output.answer
+        if output.consensus_reached
+        else None,  # a proposal that is only in the lead is not an answer
         winner=output.winner,
         strength=output.strength,
         confidence=output.confidence,
@@ -226,7 +228,7 @@ class _ArchiveWriter:
     async def write(self, part: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Write one part; return True if the archive accepted it."""
 
-        async def nothing() -> None:  # the answers of a store are not recorded
+        async def nothing() -> None:  # answers from a store are not recorded
             await call()
 
         try:
@@ -258,7 +260,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
         revised = {proposal.agent for proposal in one.revisions}
         for critique in one.critiques:
             helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
-            # by position: nothing else links suggestions to issues
+            # matched by position: nothing else links suggestions to issues
             for issue, suggestion in zip_longest(critique.issues, critique.suggestions[: len(critique.issues)]):
                 tallies.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
     return [

@@ -148,7 +148,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     location = f"consensus {name!r}"
     if format is not None:
-        from flowdebate.patterns.debate.formats import find_format, with_roles  # most have none
+        from flowdebate.patterns.debate.formats import (
+            find_format,
+            with_roles,
+        )  # imported lazily: most debates have no format
 
         if (format_ := find_format(format, location=location, pattern="consensus")) is not None:
             model = with_first(model, listed_models(agents))
@@ -237,7 +240,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         .tap_each(AgentCalls(voting), over=voting.ask)
         .tap(step("count-votes", partial(count_votes, tie_judge)))
     )
-    # circuits can be shared by an option; otherwise each run has new ones
+    # an option can share circuit breakers; otherwise each run creates new ones
     breakers = options.breakers
     circuits = HeldResource(key=BREAKERS, make=Breakers if breakers is None else lambda: breakers)
     return (
@@ -247,7 +250,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
             owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits],
             accepts=input_validator(loop.location, ConsensusInput),
             model=options.model,
-            protected=True,  # blocks can read the state, and only change it by their answers
+            protected=True,  # blocks can read the state, but change it only through their answers
         )
         .tap(stamp_subject(name, loop.make_output, loop.material))
         .then(ConsensusLifecycle(loop, phases, judges=[block for block in (judge, tie_judge) if block is not None]))
@@ -292,7 +295,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             if not time_limit.expired():
                 raise
             state: ConsensusState = ctx.scope.handle.state
-            if state.tally is None:  # with a tally, the answer came in time
+            if state.tally is None:  # if there is a tally, the answer was ready in time
                 if find_early_end(state) is None:
                     ctx.scope.handle.update(early_end=None, stop_reason="timeout")
                     end_early(ctx, "timeout", f"the debate may take {seconds:g} s")
@@ -306,7 +309,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             status = "limit" if state.tally is None else "no_verdict"
         output = cast("ConsensusOutput", self._loop.make_output(ctx, status))
         if output.tally is not None:
-            problems = list(state.problems)  # of ratings that could not be read
+            problems = list(state.problems)  # such as ratings that could not be read
             try:
                 output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - start_time)})
             except Exception as error:  # noqa: BLE001 - the answer is there already

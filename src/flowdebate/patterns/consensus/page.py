@@ -167,7 +167,7 @@ class ConsensusDocument(Document):
         return None if self.raw.outcome is None else f"Rounds: {rounds}, the maximum"
 
     def sections(self) -> Iterator[Section]:
-        raw, places = self.raw, count()  # of `raw.entries`: proposals, then critiques and revisions of each round
+        raw, places = self.raw, count()  # `raw.entries` holds proposals, then critiques and revisions of each round
         yield Heading(title="Proposals")
         yield from (self._entry(proposal, next(places)) for proposal in raw.proposals)
         yield from self._failed("proposal")
@@ -256,7 +256,7 @@ class ConsensusLive(Live):
     }
 
     def whole(self, event: object) -> Iterator[Section]:
-        # every answer has a separate event, which the base class would not show before its turn
+        # every answer emits its own event, which the base class would show only in its turn
         return self.sections(event)
 
     def sections(self, event: object) -> Iterator[Section]:
@@ -307,7 +307,7 @@ def _relationship(relationship: Relationship) -> str:
         critiques = counted(relationship.critiques, "critique")
         severity = (
             "unknown" if relationship.severity is None else f"{relationship.severity:.1f}"
-        )  # an import may have none
+        )  # imported critiques may lack a severity
         done.insert(
             0, f"{critiques} of {relationship.other} (severity {severity}, revised after {relationship.revised})"
         )

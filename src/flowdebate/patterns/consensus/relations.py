@@ -12,7 +12,7 @@ from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Rela
 
 _SEVERE = 0.7
 """Lowest severity of a severe critique, and of an issue reported as a risk."""
-_UPSET = 100.0  # the other is then expected to win 64 games of 100
+_UPSET = 100.0  # the stronger player is then expected to win 64 games out of 100
 """Minimum ELO deficit of a surprise winner."""
 _SHOWN = 10
 """Maximum entries in a list that grows with the debate."""
@@ -146,7 +146,7 @@ def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> It
             yield Moment(kind="conversion", round=None, agents=[ballot.voter, ballot.choice], text=text)
     if winner is None:
         return
-    # only of round 1: later critiques are about revised proposals
+    # round 1 only: later critiques are about revised proposals
     first: dict[str, list[float]] = {}
     for item in output.rounds[0].critiques if output.rounds else ():
         first.setdefault(item.target, []).append(item.severity)

@@ -109,7 +109,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """End the proposal phase; raise NoProposals if nobody has proposed anything, QuorumLost if too few agents have."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
-    if not state.proposals:  # then each agent has failed, or the phase would have raised an error
+    if not state.proposals:  # every agent has failed; otherwise the phase would have raised an error
         errors = {loss.name: loss.error for loss in state.losses}
         raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
     check_quorum(state, list(state.proposals), quorum=loop.failures.least, block=ctx.block)
@@ -261,7 +261,9 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             {name: versions[name][-2 if name in revised else -1] for name in live},
             positions=state.positions or None,
             similarity=similarity,
-            converged=1.0 if bounds.convergence is None else bounds.convergence,  # None ends nothing below
+            converged=1.0
+            if bounds.convergence is None
+            else bounds.convergence,  # with None, nothing below ends the rounds
             diverging=bounds.lower_bound,
         )
 
@@ -361,7 +363,7 @@ class Voting(Phase[VoteAsked, Ballot]):
         state: ConsensusState = ctx.scope.handle.state
         if state.early_end is None or state.early_end.source != "confidence":
             return self.ask_all(ctx)
-        for ballot in state.rounds[-1].poll:  # it was the same question about the same proposals
+        for ballot in state.rounds[-1].poll:  # the poll asked the same question about the same proposals
             state.ballots[ballot.voter] = ballot
             ctx.emit(VoteCast(ballot=ballot))
         return []
@@ -407,7 +409,7 @@ class Polling(Voting):
 
 async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """End the rounds if the poll reached a consensus with at least the required `confidence`."""
-    ctx.scope.handle.deadline = None  # the state of the poll's calls
+    ctx.scope.handle.deadline = None  # the poll's time limit no longer applies
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     confidence = loop.options.confidence
     if not ballots or confidence is None:

@@ -214,10 +214,10 @@ def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
 
 
 def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTurn:
-    stand_in = loop.failures.stand_in  # with another model, in the member's name
+    stand_in = loop.failures.stand_in  # with another model, under the member's name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if own_options(member.block) is None:
-        reviewer = loop.own_speaker(member).in_role("reviewer")  # one block answers both kinds of input
+        reviewer = loop.own_speaker(member).in_role("reviewer")  # a single block answers both kinds of input
         reviewers = [lambda _: reviewer]
     if stand_in is not None:
         reviewers.append(partial(_reviewer, loop, member, stand_in=stand_in))

@@ -167,7 +167,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
         names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
-        ctx.scope.handle.deadline = None  # of the reviews: the chair has a separate time limit
+        ctx.scope.handle.deadline = None  # ends the time limit of the reviews: the chair has its own
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)

@@ -172,7 +172,7 @@ def claim_groups(claims: list[Claim]) -> Iterator[Section]:
             facts.append(Fact(label="Made by", text=", ".join(claim.agent_names), tone="dim"))
         facts += [Fact(label="Reason", text=claim.reason)] if claim.reason else []
         facts += [_quote_fact(item) for item in claim.evidence]
-        # a claim of several lines could look like text of the page
+        # a multi-line claim could look like text of the page
         yield Group(label=f"{claim.id}, {claim.kind}", text=" ".join(claim.claim.split()), facts=tuple(facts))
 
 

@@ -156,7 +156,7 @@ def create_critic(
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """Create the block `{name}-critic-{agent_name}`: takes a `ClaimsAsked`, returns `Claims`."""
-    del transcript, length  # in patterns whose speakers argue
+    del transcript, length  # other patterns show it to speakers who argue
 
     def system(texts: CriticTemplate, _: object, __: Context) -> str:
         who = None if role is None else filled(texts.persona, speaker=speaker_tag(agent_name, role))

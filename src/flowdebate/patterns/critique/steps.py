@@ -59,7 +59,7 @@ class Answering(Block[Any, None]):
             await self._turn(value, ctx)
             entries = ctx.scope.handles["transcript"].state.entries
             handle.update(answer=entries[-1].text if entries else None)
-        handle.deadline = None  # the time limit of the author is over
+        handle.deadline = None  # the author's time limit no longer applies
         state = state_of(ctx, CritiqueState)
         check_quorum(state, [AUTHOR] if state.answer is not None else [], quorum=1, block=ctx.block)
         if is_answered(ctx):

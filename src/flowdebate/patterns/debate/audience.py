@@ -88,7 +88,7 @@ class Audience(Block[Any, Any]):
         self._blocks = blocks
 
     def _system(self, value: object, ctx: Context) -> str:
-        # the same for all listeners, like the transcript: a server with a prefix cache reads both once
+        # shared by all listeners, like the transcript: a server with a prefix cache processes both only once
         return (
             f"You are in the audience of a debate.\n\nQuestion: {quoted(question_of(value, ctx))}\n\n{HOW_TO_READ}\n\n"
             "Vote for the position that you yourself believe is right, going by your own experience and by what you "

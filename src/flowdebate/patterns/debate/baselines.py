@@ -263,7 +263,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._equal = equal
         self._template = template
         self._options = options
-        self._asking = lru_cache(maxsize=256)(self._create_generator)  # by model and order of the positions
+        self._asking = lru_cache(maxsize=256)(self._create_generator)  # keyed by model and order of the positions
         shared, hidden = merge_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
 
@@ -513,7 +513,7 @@ def add_baselines(
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
 
     def _check_prices(_: object, ctx: Context) -> None:
-        compared.check_prices(ctx)  # checked before the debate costs anything
+        compared.check_prices(ctx)  # validated before the debate costs anything
 
     pipeline: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
     pipeline = pipeline.tap(_check_prices) if equal == "cost" else pipeline

@@ -337,7 +337,7 @@ class PhasedWording(RolePrompt[DebaterTemplate]):
             phase = state_of(ctx, DebateState).phase
             if phase is not None and phase.turn_length is not None:
                 return self._of_length(phase.turn_length).wording(ctx)
-        cached = ctx.scope.looked_up.get(self)  # cached: needed five times in each turn
+        cached = ctx.scope.looked_up.get(self)  # cached because each turn needs it five times
         return super().wording(ctx) if cached is None else cached
 
 

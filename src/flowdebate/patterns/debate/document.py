@@ -67,7 +67,9 @@ class DebateDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
     def phases(self) -> Mapping[int, str | None]:
-        return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}  # the stances of first entries
+        return {
+            entry.round: entry.phase for entry in reversed(self.raw.transcript)
+        }  # the phase of each round's first entry
 
     @property
     def last_calls(self) -> int:
@@ -209,7 +211,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
     scores: dict[str, dict[str, list[float]]] = {}
     for ballot in judging.ballots:
         criteria = {} if ballot.criteria is None or ballot.problem is not None else ballot.criteria
-        for side in judging.scores:  # in one order, independent of the ballot
+        for side in judging.scores:  # always in the same order, whatever the ballot's order
             for name, score in criteria.get(side, {}).items():
                 scores.setdefault(name, {}).setdefault(side, []).append(score)
     return {

@@ -115,7 +115,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     if options.mirror:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
         mirror = Mirror(assemble(mirrored_loop(loop)))
-        # a person debates one debate at a time
+        # a person takes part in one debate at a time
         people = any(mirror.outline().texts_of("human"))
         pipeline = pipeline.tap(mirror) if people else beside(pipeline, mirror, f"{loop.name}-increment-round")
     build = _build_raw_output(loop, judge.name, stances, custom=is_own(loop.choice(JUDGE)), on_flip=on_flip)
@@ -270,7 +270,7 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
     It must have no ballots, and its winner must be one of `stances` or None. A winner that differs from a stance only
     in its Unicode form is replaced by that stance; any other winner is dropped.
     """
-    plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})  # set by the library only
+    plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})  # only the library sets these
     if verdict.winner is None or verdict.winner in stances:
         return plain
     seen = {as_seen(stance): stance for stance in stances}

@@ -89,9 +89,11 @@ def verdict_of_both(
     spoken = [speaking_order(entries_of(ctx)), speaking_order(mirrored.transcript)]
     ballots: list[JudgeBallot] = []
     for verdict, judging, order in zip((first, second), (first.judging, second.judging), spoken, strict=True):
-        after = max((ballot.view for ballot in ballots), default=-1) + 1  # ballots of the mirror are further views
+        after = (
+            max((ballot.view for ballot in ballots), default=-1) + 1
+        )  # count the mirror's ballots as additional views
         for ballot in judging.ballots:
-            # a single ballot leaves its words to the verdict, which is replaced
+            # the text of a single ballot is in its verdict, which is replaced
             words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}
             ballots.append(ballot.model_copy(update={"view": ballot.view + after, "spoken": order, **words}))
     minimum = first.judging.min_log_odds

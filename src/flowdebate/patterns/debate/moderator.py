@@ -339,7 +339,7 @@ def stash_moderator_decision(
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
-        added = value.added if isinstance(value, CompletedDecision) else []  # these are added
+        added = value.added if isinstance(value, CompletedDecision) else []  # names added by the library do not count
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:
             problem = (
@@ -368,8 +368,10 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-_TURNS_EACH = 4  # maximum turns of a debater in a round: a model could loop, and a function request any number of calls
-_LONGEST = 4_000  # maximum characters of a briefing or an angle: each prompt of the round contains them
+_TURNS_EACH = (
+    4  # maximum number of turns per debater in a round: a model could loop, and a function request any number of calls
+)
+_LONGEST = 4_000  # maximum length of a briefing or an angle in characters: each prompt of the round contains them
 
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters

@@ -318,7 +318,7 @@ class DebatePage(PatternPage):
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
         two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
-        balanced = two or options.depth == "auto"  # its steps end once all orders agree
+        balanced = two or options.depth == "auto"  # the steps end once all orders agree
         return {"schedule": "swap"} if options.schedule is None and is_asked and balanced else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:

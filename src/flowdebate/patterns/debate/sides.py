@@ -17,10 +17,10 @@ from flowdebate.models.base import Model
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
-# maximum characters of a question whose words become sides, and of a position: every prompt contains them
+# maximum length in characters of a question turned into sides, and of a position: every prompt contains them
 _LONGEST = 200
-_QUOTED = 300  # maximum characters of a question that the answers yes and no repeat
-_NAME = 24  # maximum characters of a side's name: a terminal shows it before each argument
+_QUOTED = 300  # maximum length in characters of a question repeated in the answers yes and no
+_NAME = 24  # maximum length of a side's name in characters: a terminal shows it before each argument
 
 # A few forms of questions name their sides unambiguously; a model proposes sides for all others. A larger grammar would
 # never be complete, and each of its rules would be wrong for some question.

@@ -186,7 +186,7 @@ class SmallModelSupport:
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
-        if not text.startswith(begins):  # of a second try, which begins with a later line
+        if not text.startswith(begins):  # after a second attempt, which begins with a later line
             begins = self.first_words(ctx, 1)
         return self.prompt.wording.cut(text, response, ctx, begins=begins if text.startswith(begins) else "")
 
@@ -322,8 +322,8 @@ _COMMON = frozenset(
 # evidence it picks the same sentence for every side. But it sorts well when asked which side a single sentence
 # supports, with each side once under each letter.
 
-_MOST_FACTS = 8  # maximum facts: each takes one call for each side
-_LONGEST_FACT = 240  # maximum characters
+_MOST_FACTS = 8  # maximum number of facts: each takes one call per side
+_LONGEST_FACT = 240  # maximum length of a fact in characters
 _SORTER = "You sort evidence by side. Reply with one letter."
 
 

@@ -228,7 +228,7 @@ HOW_TO_READ_QUOTES = (
 )
 """Addition to the system message of a judge whose transcript contains quote lines."""
 
-_EXCERPT = 60  # maximum characters of a quote in the line: enough to find it in the argument above
+_EXCERPT = 60  # maximum length of a quote in the line, in characters: enough to find it in the argument above
 _MOST_SHOWN = 3  # maximum number of sources, and of missing quotes, in the line
 _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 

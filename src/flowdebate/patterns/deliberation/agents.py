@@ -1,6 +1,6 @@
 """Speakers of a deliberation: a debater for each persona, and the moderator who closes each round.
 
-A debater's prompt begins with the constant part of all turns (the rules, the topic, the participants, its persona, then
+A debater's prompt begins with the part shared by all turns (the rules, the topic, the participants, its persona, then
 the growing transcript) and ends with the variable part: the moderator's summary, the current speaker, the task.
 """
 
@@ -43,13 +43,13 @@ from .report import parse_report
 from .schemas import DeliberationEntry, DeliberationState, DeliberationTranscript, ModeratorReport, ReportStatus
 
 OWN = " (you)"
-"""Mark after the reader's own name in the transcript."""
+"""Mark in the transcript after the name of the debater who reads it."""
 
 
 def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
-    New entries are only added at the end. With `own_name`, the reader's name, the reader's contributions are marked.
+    New entries only add text at the end. The contributions of `own_name`, the reader, are marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_said([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
@@ -84,15 +84,17 @@ class PersonaTemplate(Template):
     )
     """System message, the same for all personas and all turns."""
     persona: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the persona, above its own system prompt. `{speaker}` is its name with its role."""
+    """Description of the persona, above its own system prompt. `{speaker}` is its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
     """Latest summary of the moderator; left out before the first one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
-    """Line to give a persona the turn; its description comes next, since small models follow the last text."""
+    """Line that gives a persona the floor; its description comes next, since small models follow the last text they
+    read.
+    """
     reminder: str = part("", uses("who"))
-    """Description of a persona with a short system prompt; for a long one, and if this is empty, it is `persona`."""
+    """Description of a persona with a short system prompt; `persona` is used for a long one, and if this is empty."""
     opening: str = part(
         "Nobody has spoken yet. Say what you think should be done, give your strongest reasons with the evidence "
         "behind them, and name what would change your mind.",
@@ -110,11 +112,11 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task if only the persona itself was heard."""
+    """Task if only the persona itself has spoken."""
 
 
 PERSONA = PersonaTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_PERSONA = PersonaTemplate(
     system=(
         "You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same "
@@ -155,7 +157,7 @@ def render_persona_turn(
 ) -> str:
     """Render the transcript of earlier rounds, the moderator's latest summary, then the turn and its task.
 
-    The messages of two turns begin alike, up to the end of the shorter transcript.
+    The messages of two turns share a prefix, up to the end of the shorter transcript.
     """
     fields = {**me.about, "round": round}
     parts = [filled(template.transcript, transcript=render_said(entries, own_name=me.name))]
@@ -190,11 +192,11 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as its `system_prompt` describes it.
+    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as described in its `system_prompt`.
 
-    `participants` are the roles of all participants, by name, in declared order (default: itself alone). The debater
-    sees the topic, all contributions of earlier rounds, and the moderator's latest summary. A truncated answer is cut
-    at its last full sentence.
+    `participants` maps the names of all participants to their roles, in declared order (default: this debater alone).
+    The debater sees the topic, all contributions of earlier rounds, and the moderator's latest summary. A truncated
+    answer is cut at its last full sentence.
     """
     members = {agent_name: role} if participants is None else dict(participants)
     me = Identity(name=agent_name, role=role, members=members, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -222,7 +224,7 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):
-    """The prompt texts of a moderator closing rounds with a report."""
+    """The prompt texts of a moderator that closes rounds with a report."""
 
     system: str = part(
         "You moderate a deliberation and take no side. After each round, you report on it.\n\n"
@@ -245,7 +247,7 @@ class ModeratorTemplate(Template):
         "STATUS: SETTLED or CONTINUE\n"
         "DECISION: one or two sentences, or none"
     )
-    """Addition to the system message for a model asked for text."""
+    """Addition to the system message for a model that answers in text."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a round's message."""
     report: str = part(
@@ -253,8 +255,9 @@ class ModeratorTemplate(Template):
         "wants, compare their views, and say whether they want the same.",
         uses("round", "rounds", "wishes"),
     )
-    """Task of the moderator; `{rounds}` is " of at most 3" if the bound is known, `{wishes}` "Ann wants ... Bea wants
-    ..."."""
+    """Task of the moderator; `{rounds}` is " of at most 3" if the maximum is known, `{wishes}` "Ann wants ... Bea wants
+    ...".
+    """
     last: str = part(
         "That was round {round}{rounds}, the last one. Review all the arguments and write your report: sum up what "
         "each participant wants, compare their views, and say whether they want the same. Whatever the status, state "
@@ -265,7 +268,7 @@ class ModeratorTemplate(Template):
 
 
 MODERATOR = ModeratorTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_MODERATOR = ModeratorTemplate(
     system=(
         "You moderate a deliberation and take no side. After each round, you report on it.\n\n"
@@ -295,7 +298,7 @@ MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("report"
 def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
-    """Render the task, the topic and the participants; with `lines`, the form of a report in text."""
+    """Render the task, the topic and the participants; with `lines`, also the format of a report in text."""
     # the moderator's rules mention neither rounds nor length
     common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
@@ -317,7 +320,7 @@ def render_moderator_turn(
 
 
 ReportForm: TypeAlias = Literal["structured", "text"]
-"""Form of a moderator's report: a schema, or lines of text."""
+"""Format of a moderator's report: a schema, or lines of text."""
 
 
 @bindable("name", "transcript", "participants", pattern="deliberation", role="moderator", template=ModeratorTemplate)
@@ -333,9 +336,9 @@ def create_moderator(
 ) -> Generator[ModeratorReport]:
     """Create the block `{name}-moderator`: it closes a round with `{summary, status, decision}`.
 
-    The moderator sees all contributions, with names and roles. `participants` are the roles of all participants, by
-    name, in declared order. Its prompt states `max_rounds`, if set. With `report="text"` the model is asked for the
-    lines SUMMARY, STATUS and DECISION, for `parse_report` to read: useful for models without structured answers.
+    The moderator sees all contributions, with names and roles. `participants` maps the names of all participants to
+    their roles, in declared order. Its prompt states `max_rounds`, if set. With `report="text"` the model is asked for
+    the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: useful for models without structured answers.
     """
     check_option(ReportForm, "report", report, location=f"moderator {name!r}", optional=False)
     everyone = dict(participants)
@@ -352,7 +355,7 @@ def create_moderator(
     def reported(answer: Any, _: ModelResponse, __: Context) -> ModeratorReport:  # noqa: ANN401 - text, or the model below
         if report == "text":
             return parse_report(answer)
-        # by way of ModeratorReport, which takes "none", "N/A" and the like for no decision
+        # through ModeratorReport, which treats "none", "N/A" and the like as no decision
         return ModeratorReport(summary=answer.summary, status=answer.status, decision=answer.decision)
 
     return deciding_block(
@@ -384,15 +387,15 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create a block to add the report of `moderator` to the state; `MISSING` is recorded as None and settles nothing.
+    """Create a block that adds the report of `moderator` to the state; None for `MISSING`, which settles nothing.
 
-    It takes the model, a dict in either key style, or text for `parse_report`; OutputError for an invalid report.
+    It takes the model, a dict in either key style, or text for `parse_report`; an invalid report raises OutputError.
     """
 
     @handler(name=f"{name}-stash-report")
     async def stash(value: object, ctx: Context) -> ModeratorReport | None:
         def read() -> ModeratorReport:
-            if isinstance(value, str):  # from an application: it may contain characters that stores reject, such as NUL
+            if isinstance(value, str):  # an application's report may contain characters that stores reject, such as NUL
                 return parse_report(clean_text(str(value)))
             return as_model(value, ModeratorReport, block=moderator)
 

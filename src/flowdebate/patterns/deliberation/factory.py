@@ -1,4 +1,4 @@
-"""`deliberation()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`deliberation()`: its options, validated before anything is built, and its steps in order."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, DeliberationOutput, DeliberationOutput]:
-    """Build a deliberation, a block to discuss a topic until it is settled: `await pattern.run("Invest $1M?")`.
+    """Build a deliberation, a block that discusses a topic until it is settled: `await pattern.run("Invest $1M?")`.
 
     In each round all debaters speak at the same time, and the moderator reports `{summary, status, decision}`. The
     deliberation ends when the moderator reports SETTLED, after `max_rounds`, or when `terminate_when(ctx)` is true. The
     output is a `DeliberationOutput`.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
-    - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`; without one (False) nothing settles the
-      topic.
+    - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`; without one (False), the topic is
+      never settled.
     - `model`: for all roles without a specific one.
     - `report`: how the default moderator answers: "structured" with a schema, "text" in three lines.
     - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
@@ -142,7 +142,7 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
 
 
 def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEntry]:
-    """Return the contributions to the round in progress."""
+    """Return the contributions made so far in the current round."""
     number = state_of(ctx, DeliberationState).round
     return loop.collect_spoken(
         ctx, round=number, make=lambda name, **fields: DeliberationEntry(round=number, name=name, **fields)
@@ -150,7 +150,7 @@ def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEn
 
 
 def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[DeliberationEntry]]:
-    """Create a block to add the round's contributions to the transcript once all have spoken."""
+    """Create a block that adds the round's contributions to the transcript once all have spoken."""
 
     @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:
@@ -164,19 +164,19 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
 
 
 def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
-    """Return the deliberation's first reason to end after the closed round, or None.
+    """Return the first applicable reason to end the deliberation after the closed round, or None.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
     >>> stop_reason(DeliberationState(round=3), 3)
     'max_rounds'
     """
-    if state.is_settled:  # before the cap: a topic settled in the last round did not run out of rounds
+    if state.is_settled:  # checked before `max_rounds`: a topic settled in the last round did not run out of rounds
         return "settled"
     return "max_rounds" if state.round >= max_rounds else None
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> DeliberationOutput:
-    """Return the current raw output of the deliberation around a step, with the contributions of a round cut short."""
+    """Return the current raw output of the deliberation around a step; it includes an unfinished round."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
     # a settled topic is decided: without a decision, the summary describes the agreement

@@ -1,4 +1,4 @@
-"""Page of a deliberation: options, the contributions of each round, the moderator's reports, the decision."""
+"""Page of a deliberation: options, the contributions of each round, the moderator's reports, and the decision."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _DEBATERS = (
         "system_prompt": "You are a skeptic. You want the careful answer, because you see what can go wrong.",
     },
 )
-"""Default debaters: two with different views of any topic."""
+"""Default debaters: two with different views on any topic."""
 
 
 _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
-"""Statuses of a moderator's report, in words."""
+"""Statuses of a moderator's report, as shown to people."""
 
 
 class DeliberationPlanOptions(PlanOptions):

@@ -1,11 +1,11 @@
-"""Text form of a moderator's report, strict in writing and lenient in reading.
+"""Text form of a moderator's report, rendered strictly and parsed leniently.
 
     SUMMARY: The state of the deliberation.
     STATUS: CONTINUE
     DECISION: What was decided, if anything was.
 
-`render_report` writes it so that nothing inside a part can pass for another part. `parse_report` reads this form back
-exactly. It also reads the free text of models: it never fails, and considers a matter settled only if the text says so
+`render_report` escapes every part, so that no text can pass for another part. `parse_report` restores this form
+exactly. It also parses the free text of models: it never fails, and considers a matter settled only if the text says so
 clearly.
 """
 
@@ -50,7 +50,7 @@ _LEADING = frozenset(
     now question round status the this topic we x yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Harmless words before SETTLED; all others may weaken it ("not", "nearly", "can be", "Bear says it is")."""
+"""Harmless words before SETTLED; any other words may weaken it ("not", "nearly", "can be", "Bear says it is")."""
 _DOUBTS = frozenset(
     """
     ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part
@@ -75,12 +75,12 @@ def render_report(report: ModeratorReport) -> str:
 
 
 def parse_report(text: str) -> ModeratorReport:
-    r"""Parse the report in `text`, from any author, without ever raising an error.
+    r"""Parse the report in `text`, whatever its author wrote, without ever raising an error.
 
     Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
     or numbers around them, and extend to the next one. Quoting lines (`>`, `|`, indented by four, in a code fence or in
-    quotation marks) begin no part. A missing, unclear, hedged or contradicted status is CONTINUE. Without a summary,
-    the text before the first part is the summary: all of the text if there is no part.
+    quotation marks) never begin a part. A missing, unclear, hedged or contradicted status is CONTINUE. Without a
+    SUMMARY part, the text before the first part is the summary, or the whole text if there are no parts.
 
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
@@ -103,7 +103,7 @@ def parse_report(text: str) -> ModeratorReport:
 
 
 def _read_rendered(text: str) -> ModeratorReport | None:
-    """Read a report written by `render_report`; None for any other text."""
+    """Parse a report rendered by `render_report`; None for any other text."""
     match = _RENDERED.fullmatch(text)
     if match is None:
         return None
@@ -118,7 +118,7 @@ def _read_rendered(text: str) -> ModeratorReport | None:
 
 
 def _bare(text: str) -> str:
-    """Strip `text` of special line ends, and of a fence, quotation marks of Markdown, or a margin around all of it."""
+    """Strip `text` of special line endings, and of any fence, Markdown quotation marks or margin around all of it."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     lines = text.rstrip().split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
@@ -130,7 +130,7 @@ def _bare(text: str) -> str:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Split a report into parts with their texts, in order; text before the first part is the part ""."""
+    """Split a report into parts and their texts, in order; text before the first part belongs to a part named ""."""
     part, marks, body, fenced = "", "", [""], False
     for line in lines:
         if _FENCE.match(line):
@@ -149,9 +149,9 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _body(lines: Sequence[str], marks: str) -> str:
-    """Return a part's text, without rules and blank lines around it, and without emphasis of the whole.
+    """Return a part's text, without rules and blank lines around it, and without emphasis around the whole text.
 
-    `marks` were opened before its marker, and are closed somewhere in it.
+    `marks` were opened before the part's marker, and are closed somewhere in the text.
     """
     first, *rest = lines
     inner = [first.strip(), *dedent("\n".join(rest)).split("\n")]
@@ -167,7 +167,7 @@ def _body(lines: Sequence[str], marks: str) -> str:
 
 
 def _says_settled(text: str) -> bool:
-    """Check whether the first line declares the matter settled, without a doubt, and no other line continues it."""
+    """Check whether the first line clearly declares the matter settled, and no other line qualifies that."""
     lines = [_WORD.findall(_NO_NEED.sub(" ", line.casefold())) for line in text.split("\n")]
     first, *rest = list(filter(None, lines)) or [[]]
     if "settled" not in first or any(words[0] in {"continue", "not"} for words in rest):

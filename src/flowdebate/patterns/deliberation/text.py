@@ -1,8 +1,7 @@
-"""Text page of a deliberation, for people.
+"""Plain-text page of a deliberation, for people.
 
-Lines of the page itself (rules, headings, speakers, labels) differ from contributions in the first column of a line, or
-in their form; a similar line in somebody's text is marked by a bar. Terminal control characters are written
-as `⟦U+001B⟧`.
+Lines of the page itself (rules, headings, speakers, labels) differ from contributions in the first column or in their
+form; a bar marks any similar line in a contribution. Terminal control characters are rendered as `⟦U+001B⟧`.
 """
 
 from __future__ import annotations
@@ -33,14 +32,15 @@ _FORM = re.compile(
     r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
     r"|debate concluded after"
 )
-"""Beginnings of the page's own lines, and of lines resembling them."""
+"""Beginnings of the page's own lines, and of lines that resemble them."""
 
 
 def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
     """Render `output` as a page.
 
-    Title, rounds with contributions, the moderator's reports, the final decision, the end. `title` is the first line;
-    None is "DELIBERATION — " and the topic. No contribution can pass for a line of the page, or act on a terminal.
+    The page has a title, rounds with contributions, the moderator's reports, the final decision, and the end. `title`
+    is the first line; None is "DELIBERATION — " and the topic. No contribution can pass for a line of the page, or act
+    on a terminal.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     >>> page = render_deliberation(
@@ -88,7 +88,7 @@ def _heading(text: str, rule: str) -> list[str]:
 
 
 def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
-    """Wrap somebody's text after `label`; line breaks stay, and several blank lines become one."""
+    """Wrap a contribution after `label`; line breaks are kept, and several blank lines become one."""
     lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
     first, *rest = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
     for number, line in enumerate(wrap(label + first, _ROOM)):
@@ -98,8 +98,8 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 
 def _indent(line: str, indent: str) -> str:
-    """Return `indent`, or a bar before a line resembling one of the page itself."""
-    # only the beginning matters of a line that may be as long as an argument; normalized, because invisible characters
+    """Return `indent`, or a bar before a line that resembles one of the page itself."""
+    # only the beginning matters, as a line may be as long as an argument; normalized, because invisible characters
     # and other forms of letters would hide the resemblance
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
     return indent if _FORM.match(seen.lstrip().casefold()) is None else _BEHIND

@@ -1,8 +1,8 @@
-"""Answers of a handoff: requested in one of three forms, read leniently from any form, and checked.
+"""Answers of a handoff: requested in one of three formats, parsed leniently from any format, and validated.
 
 A model answers by calling `handoff`, in JSON with the same fields, or in text ending in "Transition to NAME". The
-schema allows only the possible next speakers; but any answer is read: a wrong name costs one more call, and no text is
-lost.
+schema allows only the possible next speakers, but any answer is parsed: a wrong name costs one more call, and no text
+is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .schemas import (
 )
 from .transition import read_transition
 
-# The three forms
+# The three formats
 
 
 _DECODER = JSONDecoder()
@@ -46,7 +46,7 @@ _TRIES = 50  # maximum number of braces to examine: each can take time proportio
 
 
 class HandoffFields(BaseModel):
-    """The fields of a handover, as a model wrote them."""
+    """The fields of a handover, as the model wrote them."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", defer_build=True)
 
@@ -59,7 +59,7 @@ class HandoffFields(BaseModel):
 
 
 def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, location: str) -> dict[str, Any]:
-    """Return the options of a `generator` with handoffs to `other_names` in the form of `transition`."""
+    """Return the options of a `generator` that hands over to `other_names` in the format of `transition`."""
     check_option(TransitionForm, "transition", transition, location=location, optional=False)
     if transition == "text":
         return {}
@@ -69,7 +69,7 @@ def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, loca
 
 
 def handoff_spec(other_names: Sequence[str]) -> ToolSpec:
-    """Build the schema of the function `handoff`, for a model to hand over to one of `other_names`.
+    """Build the schema of the function `handoff`, with which a model hands over to one of `other_names`.
 
     >>> handoff_spec(["Con", "Neutral"]).parameters["properties"]["next_agent_name"]["enum"]
     ['Con', 'Neutral']
@@ -88,7 +88,7 @@ def handoff_spec(other_names: Sequence[str]) -> ToolSpec:
 
 
 def handoff_tool(other_names: Sequence[str]) -> Tool:
-    """Create the function `handoff`; any JSON object will do as its arguments."""
+    """Create the function `handoff`, which accepts any JSON object as its arguments."""
 
     async def call(values: dict[str, Any], _: Context) -> HandoffAnswer:
         return HandoffFields(**values).answer()
@@ -98,7 +98,7 @@ def handoff_tool(other_names: Sequence[str]) -> Tool:
 
 @lru_cache(maxsize=64)
 def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
-    """Build the output schema of a handoff, with the text of `handoff_spec`; it takes any JSON object."""
+    """Build the output schema of a handoff, with the text of `handoff_spec`; it accepts any JSON object."""
     parameters = handoff_spec(other_names).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
 
 
 def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
-    """Read the answer from a model's output, in any of the requested forms."""
+    """Parse the answer from a model's output, in any of the formats."""
     if isinstance(output, str):
         if response.finish != "length":
             return read_text(output, names)
@@ -124,7 +124,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
-    """Read the answer from a model's text, with the fields or the call as JSON in it, if any."""
+    """Parse the answer from a model's text, including any JSON with the fields or the call."""
     # without tools or schemas, a model may write the call as text
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
@@ -134,7 +134,7 @@ def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
-    """Read the answer from invalid JSON: prose, a truncated object, or an object with further text."""
+    """Parse the answer from invalid JSON: prose, a truncated object, or an object with extra text."""
     if not answer.lstrip().startswith(("{", "[")):
         return read_text(answer, names)
     try:
@@ -152,7 +152,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _written_down(text: str) -> HandoffFields | None:
-    """Read the fields of the first object in `text` that contains words, possibly inside a call."""
+    """Parse the fields of the first object in `text` that contains words, possibly inside a call."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
@@ -171,7 +171,7 @@ def _written_down(text: str) -> HandoffFields | None:
 
 
 def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | None:
-    """Return the response in a part of an object; with "trailing-strings" also a truncated one."""
+    """Return the response from part of an object; with "trailing-strings", even a truncated response."""
     value = from_json(text, allow_partial=partial)
     response = value.get("response") if isinstance(value, dict) else None
     return response if isinstance(response, str) else None
@@ -195,13 +195,13 @@ class HandoffDecision:
     """The next speaker; None if no possible speaker was named."""
     chosen_by: ChosenBy | None = None
     problem: str | None = None
-    """The problem of the answer; None if there is none."""
+    """The problem with the answer; None if there is none."""
     written_name: str | None = None
-    """Name as written by the speaker."""
+    """The name as the speaker wrote it."""
     cut_off: bool = False
     """True if the text is truncated."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """The block to ask once more; None for a block without a second call."""
+    """The block to ask again; None if it cannot be called twice."""
 
     @property
     def flag(self) -> Flag | None:
@@ -210,10 +210,10 @@ class HandoffDecision:
 
 
 def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
-    """Read the output of a block for a turn of `agent_name`, as an answer.
+    """Parse the output of a block for a turn of `agent_name` as an answer.
 
-    A dict or an object with a `response` or a `text`, and maybe a `next_agent_name`, in either key style; else text, as
-    read by `text_said`. For text without a separate name, `read_transition` reads the next speaker.
+    A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, in either key style; anything
+    else is text, as read by `text_said`. For text without a separate name, `read_transition` finds the next speaker.
     """
     raw_text = _held(value, _TEXTS)
     text = text_said(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)
@@ -232,7 +232,7 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """Add the problem of `answer` to it: no text, or no possible speaker after `agent_name`.
+    """Validate `answer` and add any problem to it: no text, or no possible speaker after `agent_name`.
 
     >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
@@ -240,12 +240,12 @@ def check_decision(
     """
     text, next_name = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
     name = None if next_name is None or is_blank(next_name) else name_among(next_name, names)
-    problem: str | None = None  # shown to a model that is asked once more
+    problem: str | None = None  # shown to a model that is asked again
     if next_name is None or is_blank(next_name):
         problem = "nobody was named to speak next"
     elif name is None:
         problem = f"{shown(next_name)} is nobody in this debate"
-    elif name == agent_name:  # own name: a handoff to oneself is a different problem than an unknown name
+    elif name == agent_name:  # a handoff to oneself is a different problem from an unknown name
         name, problem = None, f"{name!r} handed over to itself"
     if not text:
         problem = NOTHING if problem is None else f"{NOTHING}, and {problem}"
@@ -261,7 +261,7 @@ def check_decision(
 
 
 def _held(value: object, keys: Sequence[str]) -> object:
-    """Return the value of the first of `keys` in `value`; None if there are none."""
+    """Return the first value other than None among `keys` of `value`; None if all are missing."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # drop any extra attributes of a str subclass
@@ -270,7 +270,7 @@ def _held(value: object, keys: Sequence[str]) -> object:
 
 
 def spell_name(value: object) -> str | None:
-    """Return a name as somebody wrote it; an enum's member by its value."""
+    """Return a name as it was written; for an enum member, its value."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else None if value is None else shown(value)

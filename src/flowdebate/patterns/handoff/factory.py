@@ -1,8 +1,8 @@
 """`handoff()`: its options, its steps in order, and its speakers with their prompts.
 
-Prompts begin with the constant part of all turns (the rules, the proposition, the participants, the persona, then the
+Prompts begin with the part shared by all turns (the rules, the proposition, the participants, the persona, then the
 growing transcript) and end with the variable part: the current speaker, the task, the possible next speakers. A speaker
-asked once more sees its own words at the end of the transcript.
+that is asked again sees its own words at the end of the transcript.
 """
 
 from __future__ import annotations
@@ -102,13 +102,15 @@ class SpeakerTemplate(Template):
     )
     """System message, the same for all speakers and all turns."""
     speaker: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the speaker, above its own system prompt. `{speaker}` is its name with its role."""
+    """Description of the speaker, above its own system prompt. `{speaker}` is its name and role."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
-    """Line to give a speaker the turn; its description comes next, since small models follow the last text."""
+    """Line that gives a speaker the floor; its description comes next, since small models follow the last text they
+    read.
+    """
     reminder: str = part("", uses("who"))
-    """Description of a speaker with a short system prompt; for a long one, and if this is empty, it is `speaker`."""
+    """Description of a speaker with a short system prompt; `speaker` is used for a long one, and if this is empty."""
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Sentence added to the turn if nobody has spoken yet."""
     opening: str = part("your opinion of the proposition")
@@ -122,31 +124,31 @@ class SpeakerTemplate(Template):
     text: str = part(
         "Give {what}, then {reason}. End with a line that says only {choices}.", uses(*_TURN, *_SAY, "choices")
     )
-    """Form of a handoff in text; `{choices}` are the valid lines."""
+    """Instructions for a handoff in text; `{choices}` are the valid lines."""
     tool: str = part(
         "Call the function handoff. Its response is what you say: {what}, then {reason}. Its next_agent_name is the "
         "person who speaks next, one of: {others}.",
         uses(*_TURN, *_SAY),
     )
-    """Form of a handoff with a call."""
+    """Instructions for a handoff by a tool call."""
     structured: str = part(
         'Answer with a JSON object. Its "response" is what you say: {what}, then {reason}. Its "next_agent_name" is '
         "the person who speaks next, one of: {others}.",
         uses(*_TURN, *_SAY),
     )
-    """Form of a handoff in JSON."""
+    """Instructions for a handoff in JSON."""
     again_text: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Who should speak next? Write "
         "one line only: {choices}.",
         uses(*_AGAIN, "choices"),
     )
-    """Message to a speaker after handing over to no possible next speaker."""
+    """Message to a speaker that did not hand over to a possible next speaker."""
     again_tool: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Call the function handoff "
         "again: repeat what you said as its response, and choose its next_agent_name from: {others}.",
         uses(*_AGAIN),
     )
-    """Second request for a handoff with a call."""
+    """Second request for a handoff by a tool call."""
     again_structured: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Answer with a JSON object: "
         'repeat what you said as its "response", and choose its "next_agent_name" from: {others}.',
@@ -154,11 +156,11 @@ class SpeakerTemplate(Template):
     )
     """Second request for a handoff in JSON."""
     silent: str = part("Your last answer could not be used: {problem}.", uses("problem"))
-    """Message to a speaker after an empty answer; the task follows, as in the turn itself."""
+    """Message to a speaker after an empty answer, followed by the task, as in the turn itself."""
 
 
 SPEAKER = SpeakerTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_SPEAKER = SpeakerTemplate(
     system=(
         "You are debating a proposition with others. One person speaks at a time, and each speaker chooses who speaks "
@@ -180,14 +182,14 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""The texts for small models: as one of several lines to write, the last one is forgotten least."""
+"""The texts for small models: of several lines to write, they forget the last one least often."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
 
 
 def render_turns(entries: Iterable[HandoffEntry]) -> str:
-    """Render the transcript as text, `[name] …` in a line for each turn; new entries are only added at the end.
+    """Render the transcript as text, one line `[name] …` per turn; new entries only add text at the end.
 
     >>> from flowdebate.patterns.handoff.schemas import HandoffEntry
     >>> print(render_turns([HandoffEntry(round=1, agent_name="Neutral", text="It depends.")]))
@@ -198,7 +200,7 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
 
 
 def tell_proposition(me: Identity, proposition: str) -> Identity:
-    """Describe the speaker, with the proposition if its system prompt asks for it.
+    """Describe the speaker, inserting the proposition if the system prompt contains its placeholder.
 
     >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
     >>> tell_proposition(pro, "AI may decide.").system_prompt
@@ -216,9 +218,9 @@ def render_speaker_turn(
     problem: str | None = None,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript so far, then the turn, its task, and the form of a handoff.
+    """Render the transcript so far, then the turn, its task, and the instructions for a handoff.
 
-    `problem` describes an earlier, empty answer. The messages of two turns begin alike, up to the end of the shorter
+    `problem` describes an earlier, empty answer. The messages of two turns share a prefix, up to the end of the shorter
     transcript.
     """
     fields = {**me.about, **_choices(me), "round": round}
@@ -242,9 +244,9 @@ def render_again(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript up to the speaker's own words, then the problem of its choice, and the possible names.
+    """Render the transcript up to the speaker's own words, then the problem with its choice, and the possible names.
 
-    It begins as the message of the turn itself.
+    The text begins like the message of the turn itself.
     """
     transcript = filled(template.transcript, transcript=render_turns(entries))
     again = getattr(template, f"again_{transition}")
@@ -261,8 +263,8 @@ def _choices(me: Identity) -> dict[str, object]:
 class Speaker(Block[Any, HandoffDecision]):
     """Block that asks a model for its contribution and the next speaker.
 
-    With a `HandoffDecision` as input, it asks once more. Every answer is used: without a possible next speaker, it is a
-    `HandoffDecision` with a `problem`.
+    With a `HandoffDecision` as input, it asks again. Every answer is used: if it names no possible next speaker, the
+    output is a `HandoffDecision` with a `problem`.
     """
 
     def __init__(
@@ -341,10 +343,10 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
 ) -> Speaker:
     """Create the block `{name}-debater-{agent_name}`: it speaks, and hands over to another one of `speakers`.
 
-    `speakers` are the roles of all participants, by name, in declared order. The speaker sees the proposition and all
-    contributions. With "tool" its model is offered a function `handoff(response, next_agent_name)`, beside `tools`;
-    with "structured" it answers in JSON with these fields; the schema has the others as an enum. With "text" it ends
-    its answer with "Transition to NAME". Truncated text is cut at its last full sentence.
+    `speakers` maps the names of all participants to their roles, in declared order. The speaker sees the proposition
+    and all contributions. With "tool" its model is offered a function `handoff(response, next_agent_name)`, in addition
+    to `tools`; with "structured" it answers in JSON with these fields, and the schema lists the other speakers as an
+    enum. With "text" it ends its answer with "Transition to NAME". Truncated text is cut at its last full sentence.
     """
     block_name = f"{name}-debater-{agent_name}"
     other_names = [other for other in speakers if other != agent_name]
@@ -426,15 +428,15 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, HandoffOutput, HandoffOutput]:
     """Build a handoff, a discussion where each speaker names the next one: `await pattern.run("AI may decide")`.
 
-    The handoff ends after `max_turns` turns, or when `terminate_when(ctx)` is true after one. The output is a
-    `HandoffOutput`: the turns, each with the next speaker and the source of this choice.
+    The handoff ends after `max_turns` turns, or when `terminate_when(ctx)` is true after a turn. The output is a
+    `HandoffOutput`: the turns, each with the next speaker and how it was chosen.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. `{proposition}` in a
       system prompt is replaced.
-    - `first`: the first speaker; None takes the first debater.
+    - `first`: the first speaker; None selects the first debater.
     - `model`: for all roles without a specific one.
-    - `transition`: how speakers hand over: "structured" in JSON, "tool" by a call, "text" by "Transition to NAME".
-    - `on_invalid`: the reaction if a speaker names no possible next speaker: "retry" asks once more, "random" draws,
+    - `transition`: how speakers hand over: "structured" in JSON, "tool" by a tool call, "text" by "Transition to NAME".
+    - `on_invalid`: the reaction if a speaker names no possible next speaker: "retry" asks again, "random" draws one,
       "error" raises `RosterError`.
     - `failures`: the reaction to a failed provider, and the time limit of a turn; `round_timeout` must be None.
     - All other options: see `debate()`.
@@ -481,7 +483,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
-    """Build the turn of the current speaker, who is asked once more after naming nobody, and then hands over."""
+    """Build the turn of the current speaker, who is asked again after naming nobody, and then hands over."""
     names, options = loop.names, loop.options
     turns = {
         persona.name: loop.turn(
@@ -534,5 +536,5 @@ HANDOFF: PatternSpec[HandoffOptions] = PatternSpec(
 )
 """Specification of a handoff.
 
-It has no quorum: a turn has one speaker, and if its provider fails, another speaker is next.
+It has no quorum: a turn has one speaker, and if its provider fails, another speaker takes over.
 """

@@ -1,4 +1,4 @@
-"""Page of a handoff: options, turns, and the next speaker of each."""
+"""Page of a handoff: options, turns, and the next speaker after each turn."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _turn(number: int, max_turns: int | None) -> str:
 class HandoffLive(Live):
     """View of a handoff in progress.
 
-    A text is shown once it is recorded, since an answer also names the next speaker.
+    A text is shown only once it is recorded, since an answer also names the next speaker.
     """
 
     _recorded = ""

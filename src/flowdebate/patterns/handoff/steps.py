@@ -1,4 +1,4 @@
-"""Steps of a turn after its answer: record the contribution, ask once more, and decide on the next speaker."""
+"""Steps of a turn after its answer: record the contribution, ask again, and decide on the next speaker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record_said(
     collection_id: str,
     custom: bool = False,
 ) -> Handler[Any, HandoffDecision]:
-    """Create the block to add a speaker's text to the transcript, before the next speaker is decided."""
+    """Create the block that adds a speaker's text to the transcript, before the next speaker is decided."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> HandoffDecision:
@@ -44,12 +44,12 @@ def record_said(
 
 
 def needs_another_word(value: object) -> bool:
-    """Tell whether a turn's speaker has to be asked once more, and can be."""
+    """Check whether a turn's speaker has to be asked again, and can be."""
     return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 
 def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
-    """Continue with a speaker's first answer if its provider fails when it is asked once more."""
+    """Continue with a speaker's first answer if its provider fails when it is asked again."""
     speaker = state_of(ctx, HandoffState).speaker
     record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
     return value
@@ -58,9 +58,9 @@ def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> Hand
 def hand_over(
     *, name: str, names: Sequence[str], on_invalid: OnInvalid, transcript: HandoffTranscript
 ) -> Handler[Any, None]:
-    """Create the block to decide on the next speaker.
+    """Create the block that decides on the next speaker.
 
-    It takes the speaker's choice or a random draw, or, with "error", raises a RosterError.
+    It takes the speaker's choice or draws a speaker at random, or, with "error", raises a RosterError.
     """
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})

@@ -1,4 +1,4 @@
-"""The marker "Transition to NAME", for handing over at the end of a text."""
+"""The marker "Transition to NAME", which hands over at the end of a text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Transition:
     """Result of `read_transition`."""
 
     text: str
-    """The answer without the marker; otherwise unchanged."""
+    """The answer without the marker, otherwise unchanged."""
     name: str | None
     """The name in the roster's spelling, or as written if it is unknown; None without a marker."""
 
@@ -22,17 +22,17 @@ class Transition:
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
 """Characters allowed before a marker on a line of its own: bullets, numbers, quotes, markdown."""
-_MOST_MARKERS = 50  # maximum markers to examine, from the last on: a model can write any number
-_LONGEST_NAME = 2_000  # maximum characters of a fully escaped name
-_LONGEST_STRANGER = 80  # maximum characters of an unknown name; longer texts are sentences about a transition
+_MOST_MARKERS = 50  # maximum number of markers to examine, starting from the last: a model can write any number
+_LONGEST_NAME = 2_000  # maximum length of a fully escaped name in characters
+_LONGEST_STRANGER = 80  # maximum length of an unknown name in characters; longer texts are sentences about a transition
 
 
 def read_transition(text: str, names: Iterable[str]) -> Transition:
     r"""Return the next speaker named in `text`, and the rest of the text.
 
-    A marker is "Transition to" with one of `names`, in any case, maybe in quotes, brackets or markdown, at the end of
-    the text or on a line of its own; the last one is taken off. An unknown name is read on the last line only, if the
-    marker is alone there.
+    A marker is "Transition to" with one of `names`, in any case, optionally in quotes, brackets or markdown, at the end
+    of the text or on a line of its own; the last one is removed. An unknown name is accepted only on the last line, if
+    nothing else is on that line.
 
     >>> read_transition("Machines err.\n\n**Transition to: opponent.**", ["Proponent", "Opponent"])
     Transition(text='Machines err.', name='Opponent')
@@ -61,7 +61,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 
 def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
-    """Return the name of `roster` matching `written`, which may have an article or the end of a sentence around it."""
+    """Return the name of `roster` that matches `written`, which may include an article or the end of a sentence."""
     if not 0 < len(written) <= _LONGEST_NAME:
         return None
     bare = written.strip(f"{AROUND} ")

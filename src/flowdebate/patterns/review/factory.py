@@ -235,7 +235,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
         if block_options is None:
             block = loop.own_speaker(member).in_role("reviewer")
-            # the order of two words does not influence a person
+            # unlike a model, a person is not influenced by the order of two words
             speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
         else:
             speakers = [make(None)]

@@ -176,7 +176,7 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
     The quote must match word for word, ignoring whitespace, with or without the marks added by prompts and Markdown. If
     that fails, it is looked up in the same way as quotes in arguments.
     """
-    index = _index(sources)  # once, since hashing sources takes time
+    index = _index(sources)  # called once, since hashing sources takes time
     for form, numbers in copied_forms(quote):
         for text in dict.fromkeys((form, unescaped(form))):
             spots = [spot for name in names for view in _VIEWS for spot in _spots_in(text, *index(name, view))]
@@ -355,7 +355,7 @@ def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) ->
         joined[at] += raised
     findings = []
     for number, raised in enumerate(sorted(joined.values(), key=lambda entries: min(map(_key, entries))), start=1):
-        # prefer a place in the material: another reviewer's wrong place must not weaken the finding
+        # prefer a location in the material: another reviewer's wrong location must not weaken the finding
         lead = min(raised, key=lambda entry: ([True, None, False].index(entry.place.found), *_key(entry)))
         gravest = min(raised, key=lambda entry: SEVERITIES.index(entry.severity)).severity
         texts = lead.model_dump(include={"title", "claim", "suggestion"})

@@ -45,7 +45,7 @@ def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> st
     models = f"{plain(models_text(dict(raw.reviewers)))}{cost}"
     tail = [plain(raw.empty_note), ""] if raw.empty else []
     tail.append(f"<sub>{models}. Models can be wrong together: a confirmed finding is not proof.</sub>")
-    room -= sum(len(line) + 1 for line in (*head, *tail)) + 1_000  # for headings and a last note
+    room -= sum(len(line) + 1 for line in (*head, *tail)) + 1_000  # leaves room for headings and a final note
     lines, cut = [*head], 0
     for state in STATES:
         findings = raw.in_state(state)
@@ -73,7 +73,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
     missing += f" ({plain(place.note)})" if place.note is not None else ""
     claim = f"**{plain(finding.title)}**. {plain(finding.claim)}"
     yield f"- **{finding.severity}** {finding.id}{location}{missing}: {claim}"
-    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # code: every space matters
+    if (text := printable(finding.suggestion or "").strip()) and "\n" in text:  # in code, every space matters
         fence = "`" * (max(map(len, ["``", *re.findall("`+", text)])) + 1)
         yield f"  - Suggestion:\n\n{indent(f'{fence}{chr(10)}{text}{chr(10)}{fence}', '    ')}"
     elif text:

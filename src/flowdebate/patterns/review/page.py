@@ -188,7 +188,7 @@ def finding_group(finding: Finding) -> Group:
     answers: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
     facts += [Fact(label=answer.agent_name, text=remark_text(answer), tone="plain") for answer in answers]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
-    # a title of several lines could look like text of the page
+    # a multi-line title could look like text of the page
     return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
 
 

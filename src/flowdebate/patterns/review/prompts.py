@@ -126,7 +126,7 @@ def create_reviewer(
 
     It reads the material and returns `Findings`, without seeing those of others.
     """
-    del transcript  # in patterns whose speakers see it
+    del transcript  # other patterns show it to their speakers
 
     def find(texts: ReviewerTemplate, value: object, ctx: Context) -> str:
         task = filled(texts.find, question=quoted(question_of(value, ctx)), length=length_text(length or "short"))

@@ -173,7 +173,7 @@ class ReviewerTurn(Block[Any, None]):
         texts = [text for _, text in rendered]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
-        # the findings are also in the other order, because models trust more what they read first
+        # the findings are also shown in reverse order, because models put more trust in what they read first
         ordered = "\n".join(reversed(texts) if turned else texts)
         return FindingsAsked(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
 
@@ -302,7 +302,7 @@ class Merging(Wrapped):
         reports = [*state.reports.values(), self._raised_again(ctx)]
         groups = group(raised for report in reports for raised in report)
         pairs, possible = await _find_pairs(groups) if self._asks else ([], 0)
-        ctx.scope.handle.deadline = None  # the time for the first phase is over
+        ctx.scope.handle.deadline = None  # the time limit of the first phase no longer applies
         findings = join(groups, await self._compare(groups, pairs, ctx) if pairs else [])
         ctx.scope.handle.update(findings=findings, left_apart=possible - len(pairs))
         if any(set(state.reports).difference(finding.raisers) for finding in findings):

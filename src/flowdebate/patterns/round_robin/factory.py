@@ -1,4 +1,4 @@
-"""`round_robin()`: its options, checked before anything is built, and its steps, from the first to the last."""
+"""`round_robin()`: its options, validated before anything is built, and its steps in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OutT = TypeVar("OutT")
 
 
 class RoundRobinKeywords(PatternKeywords, total=False):
-    """The options of `round_robin` with no effect on the type of its output; see there for their meaning."""
+    """The options of `round_robin()` that do not affect the type of its output; they are documented there."""
 
     transcript: RoundRobinTranscript | None
     turn_order: TurnOrder
@@ -147,10 +147,11 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, RoundRobinOutput]:
-    """Build a round robin, with debaters working on a question in turn: `await pattern.run("How do we launch?")`.
+    """Build a round robin, whose debaters work on a question in turn: `await pattern.run("How do we launch?")`.
 
     In each round every debater speaks once and sees everything said before. After `max_rounds`, or when
-    `terminate_when(ctx)` is true, the synthesizer turns it into the output. `result.raw` is the `RoundRobinOutput`.
+    `terminate_when(ctx)` is true, the synthesizer turns the contributions into the output. `result.raw` is the
+    `RoundRobinOutput`.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
     - `referee`: reports after each round how well the debaters argued: True, `RefereeOptions`, a block or a function.
@@ -213,7 +214,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         auditor = loop.role(REFEREE, answer=lambda: RefereeReport, **facts)
         pipeline = pipeline.tap(
             sequencer(name=f"{name}-audit-round")
-            .tap(loop.end_of_turns())  # the referee's time is its own
+            .tap(loop.end_of_turns())  # the referee has its own time limit
             .then(loop.guard(REFEREE, auditor))
             .then(stash_audit(name, auditor.name, loop.transcript, custom=is_own(referee)))
         )

@@ -1,4 +1,4 @@
-"""Page of a round robin: options, contributions, the referee's reviews, the output."""
+"""Page of a round robin: options, contributions, the referee's reviews, and the output."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@
     Referee on [Ada]: names no source
 
 Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts`. A debater's
-prompt begins with the constant part of all turns (the rules, the participants, its role, then the growing transcript)
-and ends with the variable part: the current speaker, the referee's notes on its last turn, the task.
+prompt begins with the part shared by all turns (the rules, the participants, its role, then the growing transcript) and
+ends with the variable part: the current speaker, the referee's notes on its last turn, the task.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def render_contributions(
 ) -> str:
     """Render the transcript as text: `[name, role] …` under a heading for each round, each followed by its audit.
 
-    With `scores`, an audit rates each debater's arguments; else it only lists the issues.
+    With `scores`, an audit rates each debater's arguments; otherwise it only lists the issues.
 
     >>> from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RefereeAudit
     >>> said = RoundRobinEntry(round=1, agent_name="Ada", role="economist", text="It pays back.")
@@ -57,7 +57,7 @@ def render_contributions(
     [Ada, economist] It pays back.
     Referee: Give figures.
     """
-    by_round = {audit.round: audit for audit in audits}  # a round with a failed report has none
+    by_round = {audit.round: audit for audit in audits}  # a round whose report failed has no audit
     return render_rounds(
         entries,
         lambda entry: f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}",
@@ -103,7 +103,7 @@ class RoundRobinDebaterTemplate(Template):
     referee: str = part(
         f"{HOW_TO_READ_AUDITS} Take what it says about you seriously; the referee does not decide anything."
     )
-    """Addition to prompts of rounds audited by a referee."""
+    """Addition to the prompts of rounds with a referee."""
     rules: str = part(
         "Rules for every turn:\n"
         "- Speak in the first person and only for yourself, about what you know best.\n"
@@ -113,18 +113,18 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Rules, the same for all debaters and all turns."""
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the debater, above its own system prompt. `{speaker}` is its name with its role."""
+    """Description of the debater, above its own system prompt. `{speaker}` is its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of a turn's message."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
     )
-    """Line to give a debater the turn; `{who}` is its role, or its name without a role."""
+    """Line that gives a debater the floor; `{who}` is its role, or its name if it has no role."""
     issues: str = part(
         "The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues")
     )
-    """The issues of the debater's own turn in the latest audit; left out if there are none."""
+    """The issues found in the debater's own turn by the latest audit; left out if there are none."""
     opening: str = part(
         "Nobody has spoken yet. Answer the question from your own point of view: say what you would do, why, and what "
         "it depends on.",
@@ -138,11 +138,11 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Task after somebody else has spoken; `{other}` is the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """Task if only the debater itself was heard."""
+    """Task if only the debater itself has spoken."""
 
 
 DEBATER = RoundRobinDebaterTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_DEBATER = RoundRobinDebaterTemplate(
     turn=(
         "The question is still: {question}\n"
@@ -173,7 +173,7 @@ _DETERMINERS = frozenset({"a", "an", "the", "my", "our", "your", "his", "her", "
 
 
 def _with_article(role: str) -> str:
-    """Write a role with an article, for use in a sentence.
+    """Add an article to a role, for use in a sentence.
 
     >>> _with_article("economist"), _with_article("a mayor")
     ('the economist', 'a mayor')
@@ -189,7 +189,7 @@ def render_debater_system(
     length: str = LENGTH,
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """Render the question, the participants and the rules, the same for all; then the debater's description."""
+    """Render the question, the participants and the rules, which all debaters share; then the debater's description."""
     text = "\n\n".join([template.system, *([template.referee] if refereed else []), template.rules])
     return me.render_system(text, template.debater, length, question=question)
 
@@ -205,7 +205,7 @@ def render_debater_turn(
 ) -> str:
     """Render the transcript with the audits of earlier rounds, then the turn and its task.
 
-    The messages of two turns begin alike, up to the end of the shorter transcript.
+    The messages of two turns share a prefix, up to the end of the shorter transcript.
     """
     # {who} is used in sentences that begin "As ...", where a name with a role would not read well
     who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
@@ -238,11 +238,11 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as its `system_prompt` describes it.
+    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as described in its `system_prompt`.
 
-    `members` are the roles of all debaters, by name, in declared order (default: itself alone). The debater sees the
-    question, all contributions, also of the same round, and the referee's notes on earlier rounds; `refereed` means
-    that there is a referee. A truncated answer is cut at its last full sentence.
+    `members` maps the names of all debaters to their roles, in declared order (default: this debater alone). The
+    debater sees the question, all contributions so far, including those of the same round, and the referee's notes on
+    earlier rounds; `refereed` means that there is a referee. A truncated answer is cut at its last full sentence.
     """
     everyone = {agent_name: role} if members is None else dict(members)
     me = Identity(name=agent_name, role=role, members=everyone, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -278,7 +278,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRobinSynthesizerTemplate(Template):
-    """The texts of the prompt of the synthesizer."""
+    """The texts of a synthesizer's prompt."""
 
     system: str = part(
         "You write the panel's answer for readers who did not follow its discussion. Begin with the answer itself. "
@@ -288,7 +288,7 @@ class RoundRobinSynthesizerTemplate(Template):
         f"{HOW_TO_READ_SAID}"
     )
     referee: str = part(f"{HOW_TO_READ_AUDITS} Give less weight to contributions that it criticises.")
-    """Text before the task after rounds audited by a referee."""
+    """Text before the task if rounds had a referee."""
     transcript: str = part(
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
@@ -299,7 +299,7 @@ class RoundRobinSynthesizerTemplate(Template):
 
 
 SYNTHESIZER = RoundRobinSynthesizerTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
     system=(
         "You write the panel's answer for readers who did not follow its discussion. Use the strongest points of every "
@@ -313,7 +313,7 @@ SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
 def render_synthesizer_turn(raw: RoundRobinOutput, *, template: RoundRobinSynthesizerTemplate = SYNTHESIZER) -> str:
-    """Render the transcript, and the task."""
+    """Render the transcript and the task."""
     fields = {"question": quoted(raw.question), "rounds": raw.rounds}
     transcript = render_contributions(raw.transcript, raw.audits, scores=True)
     parts = [filled(template.transcript, transcript=transcript, **fields)]
@@ -332,9 +332,9 @@ def create_round_robin_synthesizer(
 ) -> Generator[Any]:
     """Create the block `{name}-synthesizer`.
 
-    It takes a `RoundRobinOutput` and returns `output_schema`, or text without one. `output_schema` is a pydantic model,
-    a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer of another form is a
-    `SchemaViolation`.
+    It takes a `RoundRobinOutput` and returns an `output_schema`, or plain text without one. `output_schema` is a
+    pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that
+    does not match it is a `SchemaViolation`.
     """
     return deciding_block(
         f"{name}-synthesizer",

@@ -1,4 +1,4 @@
-"""Referee of a round robin: a model auditing the arguments of a round, without deciding anything."""
+"""Referee of a round robin: a model that audits the arguments of a round, without deciding anything."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class RefereeTemplate(Template):
         "Round {round}{rounds} is over. Assess what these members said in round {round}: {speakers}",
         uses("round", "rounds", "speakers"),
     )
-    """Task of the referee; `{rounds}` is " of at most 3" if the bound is known."""
+    """Task of the referee; `{rounds}` is " of at most 3" if the maximum is known."""
 
 
 REFEREE = RefereeTemplate()
-"""The full texts."""
+"""The texts of the full profile."""
 CONCISE_REFEREE = RefereeTemplate(
     system=(
         "You are the referee of a panel. After each round, you assess how well its members have argued. You take no "
@@ -155,8 +155,8 @@ def create_referee(
 
 # entries that models write into a list that should be empty
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
-_ISSUES = 3  # maximum number of issues of a debater: without a limit, a model could loop
-_LONGEST = 1_000  # maximum characters of an issue and of the notes, which each later prompt contains
+_ISSUES = 3  # maximum number of issues per debater: without a limit, a model could loop
+_LONGEST = 1_000  # maximum length in characters of an issue and of the notes, which each later prompt contains
 
 
 @lru_cache(maxsize=256)  # cached for debates of the same members
@@ -164,8 +164,8 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the referee's answer schema.
 
     Issues come before the score, and the notes last, because models commit to their first words. For models with
-    reliable schemas, the roster is an enum, and complete. For other models, neither is a reason to ask again:
-    assessments of unknown names are dropped.
+    reliable schemas, the roster is an enum, and every debater is required. Other models are not asked again over either
+    rule, and assessments of unknown names are dropped.
     """
 
     def short(text: str) -> str:
@@ -202,9 +202,9 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 
 
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
-    """Convert `report` to its record: the first assessment of each debater in `spoke`.
+    """Convert `report` to an audit with the first assessment of each debater in `spoke`.
 
-    All others are dropped and listed. Names may be written in any case, and in the form shown in prompts.
+    All other assessments are dropped and listed. Names may be written in any case, and in the form shown in prompts.
 
     >>> from flowdebate.patterns.round_robin.schemas import Assessment
     >>> report = RefereeReport(notes="Thin.", assessments=[Assessment(agent_name="nobody", score=9)])
@@ -219,7 +219,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
             dropped.append(clean_text(assessment.agent_name))
         else:
             speakers.remove(name)  # the first assessment of each debater counts
-            # a referee of the application's may write what no store takes, such as NUL
+            # an application's referee may return characters that stores reject, such as NUL
             kept_scores.append({**clean_data(assessment.model_dump()), "agent_name": name})
     return RefereeAudit(
         round=round, notes=clean_text(report.notes), assessments=kept_scores, dropped=list(dict.fromkeys(dropped))
@@ -229,9 +229,9 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """Create a block to add the report of `referee` to the state; None for `MISSING`.
+    """Create a block that adds the report of `referee` to the state, or None for `MISSING`.
 
-    It takes the model, or a dict in either key style; raise OutputError for an invalid report.
+    It takes the model, or a dict in either key style, and raises OutputError for an invalid report.
     """
 
     @handler(name=f"{name}-stash-audit", resources={"transcript": transcript})

@@ -16,12 +16,12 @@ from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
-MOST_LETTERS = 20  # maximum letters: servers report log-probabilities of no more tokens
+MOST_LETTERS = 20  # maximum number of letters: servers do not report log-probabilities of more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """The decision rule: the mean of the scores, one vote per ballot for the side ranked first, or the median across models
 of their mean log-odds.
 """
-MIN_LOG_ODDS = 0.1  # no clear winner below it; chosen on the cases in docs/judging.md
+MIN_LOG_ODDS = 0.1  # minimum lead of a clear winner; chosen on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
 """The policy for a flipped verdict, when one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
@@ -125,7 +125,9 @@ class JudgeBallot(WireModel):
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
 
-_FAR = math.log(4) / 2  # distance from the mean log length; with two sides, one then has four times as many characters
+_FAR = (
+    math.log(4) / 2
+)  # maximum distance from the mean log length; with two sides, one is then four times as long as the other
 
 
 class Statement(WireModel):
@@ -347,7 +349,7 @@ def _only(sides: Sequence[str]) -> str | None:
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
     """Check whether a model's ballots for two views have different winners; differences within one view are noise."""
-    winners: dict[str | None, dict[int, set[str | None]]] = {}  # by model and view
+    winners: dict[str | None, dict[int, set[str | None]]] = {}  # keyed by model and view
     for ballot in ballots:
         views = winners.setdefault(ballot.model, {})
         views.setdefault(ballot.view, set()).add(_only(firsts_of(ballot, sides=sides)))

@@ -228,7 +228,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._by_letter = self._ask(replace(how, answer_form="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
-                asking.planned(len(sides))  # raises an error for more sides than the schedule allows
+                asking.planned(len(sides))  # raise an error if there are more sides than the schedule allows
         self._person = _person(block_name, how, sides, material) if how.on_flip == "human" else None
         if self._person is not None and anonymize_transcript:
             self._person = read_blind(self._person, anonymity)
@@ -320,7 +320,7 @@ class Judge(Block[Any, JudgedVerdict]):
 
         async def cast(case: JudgeInput) -> JudgeBallot:
             self._announce(case, ctx)
-            # at the path used by a judge of one order, so that a fork from one to the other reuses the answer
+            # use the path of a judge with one order, so that a fork from one to the other reuses the answer
             path = ctx.path if case.number == 0 else f"{ctx.path}/ballot[{case.number}]"
             return await juror.cast(case, ctx.child(self.name, path))
 
@@ -348,7 +348,9 @@ class Judge(Block[Any, JudgedVerdict]):
                 calls.append(partial(self._ballot, juror, replace(case, model=juror.voter), inner))
         if not self.how.curtail:
             return await self._usable(await in_order(calls, finish=True), ctx)
-        cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # fewer could be outvoted by the other calls
+        cast = await in_order(
+            calls[: len(calls) // 2 + 1], finish=True
+        )  # a smaller number could be outvoted by the other calls
         while not is_settled(
             [juror_ballot.ballot for juror_ballot in cast],
             remaining=len(calls) - len(cast),

@@ -370,7 +370,7 @@ class Juror:
 # Minimum total probability of the letters in a usable ballot. Below it, the model hardly considers any letter, and
 # their proportions mean little.
 LEAST_MASS = 0.1
-# Values fitted for the default prompts of judging by letter, by file of the weights; see the tables in
+# Values fitted for the default prompts of letter judges, keyed by weights file; see the tables in
 # docs/evidence.md.
 FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.18, 0.25)}  # `per_log_length` and `min_log_odds`
 NO_LOGPROBS: Final = "the model gives no log-probabilities"

@@ -135,7 +135,7 @@ def tell_lead(judging: Judging) -> str | None:
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
     lead, minimum = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
     if lead == minimum and counted[first][second] < judging.min_log_odds:
-        lead = f"less than {minimum}"  # rounded, it would look like enough for a winner
+        lead = f"less than {minimum}"  # when rounded, the lead would look sufficient for a winner
     return (
         f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
         f"{_end(first)} A winner needs {minimum}."
@@ -187,8 +187,8 @@ def _names(text: str, side: str) -> bool:
 
 # Statements to quote
 
-_LONGEST = 300  # maximum characters of a statement: one prompt contains all statements of a side
-_FEWEST_WORDS = 5  # minimum words of a statement; shorter sentences are exclamations
+_LONGEST = 300  # maximum length of a statement in characters: one prompt contains all statements of a side
+_FEWEST_WORDS = 5  # minimum length of a statement in words; shorter sentences are exclamations
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")
