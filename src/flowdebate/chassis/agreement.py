@@ -1,4 +1,6 @@
-"""Agreement of two answers to one question: by their words, a judge that reads both orders, or a function."""
+"""Agreement of two answers to the same question, by their words, by a judge that reads both orders, or by a
+function.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from flowdebate.runs.context import Context
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPair:
-    """Two answers to one question, in reading order."""
+    """Two answers to the same question, in reading order."""
 
     question: str
     first: str
@@ -53,7 +55,7 @@ class AgreementRuling(WireModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementTemplate(Template):
-    """The texts of the prompt about two answers."""
+    """Prompt texts for comparing two answers."""
 
     system: str = part(
         "You compare two answers to the same question, which were written independently. They agree if they come to "
@@ -71,21 +73,21 @@ class AgreementTemplate(Template):
 
 
 AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
-"""One prompt for models of all sizes: it is short."""
+"""Prompt for comparing two answers, short enough for models of all sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Decision whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
+    """Method to decide whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
     Answers with the same words agree without a call. A judge reads all others in both orders; they agree if it says so
     both times.
     """
 
     model: Model | str | None = None
-    """The judge's model; None for the model that synthesizes."""
+    """The judge's model; None for the synthesizer's model."""
     agree: Callable[..., Any] | None = None
-    """Function that replaces the judge, called with an `AnswerPair`, or with the pair and the context."""
+    """Function to use instead of the judge, called with an `AnswerPair`, or with the pair and the context."""
 
     def __post_init__(self) -> None:
         check_model(self.model, location="Agreement")
@@ -96,7 +98,7 @@ class Agreement:
 
 
 class AgreementCheck(Block[AnswerPair, bool]):
-    """Block to decide about one pair of answers."""
+    """Block that decides whether a pair of answers agrees."""
 
     def __init__(self, name: str, options: Agreement) -> None:
         super().__init__(name)

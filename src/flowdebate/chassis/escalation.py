@@ -1,6 +1,6 @@
-"""Escalation: steps to answer a question, from the cheapest to the most thorough.
+"""Escalation: several ways to answer a question, tried from the cheapest to the most thorough.
 
-The first step that settles it decides.
+The first step that settles the question ends the escalation.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Rule of an escalation: a step decides if its output has a `confidence` of at least `minimum`."""
+    """Escalation rule: a step decides if its output has a `confidence` of at least `minimum`."""
 
     minimum: float
 
@@ -60,23 +60,23 @@ class Confidence:
 
 
 Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
-"""Rule to end an escalation with a step.
+"""Rule that decides whether a step ends an escalation.
 
 - "agreement", or `Agreement` with a model or a function: its answer agrees with an earlier step's.
-- "undisputed": no decider disagrees with its result. In a debate all ballots name the winner, a council has no dissent,
+- "undisputed": all deciders agree on its result. In a debate all ballots name the winner, a council has no dissent,
   a review no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
 - `Confidence(0.9)`: the `confidence` in its output is high enough.
-- A function of the step's output, or of the output and the context: it returns True. The output of a pattern is its raw
-  output; `ctx.sequencer.state.steps` has the steps so far, this one last.
+- A function of the step's output, or of the output and the context, that returns True. The output of a pattern is its
+  raw output; `ctx.sequencer.state.steps` contains the steps so far, this one last.
 """
 _RULES = '"agreement", "undisputed", Agreement(…), Confidence(…) or a function of the output'
 
 
 class EscalationState(PatternState):
-    """State of an escalation's sequencer, as `ctx.sequencer.state` shows it to its steps."""
+    """State of an escalation's sequencer, available to its steps as `ctx.sequencer.state`."""
 
     steps: list[EscalationStep] = Field(default_factory=new_list)
-    """The steps so far, failed ones excluded."""
+    """The steps so far, without failed ones."""
 
     @property
     def is_decided(self) -> bool:
@@ -93,13 +93,15 @@ class EscalationOutput(PatternOutput):
     steps: list[EscalationStep]
     """The steps that answered, in order."""
     skipped: list[str] = Field(default_factory=new_list)
-    """Names of the steps not needed."""
+    """Names of the steps that were not needed."""
     answer: Any = None
-    """The answer of the last step, in words. It is the deciding step, unless the run ended early (see `status`)."""
+    """The answer of the last step as text. The last step is the deciding one, unless the run ended early (see
+    `status`).
+    """
     output: Any = None
     """The output of the last step; for a pattern, its raw output."""
     stop_reason: str | None = None
-    """Reason why the last step was the last one, such as "agrees with first"; None if the run ended early."""
+    """Reason why the escalation stopped, such as "agrees with first"; None if the run ended early."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     seed: int | None = None
@@ -115,33 +117,33 @@ class EscalationOutput(PatternOutput):
 
     @property
     def calls(self) -> int:
-        """Calls of all steps, and of the checks between them."""
+        """Number of calls made by all steps and by the checks between them."""
         return sum(step.calls + step.check_calls for step in self.steps)
 
     @property
     def entries(self) -> list[Entry]:
-        """The answers, with one round for each."""
+        """The answers, one round each."""
         return [
             Entry(round=number, speaker=step.name, text=step.answer or "") for number, step in enumerate(self.steps, 1)
         ]
 
     def find_repetitions(self) -> list[str]:
-        """Return no remarks, because an escalation looks for equal answers."""
+        """Return no remarks, because equal answers are what an escalation looks for."""
         return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """Result of the last step so far."""
+    """Result of the latest step."""
 
     result: object = None
-    """The output of its block."""
+    """The output of the step's block."""
     output: object = None
-    """Output of the step; a pattern's raw output."""
+    """The output of the step; for a pattern, its raw output."""
 
 
 MakeOutput: TypeAlias = "Callable[[EscalationState, Context, RunStatus, StepResult], PatternOutput | None]"
-"""Factory of the raw output from the state, the context, the status, and the result of the last step so far."""
+"""Factory of the raw output from the state, the context, the status, and the result of the latest step."""
 
 
 def escalate(
@@ -152,12 +154,12 @@ def escalate(
     failures: FailurePolicy | None = None,
     model: ModelChoice = None,
 ) -> Sequencer[Any, EscalationOutput]:
-    """Create a block to pass its question to `steps`, one after another, until one settles it.
+    """Create a block that passes a question to `steps`, one after another, until one of them settles it.
 
-    A step is a pattern, or any block or function with the question as its input. `until` is the rule for all steps, or
-    a dict with a rule for each step by name; a step without a rule never ends the escalation, and the last one always
-    does. A step whose provider fails is skipped, unless `failures` decides otherwise; if it was the last one, the
-    previous answer counts. `model` is the default for all blocks inside.
+    A step is a pattern, or any block or function that takes the question as its input. `until` is the rule for all
+    steps, or a dict of rules by step name; a step without a rule never ends the escalation, and the last one always
+    does. A step whose provider fails is skipped, unless `failures` says otherwise; if it was the last one, the previous
+    answer counts. `model` is the default for all inner blocks.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -201,9 +203,9 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """Build the steps of an escalation, without the block for its output.
+    """Build the steps of an escalation, without the block that builds its output.
 
-    `make_output` makes the raw output of a run ending early.
+    `make_output` creates the raw output of a run that ends early.
     """
     policy = failures.over(SKIP)
     pipeline = sequencer(name=name, state=EscalationState, model=model, protected=True).tap(_stamp(name, make_output))
@@ -251,12 +253,12 @@ def _check_rule(rule: Any, location: str, field: str) -> Rule:  # noqa: ANN401 -
 
 
 def _compares(rule: Rule) -> bool:
-    """Check whether a rule needs earlier answers, which the first step does not have."""
+    """Check whether a rule needs earlier answers, which the first step lacks."""
     return rule == "agreement" or isinstance(rule, Agreement)
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap to store the question, and to register the output of a run ending early."""
+    """Create a tap that stores the question and registers the output of a run that ends early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -277,19 +279,19 @@ def _goes_on(_: object, ctx: Context) -> bool:
 
 
 _RESULT = "result"
-"""Key of the last step's result in the escalation's derived values: the result may be of any type, and is not
+"""Key of the latest step's result in the escalation's derived values, since the result may be of any type and is not
 frozen.
 """
 
 
 def last_result(ctx: Context) -> StepResult:
-    """Return the result of the last step so far."""
+    """Return the result of the latest step."""
     result: StepResult = ctx.scope.handle.derived.get(_RESULT, StepResult())
     return result
 
 
 class _Step(Block[Any, Any]):
-    """Block to run one step, and decide whether it ends the escalation."""
+    """Block that runs a step and decides whether it ends the escalation."""
 
     def __init__(
         self, inner: Block[Any, Any], number: int, check: _Check | None, *, last: bool, failures: FailurePolicy
@@ -333,7 +335,7 @@ class _Step(Block[Any, Any]):
         ctx.emit(EscalationStepFinished(step=step))
 
     async def _run(self, value: object, ctx: Context) -> object:
-        """Run the step, and keep its output (a pattern's raw output) even if the run ends afterwards."""
+        """Run the step and keep its output (a pattern's raw output), even if the run ends afterwards."""
         raw: object = None
         result: object = None
         with ctx.run.watch_raw_output(ctx.path) as raw_output:
@@ -346,7 +348,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Return the reason to end the escalation with this step; None to continue, also without the judge's answer."""
+        """Return the reason to end the escalation with this step; None to continue, even without the judge's answer."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
@@ -372,7 +374,7 @@ class _Step(Block[Any, Any]):
 
 
 def _cost(ctx: Context, begin: int) -> dict[str, Any]:
-    """Sum calls and tokens of the step around `ctx` since the event at `begin`."""
+    """Sum the calls and tokens of the step around `ctx` since the event at `begin`."""
     usage, place = Usage.none(), f"{ctx.path}/"
     for event in ctx.run.records.events[begin:]:
         if isinstance(event, ModelCalled) and (event.path == ctx.path or event.path.startswith(place)):
@@ -381,7 +383,7 @@ def _cost(ctx: Context, begin: int) -> dict[str, Any]:
 
 
 def _answer_in(output: object) -> str | None:
-    """Return the answer in a step's output, in words; None if there is none."""
+    """Return the answer in a step's output as text; None if there is none."""
     if isinstance(output, Mapping):
         answer = output.get("answer", output)
     else:
@@ -392,7 +394,7 @@ def _answer_in(output: object) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """The step judged by a rule."""
+    """A step to be judged by a rule."""
 
     output: object
     step: EscalationStep
@@ -400,7 +402,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Check of a step by a rule: returns the reason to end the escalation, or None."""
+    """Check of a step against a rule; returns the reason to end the escalation, or None."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")
@@ -424,7 +426,7 @@ class _Check(Block[_Judged, "str | None"]):
         return function_name(self._function) if holds else None
 
     async def _find_agreement(self, check: AgreementCheck, value: _Judged, ctx: Context) -> str | None:
-        """Compare the answer with earlier ones, the latest first."""
+        """Compare the answer with earlier ones, latest first."""
         question = state_of(ctx, EscalationState).question
         for other in reversed(value.earlier):
             if value.step.answer is None or other.answer is None:

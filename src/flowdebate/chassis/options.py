@@ -1,4 +1,4 @@
-"""Options shared by all patterns, with the rules about incompatible options."""
+"""Options shared by all patterns, and the rules about incompatible options."""
 
 from __future__ import annotations
 
@@ -26,33 +26,35 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 RoleChoice: TypeAlias = "BlockLike | RoleOptions | bool | None"
-"""Choice for a role: a block or a function, options of the default block, True or False, or None."""
+"""Value of a role's option: a block or a function, options of the default block, True or False, or None."""
 VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOptions:
-    """Options of a pattern's prompts: `debate(prompts=PromptOptions(profile="concise"))`.
+    """Options for a pattern's prompts: `debate(prompts=PromptOptions(profile="concise"))`.
 
-    Raise ConfigurationError for invalid options, and for options that a pattern does not use.
+    Raises ConfigurationError for invalid options, and for options that the pattern does not support.
     """
 
     profile: Profile | None = None
-    """Default prompts for small models ("concise") or for others ("full"); None: as each model asks for."""
+    """Set of default prompts: "concise" for small models, "full" for others; None chooses by model."""
     length: Length | None = None
     """Length of a turn: "short", "medium", "long", or a number of words; None: short with concise prompts, medium with
-    full ones."""
+    full prompts.
+    """
     template: Template | None = None
-    """Texts of the speakers' prompts, in place of the profile's: a template of the pattern's own kind."""
+    """Texts of the speakers' prompts, used instead of the profile's: a template of the pattern's own kind."""
     history: History = "all"
-    """Rounds of the transcript in prompts:
+    """Rounds of the transcript shown in prompts:
 
-    "all", or `Window(rounds=2)` with a summary of older rounds, so that a long discussion does not exceed the context
-    of a model. The summary takes a call in each round.
+    "all", or `Window(rounds=2)` with a summary of older rounds, so that a long discussion does not exceed a model's
+    context. The summary costs one call per round.
     """
     hide_names: bool | None = None
-    """Use of aliases for the names of speakers and of their models inside their contributions. None: True in a debate
-    and in a council, the patterns with this option."""
+    """Use of aliases for the names of speakers and their models within contributions. None means True in the patterns
+    with this option, debate and council.
+    """
 
     def __post_init__(self) -> None:
         location = type(self).__name__
@@ -67,7 +69,8 @@ def check_prompts(
 ) -> PromptOptions:
     """Return the prompt options of a pattern with a `template` for its speakers' prompts.
 
-    ConfigurationError for another kind of template, and for `history` and `hide_names` unless they are `accepted`.
+    Raises ConfigurationError for a template of another kind, and for `history` and `hide_names` unless they are
+    `accepted`.
     """
     if prompts is None:
         return PromptOptions()
@@ -83,9 +86,10 @@ def check_prompts(
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """Options shared by all patterns, in the form passed to a pattern's function.
+    """Options shared by all patterns, as passed to a pattern's function.
 
-    The function of a pattern makes one of these, or of a subclass with its own options; `check_options` checks it.
+    The function of a pattern creates an instance of this class, or of a subclass with its own options, and
+    `check_options` checks it.
     """
 
     name: str
@@ -93,9 +97,9 @@ class CommonOptions:
     """Speakers: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
     max_rounds: int
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)
-    """Choices for the roles besides the speakers, by role."""
+    """Values of the options for all roles except speakers, by role."""
     visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
-    """Visibility of a role's default blocks, by role; None for the role's default."""
+    """Visibility of the default blocks of each role; None for the role's default."""
     turn_order: TurnOrder = "declared"
     terminate_when: StopWhen | None = None
     transcript: StateResource[Any] | None = None
@@ -113,11 +117,11 @@ class CommonOptions:
 
     @property
     def has_planned_rounds(self) -> bool:
-        """True if the number of rounds follows from other options, as from the phases of a debate."""
+        """True if other options determine the number of rounds, such as the phases of a debate."""
         return False
 
     def for_blocks(self) -> BlockOptions:
-        """Return the options for the default blocks of all roles, without omitted options."""
+        """Return the options for the default blocks of all roles, leaving out unset options."""
         options: BlockOptions = {}
         if self.tools is not None:
             options["tools"] = self.tools
@@ -140,15 +144,15 @@ CheckedT_contra = TypeVar("CheckedT_contra", bound=CommonOptions, contravariant=
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constraint(Generic[CheckedT_contra]):
-    """Rule about incompatible options; every front end reports it in the same sentence."""
+    """Rule about incompatible options; all front ends report a violation in the same words."""
 
     name: str
     options: tuple[str, ...]
-    """Names of the options; the first one is the field of the error."""
+    """Names of the options; the error refers to the first."""
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
-    """Predicate to detect options that break the rule."""
+    """Predicate that returns True if options break the rule."""
 
     def check(self, options: CheckedT_contra, *, location: str) -> None:
         """Raise ConflictingOptions if `options` break the rule."""
@@ -162,11 +166,11 @@ NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(
     sentence="{output_schema} cannot be combined with {synthesizer} switched off: only a synthesizer writes an output",
     broken=lambda options: options.output_schema is not None and options.roles.get("synthesizer") is False,
 )
-"""Constraint of the patterns with a synthesizer's output."""
+"""Constraint of patterns whose output comes from a synthesizer."""
 
 
 def quorum_of(roster: str) -> Constraint[CommonOptions]:
-    """Return the constraint of a pattern with a quorum and the speakers in its option `roster`."""
+    """Return the quorum constraint of a pattern whose speakers are in the option `roster`."""
 
     def is_out_of_reach(options: CommonOptions) -> bool:
         return options.failures is not None and (options.failures.quorum or 0) > len(options.roster)

@@ -1,4 +1,4 @@
-"""Outputs: the common base of raw outputs, their one way out of a pattern, and the synthesizer's."""
+"""Outputs: the base class of raw outputs, how a pattern publishes them, and the synthesizer's output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Contribution in terms common to all patterns."""
+    """Contribution in a form common to all patterns."""
 
     round: int
     """The round, or the turn of a handoff, from 1; 0 for a consensus debate's first proposals."""
@@ -57,37 +57,41 @@ _SHOWN = 80  # maximum characters of one in a remark
 
 
 class PatternOutput(WireModel):
-    """The raw output of a pattern, in terms common to all patterns.
+    """The raw output of a pattern, in a form common to all patterns.
 
-    Each pattern adds fields of its own, under the names of its wire form.
+    Each pattern adds its own fields, under the names of its wire form.
     """
 
     subject_field: ClassVar[str] = "question"
     """Name of the field with the question, the topic, the proposition or the task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """Stop reasons of the pattern, checked before the maximum, because the last round may end with one of them."""
+    """Stop reasons of the pattern that are checked before the maximum, because they may also apply to the
+    last round.
+    """
     transcript_field: ClassVar[str] = "transcript"
     """Name of the field with the transcript."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
     """The pattern's sources, and the files left out; None (and omitted from JSON) without sources."""
     quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
-    """The quotes of each of the `entries`, looked up in the sources; None (and omitted from JSON) without sources."""
+    """The quotes in each of the `entries`, checked against the sources; None (and omitted from JSON)
+    without sources.
+    """
     passages: list[Shown] | None = Field(default=None, exclude_if=is_none)
-    """The passages shown to turns, from sources too long to be shown whole.
+    """The passages shown in turns, from sources too long for a prompt.
 
-    None (and omitted from JSON) if they were shown whole.
+    None (and omitted from JSON) if the sources were shown in full.
     """
     older: Older | None = Field(default=None, exclude_if=is_none)
-    """The summary shown in prompts in place of the first rounds.
+    """The summary that replaces the first rounds in prompts.
 
     None (and omitted from JSON) without a history window.
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of answers with lines spoken for somebody else; None (and omitted from JSON) if there are none."""
+    """The full text of answers that continued as another speaker; None (and omitted from JSON) if there are none."""
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The steps up to this one in a run with the depth "auto"; None (and omitted from JSON) in any other."""
+    """The steps up to this one in a run of depth "auto"; None (and omitted from JSON) in other runs."""
 
     # Declared for type checkers only: outputs declare them as fields, in the order of their wire form.
     if TYPE_CHECKING:
@@ -125,26 +129,26 @@ class PatternOutput(WireModel):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """True if all deciders came to the same result; None for a pattern without such a measure."""
+        """True if all deciders reached the same result; None for a pattern without such a measure."""
         return None
 
     @property
     def incomplete(self) -> str | None:
-        """First line of every answer if speakers are missing, with the reasons; None if nobody is missing."""
+        """First line of every answer if speakers are missing, with the reasons; None if everyone spoke."""
         return missing_line(self.losses)
 
     @property
     def decision_word(self) -> str | None:
-        """The decision in a word or a name, used by batches to count runs; None for a pattern without a decision."""
+        """The decision as a word or a name, used by batches to count runs; None for a pattern without a decision."""
         return None
 
     @property
     def decision_line(self) -> str | None:
-        """The decision in a line of a list: its word, or the beginning of the answer if the word is not informative."""
+        """The decision on one line of a list: its word, or the beginning of the answer if the word says little."""
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
-        """List remarks on identical contributions to the transcript, except short ones."""
+        """List remarks on contributions to the transcript that are identical, except short ones."""
         # a revision without changes is not a revision
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
@@ -160,14 +164,14 @@ class PatternOutput(WireModel):
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the courses of each decision: the answers of each voice in order, and the outcome.
+        """Return the course of each decision: the answers of each voice in order, and the outcome.
 
-        Empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` measures it.
+        Empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` measures the courses.
         """
         return []
 
     def in_short(self) -> dict[str, Any]:
-        """Summarize for a list of runs: the speakers, and the decision in a line."""
+        """Summarize the output for a list of runs: the speakers, and the decision on one line."""
         speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
         return {"speakers": speakers, "decision": self.decision_line}
 

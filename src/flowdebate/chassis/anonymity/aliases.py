@@ -1,4 +1,4 @@
-"""Aliases for the names of debaters and models, one map for each run; and names left in arguments (leaks)."""
+"""Aliases for the names of debaters and models, one map per run, and reports of names left in arguments (leaks)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
-"""A debater, a model of the roster, or a model family or maker claimed by an author."""
+"""The kind of a leaked name: a debater, a model of the roster, or a model family or maker claimed by an author."""
 # nouns for any speaker: none implies a position, or is a role of a debate (judge, moderator)
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
@@ -31,7 +31,7 @@ _LETTERS = ("bdfgklmnprstvz", "aeiou")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A name in a text."""
+    """A name found in a text."""
 
     kind: LeakKind
     text: str
@@ -39,19 +39,19 @@ class Leak:
     start: int
     end: int
     meant: str
-    """Name or model as written in the roster, or the family or maker."""
+    """The name or model as written in the roster, or the family or maker."""
     alias: str
 
 
 class Hidden(NamedTuple):
-    """A text with aliases in place of names, and the leaks in the original."""
+    """A text with aliases in place of names, and the leaks found in the original."""
 
     text: str
     leaks: tuple[Leak, ...]
 
 
 class Aliases:
-    """Aliases for the names of a debate; made by `make_aliases`, and drawn when the first one is needed."""
+    """Aliases for the names in a debate, created by `make_aliases` and drawn when first needed."""
 
     def __init__(self, hidden_names: Names, draw: Callable[[], Mapping[Meant, str]]) -> None:
         self._known = hidden_names
@@ -110,10 +110,10 @@ def make_aliases(
     used: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Make aliases for `names` and `models`, in any order; they are drawn from `random` when the first is needed.
+    """Create aliases for `names` and `models`, in any order; they are drawn from `random` when first needed.
 
     An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name in the question or
-    in a stance is hidden only if something marks it as the name of a person.
+    in a stance is hidden only where the text marks it as the name of a person.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -138,7 +138,7 @@ def _compile(
 
 
 def _words_of(text: str) -> set[str]:
-    """Split `text` into words as readers see them: a raised digit is a separate word, or a part of its word."""
+    """Split `text` into words as readers see them: a superscript digit is a separate word, or part of its word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
@@ -147,7 +147,7 @@ def _words_of(text: str) -> set[str]:
 def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
-    """Draw a noun and a number for each name, and for families and makers; none of them may be a word to `avoid`."""
+    """Draw a noun and a number for each name, family and maker, avoiding the words in `avoid`."""
     # in many arguments, a single digit means a turn, a round or a side
     count, low = len(people) + len(machines) + 2, 10
     free: Sequence[int] = ()
@@ -171,17 +171,17 @@ def _draw_aliases(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:
-    """Names to hide in a debate, by owner. Aliases are derived from them, the run's seed and the debate's path."""
+    """Names to hide in a debate, by owner. Aliases are derived from the names, the run's seed and the debate's path."""
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
     """Models by name, if known before a run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
-    """The question, for blocks outside of a debate."""
+    """The question, for blocks used outside a debate."""
 
     def aliases(self, ctx: Context) -> Aliases:
-        """Return the aliases of the run and the debate of `ctx`."""
+        """Return the aliases for the run and the debate of `ctx`."""
         handle = ctx.scope.sequencer
         aliases_by_key: dict[object, Aliases] = {} if handle is None else handle.derived
         aliases = aliases_by_key.get(self)
@@ -197,10 +197,10 @@ class Anonymity:
         return aliases
 
     def entries(self, ctx: Context) -> Sequence[Any]:
-        """Return the transcript so far with aliases for names; an entry without names is the same object.
+        """Return the transcript so far with names replaced by aliases.
 
-        Each argument is searched once in a debate: `derived` keeps the texts of earlier turns. The entries have the
-        type of the pattern's entries, as in `entries_of`.
+        Entries without names are returned as the same objects. Each argument is searched only once per debate, because
+        `derived` keeps the texts of earlier turns. The entries have the pattern's entry type, as in `entries_of`.
         """
         hide = self.aliases(ctx).hide
 
@@ -214,17 +214,17 @@ class Anonymity:
         return derived(ctx, (self, "entries"), (), extend)
 
     def hide(self, text: str | None, ctx: Context) -> str | None:
-        """Replace the names in `text` by aliases."""
+        """Replace the names in `text` with aliases."""
         return text if text is None else self.aliases(ctx).hide(text).text
 
     def leaks(self, ctx: Context) -> LeakReport | None:
-        """Report the names in the transcript so far; None if it has none."""
+        """Report the names in the transcript so far; return None if there are none."""
         report = leak_report(entries_of(ctx), self.aliases(ctx))
         return report if report.leaks else None
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
-    """List the models that a pattern knows by name: its model, those of its `roster`, and `more_models`."""
+    """List the models that a pattern refers to: its own, the models of its `roster`, and `more_models`."""
     values = model.values() if isinstance(model, Mapping) else (model,)
     models = [*values, *(member.model for member in roster), *more_models]
     model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
@@ -232,11 +232,11 @@ def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object
 
 
 _EXCERPT = 30
-"""Number of characters around a leak in its excerpt: enough words to tell if it is a name."""
+"""Number of characters shown around a leak, enough to tell whether it is a name."""
 
 
 class Entry(Protocol):
-    """An argument in a transcript of any pattern."""
+    """An argument in the transcript of any pattern."""
 
     # properties, because entries are frozen, and plain attributes of a protocol would have to be writable
     @property
@@ -249,38 +249,38 @@ class Entry(Protocol):
 
     @property
     def text(self) -> str:
-        """The argument, in its original words."""
+        """The text of the argument, as written."""
 
 
 class LeakAt(WireModel):
-    """Name in an argument."""
+    """A name found in an argument."""
 
     entry: Annotated[int, Field(ge=0)]
     """The index of the entry in the transcript."""
     round: Annotated[int, Field(ge=1)]
     author: str
-    """Author of the argument."""
+    """The author of the argument."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
-    """The author's own name, another debater's, or the name of a model or its maker."""
+    """The kind of name: the author's own, another debater's, or the name of a model or its maker."""
     meant: str
-    """Name or model as written in the roster, or the family or maker."""
+    """The name or model as written in the roster, or the family or maker."""
     text: str
     """The name as written."""
     start: Annotated[int, Field(ge=0)]
-    """The offset in the argument, in characters."""
+    """The offset of the name in the argument, in characters."""
     end: Annotated[int, Field(ge=0)]
     excerpt: str
     """The name with a few words around it, on one line."""
 
 
 class LeakReport(WireModel):
-    """Report on the names in a transcript's arguments."""
+    """Report on the names found in a transcript's arguments."""
 
     entries: Annotated[int, Field(ge=0)]
     """The number of arguments."""
     leaks: list[LeakAt] = Field(default_factory=new_list)
-    """Leaks in the order of the transcript."""
+    """The leaks, in transcript order."""
 
     @property
     def count(self) -> int:
@@ -303,12 +303,12 @@ class LeakReport(WireModel):
 
     @property
     def share(self) -> float:
-        """The share of arguments with a name in them, 0.0 to 1.0; 0.0 for no arguments."""
+        """The share of arguments that contain a name, from 0.0 to 1.0; 0.0 if there are no arguments."""
         return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
 
 
 def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
-    """Report the names in the arguments of `entries`, each with its place."""
+    """Report the names in the arguments of `entries`, with their positions."""
     leaks: list[LeakAt] = []
     for place, entry in enumerate(entries):
         for leak in aliases.hide(entry.text).leaks:

@@ -1,7 +1,7 @@
-"""Introductions of authors with their own model family or its maker: "I am Claude, made by Anthropic".
+"""Detection of authors who introduce themselves with their model family or its maker: "I am Claude, made by Anthropic".
 
-The text is folded (`fold`): in lower case, without accents. Once an author is introduced, all families and makers up to
-the end of the introduction belong to it: a maker after a label would reveal the hidden name.
+The text is folded (`fold`): lowercase, without accents. Once an author has introduced itself, all families and makers
+up to the end of the introduction are its own: a maker left next to an alias would reveal the hidden name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAMILIES: dict[str, str] = {
     "smollm": "huggingface", "nemotron": "nvidia", "doubao": "bytedance", "豆包": "bytedance", "hunyuan": "tencent",
     "混元": "tencent", "文心一言": "baidu", "minimax": "minimax", "jamba": "ai21", "olmo": "allenai",
 }  # fmt: skip
-"""Well-known model families, each with its maker."""
+"""Well-known model families, mapped to their makers."""
 VENDORS: dict[str, tuple[str, ...]] = {
     "openai": ("OpenAI", "Open AI"),
     "anthropic": ("Anthropic",),
@@ -53,18 +53,19 @@ WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Families and makers, without names containing another, and words for a model: every text introducing a model contains
-one of these. Searching for them one by one takes a fifth of the time of the patterns, and most arguments contain none.
+"""Families and makers, except names that contain another one, and words for a model. Every text that introduces a model
+contains one of these. Searching for them one by one takes a fifth of the patterns' time, and most arguments contain
+none.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
-"""An author's own family or maker: its span, its kind, and its name."""
+"""A family or maker claimed by an author: its span, its kind, and its name."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
 
 def family_among(text: str) -> str | None:
-    """Return the first well-known family in lower-case `text`; None if there is none.
+    """Return the first well-known family in lowercase `text`; None if there is none.
 
     >>> family_among("gpt-5-mini"), family_among("smollm2"), family_among("my-own")
     ('gpt', 'smollm', None)
@@ -93,14 +94,14 @@ _MOST = 5  # maximum introductions in a sentence
 
 
 class _Patterns(NamedTuple):
-    """Patterns of introductions in English, and of families and makers anywhere."""
+    """Regular expressions for introductions in English, and for families and makers anywhere."""
 
     family: re.Pattern[str]
     maker: re.Pattern[str]
     names: re.Pattern[str]
-    """Pattern of names; the second group is a maker."""
+    """Regular expression for names; the second group is a maker."""
     unknown: re.Pattern[str]
-    """Pattern of an unlisted family and its maker, in an author's introduction."""
+    """Regular expression for an unlisted family and its maker in an author's introduction."""
 
 
 def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
@@ -109,7 +110,7 @@ def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
-    """Compile the patterns of own model families ("I am Claude") and their makers ("made by Anthropic")."""
+    """Compile the patterns for authors' model families ("I am Claude") and their makers ("made by Anthropic")."""
     maker = rf"(?:{_any_of(MAKERS)})\b"
     family = rf"(?:{_any_of(FAMILIES)}){_VERSION}\b"
     mark = r"[*_\"'(]{0,3}"
@@ -233,7 +234,7 @@ def find_own_names(low: str) -> Iterator[Own]:
 
 
 def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
-    """Find the own names in a sentence of another language."""
+    """Find the families and makers that authors claim in a sentence that is not in English."""
     name = _patterns().names.search(low, start, end)
     if name is None:
         return

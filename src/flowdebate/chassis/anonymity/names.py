@@ -1,8 +1,8 @@
-"""Names in texts: spellings of debaters, models and their families, and rules for when a spelling is a name.
+"""Names in texts: spellings of debaters, models and their families, and rules that tell names from ordinary words.
 
-The rules use the marks of writers (capitals and the words next to a name), not lists of names and occupations. On the
-corpus of the tests they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common
-words, given names, endings such as -ist) it was 215 of 246, and 10 of 178: fewer arguments were changed, but more of
+The rules rely on marks in the text (capitals and the words next to a name), not on lists of names and occupations. On
+the test corpus they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common words,
+given names, endings such as -ist) the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of
 them gave away their authors.
 """
 
@@ -34,7 +34,7 @@ def family_of(model: str) -> str:
 
 
 def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Pair each judge's model with the first debater's model of the same maker.
+    """Pair each judge's model with the first debater's model from the same maker.
 
     >>> kin_among(["openai/gpt-5-mini", "local"], ["anthropic/claude-5", "openai/gpt-6"])
     (('openai/gpt-5-mini', 'openai/gpt-6'),)
@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about models, so that their names belong to the question."""
+    """Return whether the debate is about models, in which case their names belong to the question."""
     # hiding model names there, too, would change 6 further turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -64,16 +64,15 @@ _PLAIN_WORDS = {"cohere"}  # makers whose names are common words
 Level: TypeAlias = Literal["any", "capital", "sign"]
 """Level at which a spelling counts as a name.
 
-    any      at word boundaries, in whatever case
-    capital  where each of its words has a capital and the next word has none; or at a sign
-    sign     at a sign only: "X:", "@X", "I am X", "as X,", "X's argument", "X argues", "— X"
+any at word boundaries, in upper or lower case capital where each of its words is capitalized and the next word is not;
+or next to a sign sign only next to a sign: "X:", "@X", "I am X", "as X,", "X's argument", "X argues", "— X"
 """
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
-"""The owner of an alias: a debater, a model, or any model family or maker (with an empty name)."""
+"""The owner of an alias: a debater, a model, or a model family or maker (with an empty name)."""
 
 
 class Found(NamedTuple):
-    """Name and its position in a text; see `Leak`."""
+    """A name and its position in a text; see `Leak`."""
 
     start: int
     end: int
@@ -85,28 +84,30 @@ class Found(NamedTuple):
 # Spellings of a name
 
 _SHORTEST = 3
-"""Minimum number of letters of a name that counts without a sign: "a" and "B" are words, points and plans."""
+"""Minimum length of a name that counts without a sign, in letters: "a" and "B" are words, points and plans."""
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
 )
-"""Common words of arguments, often at the beginning of a sentence: the sides' default names, and modal verbs. Without
-them 18 further turns of the corpus would be changed ("Will landlords leave?", "Pro tip")."""
+"""Common words that often begin a sentence: the default names of the sides, and modal verbs. Without this list, 18 more
+turns of the corpus would be changed ("Will landlords leave?", "Pro tip").
+"""
 _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|men)")
-"""English words for persons, by their endings: economist, skeptic.
+"""English words for persons, recognized by their endings: economist, skeptic.
 
-A roster may contain them in lower case like "anna", but "any economist" is nobody: without this pattern 31 further
+A roster may contain them in lowercase like "anna", but "any economist" refers to nobody: without this pattern, 31 more
 turns of the corpus would be changed.
 """
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
 _PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|(?![\\w\\s])[\u0300-\u1fff\U00010000-\U0001efff])*")
-"""Digits, or letters with combining marks of some scripts; emoji are not marks."""
+"""Digits, or letters with the combining marks of some scripts; emoji do not count as marks."""
 _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
-"""Names in Arabic and Hebrew letters, with the letters for "and", "in" and "for", joined to the next word. Other such
-letters often begin an ordinary word."""
+"""Names in Arabic and Hebrew script, where the letters for "and", "in" and "for" are joined to the next word. Other
+such letters often begin an ordinary word.
+"""
 _UNSPACED = (
     range(0x0E00, 0x0F00),
     range(0x1000, 0x10A0),
@@ -117,14 +118,14 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts without spaces between words, and so without boundaries around names (4 of the corpus).
+"""Scripts written without spaces between words, and so without boundaries around names (4 in the corpus).
 
-Compiling such a large set takes `re` milliseconds.
+Compiling such a large set takes `re` several milliseconds.
 """
 
 
 def plain_words(text: str) -> list[str]:
-    """Split `text` into folded words; an apostrophe joins."""
+    """Split `text` into folded words; an apostrophe does not end a word."""
     return re.findall(r"[^\W_]+", fold(text).replace("'", ""))
 
 
@@ -137,7 +138,7 @@ def _has_emoji(text: str) -> bool:
 
 
 def _write_pattern(name: str) -> str:
-    """Write a pattern for `name` in folded text, at word boundaries; empty without a letter, digit or emoji."""
+    """Build a pattern for `name` in folded text, at word boundaries; empty without a letter, digit or emoji."""
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
     if not pieces:
@@ -161,7 +162,7 @@ def _write_pattern(name: str) -> str:
 
 
 def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
-    """Spell a debater's name: the whole, and the first and the last word of a person's full name."""
+    """List the spellings of a debater's name: in full, and the first and last word of a person's full name."""
     written = re.findall(r"[^\W_]+", name)
     if not written:
         yield name, "any"
@@ -181,7 +182,7 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
 
 
 def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
-    """Spell a model such as `"openai/gpt-5-mini"`: whole, without its provider, and down to its number."""
+    """List the spellings of a model such as `"openai/gpt-5-mini"`: in full, without its provider, up to its number."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
         return  # settings, which do not identify a model
@@ -199,7 +200,9 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
 # 6, words after a name 19, signatures 1.
 
 _AROUND = 48
-"""Number of characters to search before a name: the longest introduction, "my esteemed counterpart, the", fits well."""
+"""Number of characters searched before a name; the longest introduction, "my esteemed counterpart, the",
+fits easily.
+"""
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
 _LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")
 _INTRODUCED = re.compile(
@@ -208,7 +211,7 @@ _INTRODUCED = re.compile(
 )
 # 3 of the names found by introductions are in lower case
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
-"""Words after a name in lower case: "unlike bear, I", and not "unlike bear markets"."""
+"""Words that may follow a lowercase name: "unlike bear, I", but not "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
 _SAID = re.compile(
     r"[*_]*'s? (?:own |first |second |last )?"
@@ -219,7 +222,7 @@ _SAID = re.compile(
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
-"""Words before one of many: "any economist knows", "a Bull market"."""
+"""Words that show a common noun, not a name: "any economist knows", "a Bull market"."""
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
@@ -245,20 +248,20 @@ def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after:
 
 
 class _Known(NamedTuple):
-    """Spelling of a name."""
+    """A known spelling of a name."""
 
     whose: Meant
     level: Level
     pattern: str
     needle: str
-    """A part of every match of the pattern: searching for it takes a tenth of the time of the pattern."""
+    """Substring of every match of the pattern: searching for it takes a tenth of the pattern's time."""
 
 
 class Names:
-    """Compiled patterns for the names of a roster and its models.
+    """Compiled patterns for the names in a roster and its models.
 
-    A name used as a stance is never hidden, since every tag shows it. A name in the question or in a stance counts at
-    signs only.
+    A name used as a stance is never hidden, because every tag shows it. A name in the question or in a stance counts
+    only next to a sign.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:
@@ -289,7 +292,7 @@ class Names:
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
 
     def find(self, text: str) -> list[Found]:
-        """Find the names in `text`, in order; the longest of several at one place."""
+        """Find the names in `text`, in order; where several overlap, the longest."""
         low = fold(text)
         well_known = any(map(low.__contains__, WELL_KNOWN))
         if not well_known and not any(map(low.__contains__, self._needles)):
