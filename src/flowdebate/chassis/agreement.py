@@ -1,6 +1,4 @@
-"""Agreement of two answers to the same question, by their words, by a judge that reads both orders, or by a
-function.
-"""
+"""Agreement of two answers to one question, decided by their words, a judge that reads both orders, or a function."""
 
 from __future__ import annotations
 

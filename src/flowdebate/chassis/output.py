@@ -180,7 +180,7 @@ _LONGEST_LINE = 160
 
 
 def brief(text: object) -> str | None:
-    r"""Shorten `text` to its first sentence, without Markdown; None for a non-text or a blank text.
+    r"""Shorten `text` to its first sentence, without Markdown; None if it is not a string or is blank.
 
     >>> brief("# Answer\n\n**Ship** it in May. Then look again.")
     'Ship it in May.'
@@ -198,7 +198,7 @@ OutputT = TypeVar("OutputT", bound=PatternOutput)
 
 
 def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa: ANN401 - what a schema says
-    """Put the line about missing speakers above an answer in words; return any other answer unchanged."""
+    """Add the line about missing speakers above an answer in text form; return any other answer unchanged."""
     line = missing_line(losses)
     if line is None or not isinstance(answer, str) or answer.startswith(line):
         return answer
@@ -208,7 +208,7 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """Create a tap to store the pattern's subject, and to register `make_output` for a run ending early.
+    """Create a tap that stores the pattern's subject and registers `make_output` for a run that ends early.
 
     It also records the `material`, which may change before the run is resumed.
     """
@@ -225,7 +225,7 @@ def stamp_subject(
 
 
 def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
-    """Create a block to build the raw output from the pattern's state and publish it."""
+    """Create a block that builds the raw output from the pattern's state and publishes it."""
 
     @handler(name=f"{loop.name}-build-output")
     def build(_: object, ctx: Context) -> PatternOutput:
@@ -235,17 +235,17 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 
 
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
-    """Make `output` the raw output of the pattern at `path` (None: the pattern around the block): `result.raw`.
+    """Set `output` as the raw output (`result.raw`) of the pattern at `path`; None for the pattern around the block.
 
-    All raw outputs pass through here. If one changes afterwards, because the synthesizer failed or baselines were
-    added, it is built and published again.
+    All raw outputs pass through this function. An output that changes afterwards, because the synthesizer failed or
+    baselines were added, is built and published again.
     """
     ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
     return output
 
 
 def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
-    """Collect the fields of every raw output from the state and the run: its end, and its failures."""
+    """Collect the fields of every raw output that describe how the run ended, with its failures."""
     state = pattern_state(ctx)
     return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
 
@@ -261,9 +261,9 @@ def status_of(ctx: Context) -> RunStatus:
 def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: Role) -> Sequencer[Any, Any]:
     """Add the synthesizer in `role` as the last step of `pipeline`, unless it is left out.
 
-    An output of the application's own synthesizer is validated against the pattern's schema; the default one's model is
-    asked for it. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw output
-    is published again with the failure. Without a verdict the synthesizer is not asked, and the output is None.
+    The output of a custom synthesizer is validated against the pattern's schema; the default one requests that schema
+    from its model. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw
+    output is published again with the failure. Without a verdict the synthesizer is not called, and the output is None.
     """
     if not loop.has(role):
         return pipeline
@@ -286,7 +286,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
 
 def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handler[Any, Any]:
-    """Create a block to validate the output of the application's own synthesizer."""
+    """Create a block that validates the output of a custom synthesizer."""
 
     @handler(name=f"{name}-validate-output")
     def validate(value: object, ctx: Context) -> object:
@@ -301,7 +301,7 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 
 
 class Synthesis(Wrapped):
-    """`inner` for raw outputs with a verdict.
+    """Block that runs `inner` on raw outputs with a verdict.
 
     It returns None for outputs without a verdict, because there is nothing to write about.
     """

@@ -1,4 +1,4 @@
-"""Own words of a speaker: its answer without a label, up to the first turn of somebody else in it."""
+"""A speaker's own words: the answer without its label, up to the point where it continues as another speaker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST_FRAME = len("**The debater for [], []:** ")
 
 @dataclass(frozen=True, kw_only=True)
 class OwnWords:
-    r"""Reader of the answers of one speaker among others; see the module.
+    r"""Reader of one speaker's answers in a discussion; see the module.
 
     >>> ada = OwnWords(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
     >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
@@ -42,11 +42,11 @@ class OwnWords:
     other_stances: dict[str, str | None]
     """Stances of the other speakers, by name."""
     system_prompt: str | None = None
-    """Text of the application about the speaker; a label that it asks for is kept."""
+    """The application's text about the speaker; a label that it requests is kept."""
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> OwnWords:
-        """Read the answers of `member` of `roster`."""
+        """Create the reader for the answers of `member` of `roster`."""
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),
@@ -55,7 +55,7 @@ class OwnWords:
         )
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return the own words in `text`, as `Trimmed` if it continued as somebody else; the state records it."""
+        """Return the speaker's own words in `text`, as `Trimmed` and recorded if it continued as another speaker."""
         if "[" not in text and ":" not in text:  # nobody's label
             return text
         system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
@@ -72,17 +72,17 @@ class OwnWords:
         return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
-        """Return the speaker's own words in `text`, and the name of the next speaker in it; None if there is none."""
+        """Return the speaker's own words in `text`, and the name of the speaker it continues as, or None."""
         other = self._find_other(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]
 
     def listen(self, listener: Callable[[str], None]) -> LabelFilter:
-        """Return a listener to pass a streamed answer on to `listener` without its label."""
+        """Return a listener that passes a streamed answer on to `listener` without its label."""
         return LabelFilter(self, listener)
 
     def without_label(self, text: str, instructions: str = "") -> str:
-        """Return `text` without the label at its beginning; a label required by `instructions` stays."""
+        """Return `text` without the label at its beginning; keep a label required by `instructions`."""
         if not self.may_be_label(text[: self._longest]):
             return text
         prompt = f"{instructions}\n{self.system_prompt or ''}"
@@ -99,7 +99,7 @@ class OwnWords:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Tell whether a text beginning with `begins` may start with a label."""
+        """Return whether a text that begins with `begins` may start with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False
@@ -125,13 +125,13 @@ class OwnWords:
 
     @cached_property
     def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """Patterns of lines that begin a turn of another speaker, by name."""
+        """Patterns of lines that begin another speaker's turn, by name."""
         return tuple(
             (name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.other_stances.items()
         )
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
-        """Find the first line of somebody else's turn, after some words of the speaker."""
+        """Find the first line of another speaker's turn after some words of the speaker's own."""
         other_line = min(
             (line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None
         )
@@ -145,7 +145,7 @@ class OwnWords:
 
 
 def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str] | None:
-    """Find the first line of a turn of `other`, outside of code and lettered lists."""
+    """Find the first line of a turn of `other`, outside code and lettered lists."""
     name, begins = other
     fences: list[int] | None = None
     item = _LETTERED.search(text) if len(name) == 1 else None
@@ -159,7 +159,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 
 
 class LabelFilter:
-    """Listener that forwards a streamed answer without the speaker's label; it holds back only a possible label."""
+    """Listener that forwards a streamed answer without the speaker's label, holding back only a possible label."""
 
     def __init__(self, words: OwnWords, listener: Callable[[str], None]) -> None:
         self._words = words
@@ -167,12 +167,12 @@ class LabelFilter:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with a new answer."""
+        """Start a new answer."""
         self._held = ""
         self._is_settled = False
 
     def __call__(self, piece: str) -> None:
-        """Take the next piece of the answer."""
+        """Process the next piece of the answer."""
         if self._is_settled:
             self._listener(piece)
             return
@@ -188,7 +188,7 @@ class LabelFilter:
 
 
 def _label_of(name: str, stance: str | None) -> str:
-    """Write the pattern of a speaker's label: its tag, or its name before a colon; bold, in a heading, or neither."""
+    """Build the pattern of a speaker's label: a tag, or the name before a colon, possibly bold or in a heading."""
     tag, name_pattern = _tag(name, stance), rf"{re.escape(name)}(?:[ \t]*(?:{_tag(name, stance)}))?[ \t]*"
     bold_name = rf"{name_pattern}(?::[ \t]*(?P=open)|(?P=open)[ \t]*(?::|(?=\n)))"
     bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{bold_name})"
@@ -196,14 +196,14 @@ def _label_of(name: str, stance: str | None) -> str:
 
 
 def _turn_of(name: str, stance: str | None) -> str:
-    """Write the pattern of the beginning of another's turn: its tag on a line, or its name after a blank line."""
+    """Build the pattern for the start of another speaker's turn: a tag on a line, or a name after a blank line."""
     tagged = rf"^[ \t]*(?:\#{{1,4}}[ \t]*)?[*_]{{0,3}}(?i:{_tag(name, stance)})"
     name_pattern = rf"[ \t]*[*_]{{0,3}}{re.escape(name)}(?:[ \t]*{_tag(name, stance)})?[*_]{{0,3}}[ \t]*:"
     return rf"{tagged}|\n[ \t\r]*\n{name_pattern}"
 
 
 def _tag(name: str, stance: str | None) -> str:
-    """Build the regular expression for a speaker's tag in a transcript; models also write it after "Debater for"."""
+    """Build the pattern for a speaker's tag in a transcript; models also write the tag after "Debater for"."""
     inside = [name] if stance is None else [name, stance]
     stance_pattern = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
     return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{stance_pattern})\]"

@@ -1,6 +1,6 @@
-"""Registry of patterns, read by the command line, stored plans, batches, documents and servers.
+"""Registry of patterns, used by the command line, stored plans, batches, documents and servers.
 
-`flowdebate.patterns` fills it with one entry for each of its folders; an application adds its own with `register`.
+`flowdebate.patterns` registers one entry for each of its folders; applications add their own with `register`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PatternInfo:
-    """Description of a pattern. Import paths have the form "module:name", and are imported on demand."""
+    """Description of a pattern. Import paths have the form "module:name" and are resolved on demand."""
 
     name: str
-    """Name of the pattern, with one spelling in code, documents and plans."""
+    """Name of the pattern, spelled the same in code, documents and plans."""
     factory: str
     """Import path of the pattern's function."""
     output: str
-    """Import path of the class of its raw output."""
+    """Import path of the pattern's raw output class."""
     subject: str
-    """Name of its input: "question", "topic", "proposition" or "task"."""
+    """Name of the pattern's input: "question", "topic", "proposition" or "task"."""
     page: str
-    """Import path of its `Page`: options, document and sections for all front ends."""
+    """Import path of the pattern's `Page`, which provides options, document and sections for all front ends."""
     help: str
-    """Purpose, for lists and the help of its command; the first sentence fits on a line."""
+    """Purpose of the pattern, for lists and the help of its command; the first sentence fits on one line."""
     events: tuple[str, ...] = ()
-    """Import paths of the event classes emitted only by this pattern; streams and pages pass these events on
-    unchanged."""
+    """Import paths of the event classes that only this pattern emits; streams and pages pass these events
+    on unchanged.
+    """
     listed: bool = False
-    """True if the help lists the command in a separate entry, instead of among the other patterns."""
+    """True if the help lists the command as a separate entry, not among the other patterns."""
 
     @property
     def verb(self) -> str:
@@ -59,7 +60,7 @@ class PatternInfo:
 
 # import paths are texts, so that looking up a name imports neither a pattern nor a page of a higher layer
 PATTERNS: dict[str, PatternInfo] = {}
-"""Every pattern, by name, in the order shown to users."""
+"""All patterns by name, in the order shown to users."""
 
 
 def register(info: PatternInfo) -> None:
@@ -78,7 +79,7 @@ def load_patterns() -> Mapping[str, PatternInfo]:
 
 
 def find_pattern(name: object) -> PatternInfo | None:
-    """Return the pattern of this name or command; None for no pattern.
+    """Return the pattern with this name or command; None if there is none.
 
     >>> found = find_pattern("round-robin")
     >>> found and found.name
@@ -91,6 +92,6 @@ def find_pattern(name: object) -> PatternInfo | None:
 
 
 def load(place: str) -> Any:  # noqa: ANN401 - whatever is there
-    """Import the object at a path "module:name"."""
+    """Import the object at a path of the form "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

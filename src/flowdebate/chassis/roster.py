@@ -1,8 +1,8 @@
-"""Roster: the participants, the roles declared by a pattern, and the default blocks made for both.
+"""Roster: the participants, the roles declared by a pattern, and the default blocks created for both.
 
-The options of a default block come in layers, and the last layer with a value wins: the pattern's own facts (name,
-roster, transcript), the pattern's options for all roles, the role's options, and the options of the single member or
-role. Only `merge_options` decides this.
+The options of a default block come in layers, and the last layer with a value wins: facts of the pattern (name, roster,
+transcript), the pattern's options for all roles, the role's options, and the options of a single member or role. Only
+`merge_options` applies this order.
 """
 
 from __future__ import annotations
@@ -48,59 +48,64 @@ class Debater:
     """
 
     name: str
-    """Stable identifier; the assignee of its tasks in the audit trail."""
+    """Stable identifier of the debater, also the assignee of its tasks in the audit trail."""
     stance: str
-    """The position argued by the debater."""
+    """Position that the debater argues for."""
     role: str | None = None
-    """A persona, in a few words; for the default block only."""
+    """Persona of the debater in a few words; for the default block only."""
     block: Any = None
-    """Replaces the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It returns
-    `str`, `{"text": str}`, or a model with a `text`."""
+    """Replacement for the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It
+    returns `str`, `{"text": str}`, or a model with a `text`.
+    """
     model: Model | str | None = None
-    """The debater's own model; None for the model of the debate. For the default block only."""
+    """Model of the debater; None for the model of the debate. For the default block only."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` of this debater, which override the debate's. For the default block only."""
+    """`DebaterOptions` for this debater, which override the debate's. For the default block only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """Participant without an assigned position: in a deliberation, a panel, and so on.
+    """Participant without an assigned position, for example in a deliberation or a panel.
 
     >>> Persona("Bear", "cautious risk analyst", "You look for what can go wrong.").role
     'cautious risk analyst'
     """
 
     name: str
-    """Stable identifier; the assignee of its tasks in the audit trail."""
+    """Stable identifier of the participant, also the assignee of its tasks in the audit trail."""
     role: str | None = None
-    """Role in a few words, shown to others beside the name."""
+    """Role in a few words, shown to the others next to the name."""
     system_prompt: str | None = None
-    """Character and interests of the persona; only its own model sees them. For the default block only."""
+    """Character and interests of the persona, visible only to its own model. For the default block only."""
     block: Any = None
-    """Replaces the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
+    """Replacement for the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
-    """The participant's own model; None for the pattern's model. For the default block only."""
+    """Model of the participant; None for the pattern's model. For the default block only."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` of this participant, which override the pattern's. For the default block only."""
+    """`DebaterOptions` for this participant, which override the pattern's. For the default block only."""
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
-"""A member of a roster without positions: a `Persona`, a dict of its fields, or a model, also used as its name."""
+"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model whose name also names
+the member.
+"""
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
-"""Environment variable with the maximum number of members of a roster."""
+"""Environment variable that sets the maximum number of members in a roster."""
 _MOST_MEMBERS = 100
-"""Default maximum number of participants: the time to build a pattern grows with its square."""
+"""Default maximum number of participants: the time to build a pattern grows with the square of this number."""
 _LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
-"""Maximum characters: every prompt contains all names and stances, and every argument is searched for names."""
+"""Maximum length of each field in characters: every prompt contains all names and stances, and every argument is
+searched for names.
+"""
 MANY_MEMBERS = 10
-"""Number of debaters, personas, agents or members above which there is a warning."""
+"""Number of debaters, personas, agents or members above which a warning is issued."""
 
 MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
 
 def max_members() -> int:
-    """Return the maximum number of members of a roster; raise ConfigurationError for an invalid variable."""
+    """Return the maximum number of members in a roster; raise ConfigurationError for an invalid variable."""
     text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MOST_MEMBERS)
     if not (text.isascii() and text.isdecimal() and int(text) > 1):
         raise ConfigurationError("environment", MEMBERS_VARIABLE, text, "a number, at least 2")
@@ -117,9 +122,9 @@ def check_roster(
     maximum: int | None = MANY_MEMBERS,
     stacklevel: int = 4,
 ) -> tuple[MemberT, ...]:
-    """Return `members` in declared order, each a `kind`; raise ConfigurationError with the entry and the field.
+    """Return `members` in declared order, each as a `kind`; a ConfigurationError names the entry and the field.
 
-    A warning about too many members points at the caller of the pattern's function, `stacklevel` frames up.
+    A warning about too many members refers to the caller of the pattern's function, `stacklevel` frames up.
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(location, field, members, f"a list of {kind.__name__} or dicts")
@@ -154,13 +159,13 @@ def check_roster(
 
 
 def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
-    """Return the models of a roster that consists of models; empty for other rosters."""
+    """Return the models of a roster that is a list of models; empty for other rosters."""
     listed: list[ModelSpec] = [entry for entry in roster if isinstance(entry, (str, Model))]
     return listed if len(listed) == len(roster) else []
 
 
 def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
-    """Yield `members`; unnamed ones get the name of their model, with "(2)" for a second member of the same model."""
+    """Yield `members`; unnamed ones are named after their model, with "(2)" for a second member with that model."""
     count: dict[str, int] = {}
     for index, value in enumerate(members):
         member = full_name(value, location, f"{field}[{index}]") if isinstance(value, str) else value
@@ -180,7 +185,7 @@ _NOT_UNSEEN = ", and not by case or unseen characters alone"
 
 
 def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find texts that look like an earlier one: their indexes, with the index of the earlier text."""
+    """Find texts that look like an earlier one, as pairs of indexes: the text, and the earlier text."""
     # models and readers cannot distinguish them, even if `==` can
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
@@ -190,9 +195,9 @@ def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
-    """Check the stances: debaters may share one, as a team.
+    """Check the stances; debaters on the same team may share one.
 
-    At least two stances are required, and no two may merely look the same.
+    At least two stances are required, and different stances must not look the same.
     """
     for index, same in _alike(stances):
         if stances[index] != stances[same]:
@@ -234,13 +239,13 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
 
 
 def check_name(value: object, *, location: str, field: str) -> None:
-    """Check that a name is a string and not blank."""
+    """Check that a name is a string and is not blank."""
     if not isinstance(value, str) or is_blank(value):
         raise ConfigurationError(location, field, value, "a string that is not blank")
 
 
 def check_predicate(value: object, *, location: str) -> None:
-    """Check that `terminate_when` is a condition, or a function of only the context, and not a block."""
+    """Check that `terminate_when` is a condition or a function of the context alone, not a block."""
     if value is None:
         return
     from flowdebate.stop import is_predicate  # most patterns have none
@@ -251,7 +256,7 @@ def check_predicate(value: object, *, location: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
-    """Check that a transcript was made by `maker`, because entries differ between patterns."""
+    """Check that a transcript was created by `maker`, because entries differ between patterns."""
     if value is None:
         return
     kind = type(maker().initial())
@@ -281,10 +286,9 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """A role's block without its pattern's facts, such as the debaters' names.
+    """A role's block that still lacks facts of its pattern, such as the debaters' names.
 
-    The pattern turns it into a complete block. Using it anywhere else raises a ConfigurationError with the missing
-    facts.
+    The pattern turns it into a complete block. Any other use raises a ConfigurationError that lists the missing facts.
     """
 
     def __init__(self, maker: Bindable[..., Any], options: Mapping[str, object], missing: tuple[str, ...]) -> None:
@@ -317,7 +321,7 @@ class UnboundRole(Block[Any, Any]):
 
 
 class Bindable(Generic[P, BlockT]):
-    """A `create_…` function, with its missing arguments filled in by a pattern."""
+    """A `create_…` function whose missing arguments are filled in by a pattern."""
 
     def __init__(
         self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str, template: type[Template]
@@ -340,7 +344,7 @@ class Bindable(Generic[P, BlockT]):
     @overload
     def __call__(self, **options: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
     def __call__(self, *args: Any, **options: Any) -> BlockT | UnboundRole:
-        """Create the block, or a template for a pattern to complete if any of `needs` is missing."""
+        """Create the block, or an `UnboundRole` for a pattern to complete if any of `needs` is missing."""
         missing = tuple(need for need in self._needs if isinstance(options.get(need), NoneType))
         for option in options:  # now, because a pattern may create the block later, far from the wrong call
             if option not in self._known:
@@ -350,7 +354,7 @@ class Bindable(Generic[P, BlockT]):
         return UnboundRole(self, {key: value for key, value in options.items() if value is not None}, missing)
 
     def create(self, *args: P.args, **options: P.kwargs) -> BlockT:
-        """Create the block with its role."""
+        """Create the block and set its role."""
         block = self._create(*args, **options)
         block.role = self._role
         return block
@@ -359,7 +363,7 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Make a decorator for functions that create a `role` of `pattern`, to let callers omit the arguments `needs`."""
+    """Create a decorator for functions that create a `role` of `pattern`; callers may omit the arguments `needs`."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
@@ -373,18 +377,18 @@ def own_options(value: object) -> Mapping[str, object] | None:
 
 
 def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
-    """Return whether a role is filled by a block or a function of the application, not by a default block."""
+    """Return whether a role is filled by a custom block or function instead of a default block."""
     return own_options(value) is None
 
 
 def is_own(value: object) -> bool:
-    """Check whether code of the application fills a role; answers of models and people are recorded anyway."""
+    """Check whether the application's code fills a role; answers of models and people are recorded anyway."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
 def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
-    """Merge the options of a default block: None in a layer keeps the value of earlier layers.
+    """Merge the options of a default block; None in a layer keeps the value from earlier layers.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
@@ -399,16 +403,16 @@ def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[st
 
 
 def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
-    """Merge the options of a default block, as `merge_options` does, without the facts only its pattern knows."""
+    """Merge the options of a default block like `merge_options`, without the facts known only to its pattern."""
     return cast("SpeakerOptions", merge_options(*layers))  # with the same keys as the layers
 
 
 def make_default(
     value: object, makers: Sequence[Bindable[..., BlockT]], options: Mapping[str, object], *, location: str, field: str
 ) -> BlockT:
-    """Make the default block from `options` and the options in `value`.
+    """Create the default block from `options` and the options in `value`.
 
-    `value` is None, a bool, options, or the unbound block of one of `makers`. The first maker makes the default.
+    `value` is None, a bool, options, or the unbound block of one of `makers`. The first maker creates the default.
     """
     maker = makers[0]
     if isinstance(value, UnboundRole):
@@ -427,31 +431,31 @@ _ABSENT = {
     "if False": "None, which is the default block, False, which leaves it out,",
     "by default": "None or False, which leave it out, True, the default one,",
 }
-"""Substitutes for a custom block or function, by when it is absent."""
+"""Values that a role accepts besides a custom block or function, keyed by the condition for leaving it out."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """A role as declared by its pattern: its default blocks, their audience, and the meaning of a failure."""
+    """A role as declared by its pattern: its default blocks, their visibility, and how its failures are handled."""
 
     name: str
-    """The pattern's option for it; `{pattern}-{name}` is the name of its block."""
+    """Name of the pattern's option for the role; its block is named `{pattern}-{name}`."""
     create: Sequence[Bindable[..., Any]]
-    """Makers of default blocks; the first makes the default for None."""
+    """Functions that create default blocks; the first one creates the default for None."""
     instead: Recovery = "skipped"
-    """Substitute for the answer if its provider fails and the failure policy continues."""
+    """Substitute for the answer if its provider fails and the failure policy lets the run continue."""
     absent: Literal["never", "if False", "by default"] = "never"
-    """Condition for building a pattern without it."""
+    """Condition under which the pattern is built without the role."""
     visibility: Visibility = SHOWN
-    """Visibility of its default blocks; the option `{name}_visibility`, if the pattern has it, replaces it."""
+    """Visibility of the role's default blocks; overridden by the option `{name}_visibility` if the pattern has it."""
     block: str | None = None
-    """End of its block's name; None for the role's name."""
+    """Suffix of the block's name; None for the role's name."""
     acts_as: str | None = None
-    """Role of its block in events and failures; None for the role's name."""
+    """Role of the block in events and failures; None for the role's name."""
 
     @property
     def closes(self) -> bool:
-        """True if the role ends the pattern: on failure, contributions are kept, and it can be asked again."""
+        """True if the role ends the pattern: a failure does not affect contributions, and the role can be retried."""
         return self.instead in ("no_verdict", "no_output")
 
     def check(self, value: object, *, location: str) -> None:
@@ -474,10 +478,9 @@ def with_answer_schema(
     who: str | None = None,
     material: Material | None = None,
 ) -> Block[Any, Any]:
-    """Give `block` the role's schema: a human without an output schema is asked for `schema()`.
+    """Set the role's schema on `block`: a human without an output schema has to answer with `schema()`.
 
-    `who` describes the role to the human, and the `material` is shown as well. Blocks of other kinds are returned
-    unchanged.
+    `who` describes the role to the human, who also sees the `material`. Blocks of other kinds are returned unchanged.
     """
     fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
     if fitted is None:

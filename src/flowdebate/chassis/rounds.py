@@ -1,4 +1,4 @@
-"""Rounds of a pattern: its input, the order of its turns, and the reason for the end of its rounds."""
+"""Rounds of a pattern: the input, the order of turns, and the reasons to stop."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Simultaneous speakers by name, with the task of their turns, if the pattern gives one."""
+"""Simultaneous speakers by name, with the task of their turns if the pattern sets one."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """Return a function that makes a pattern's input from a str, a dict of its fields or a `model`.
+    """Return a function that converts a str, a dict of its fields or a `model` to a pattern's input.
 
     It raises ConfigurationError for blank or other values. All fields except the first are optional texts. The input of
-    another pattern is accepted, too, so that a pattern can have a role in another one.
+    another pattern is also accepted, so that one pattern can play a role in another.
     """
     field, *optional = model.model_fields
 
@@ -71,9 +71,9 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AnotherRound:
-    """The condition of a pattern's loop: whether there is a further round. A stop reason is put into the state.
+    """Condition of a pattern's loop: whether there is another round. A stop reason is stored in the state.
 
-    `terminate_when` is asked only if the pattern itself has no reason to stop.
+    `terminate_when` is evaluated only if the pattern itself has no reason to stop.
     """
 
     stop_reason: Callable[[Any], str | None]
@@ -81,7 +81,7 @@ class AnotherRound:
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
     earlier_rounds: int = 0
-    """Number of rounds held before the continuation, of which none is the last."""
+    """Number of rounds before the continuation, none of which counts as the last."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
@@ -102,7 +102,7 @@ class AnotherRound:
 
     @cached_property
     def _asked(self) -> Handler[Any, bool | str] | None:
-        """Make a block of `terminate_when`; an unnamed function returns True or False."""
+        """Convert `terminate_when` to a block; an unnamed function returns True or False."""
         if self.terminate_when is None:
             return None
         from flowdebate.stop import PATTERNS_OWN, as_condition
@@ -121,7 +121,7 @@ class AnotherRound:
 
 
 def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
-    """Describe the reasons for an early end of the rounds, for the outline; empty if there is none.
+    """Describe in the outline the reasons that can end the rounds early; empty if there are none.
 
     >>> from flowdebate import stop
     >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))
@@ -135,7 +135,7 @@ def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
 
 
 def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
-    """End the common time of a round's turns, and require their quorum."""
+    """End the shared time limit of a round's turns, and check the quorum."""
     ctx.scope.handle.deadline = None
     state = pattern_state(ctx)
     if state.losses and voice_of is not None:
@@ -145,9 +145,10 @@ def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) 
 
 
 def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
-    """Raise QuorumLost if turns of this round were skipped and fewer voices than `quorum` were `heard` in it.
+    """Raise QuorumLost if turns of this round were skipped and fewer voices than `quorum` were `heard`.
 
-    Voices are stances, or names in a pattern without stances. A round with fewer speakers needs all of them.
+    Voices are stances, or names in a pattern without stances. A round with fewer speakers than the quorum needs all of
+    them.
     """
     skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
     lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}  # a team has one voice
@@ -175,7 +176,7 @@ def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int
 
 
 def waves_of(speakers: Sequence[str]) -> list[list[str]]:
-    """Group `speakers` into waves: a repeated name speaks again after the first wave.
+    """Group `speakers` into waves; a repeated name speaks again in a later wave.
 
     >>> waves_of(["a", "b", "a", "c"])
     [['a', 'b', 'c'], ['a']]
@@ -192,8 +193,8 @@ def waves_of(speakers: Sequence[str]) -> list[list[str]]:
 class RoundOfTurns(Block[Any, None]):
     """The turns of a round, in `turn_order`.
 
-    Simultaneous speakers see the transcript as of the beginning of the round. All of them finish before a failure is
-    raised, because the answers of the others are paid for, and a stored run records them.
+    Simultaneous speakers see the transcript as it was at the beginning of the round. All of them finish before a
+    failure is raised, because the other answers are paid for, and a stored run records them.
     """
 
     def __init__(
@@ -233,7 +234,7 @@ class RoundOfTurns(Block[Any, None]):
             first += len(wave)
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
-        """Plan the order of the round's turns, and its waves of speakers."""
+        """Plan the order of the round's turns and the waves of speakers."""
         order = self.in_order(names, self.turn_order, ctx)
         waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
         return self.turn_order, [dict.fromkeys(wave) for wave in waves]
@@ -252,7 +253,7 @@ class RoundOfTurns(Block[Any, None]):
         return order
 
     async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
-        """Collect simultaneous turns, each at its position, and record them in this order."""
+        """Collect simultaneous turns by position, and record them in this order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
         now, scope = transcript.snapshot(), ctx.scope  # the current transcript, which no longer changes

@@ -1,7 +1,7 @@
 """Seats: the model of each name and each role, assigned from a pattern's `model`.
 
-A mapping may have entries for all ("default"), for speakers ("chat") or all others ("synthesize"), for a role, and for
-a name; the most specific entry counts. The default "each" deals the configured models.
+A mapping may have entries for all seats ("default"), for speakers ("chat") or all other roles ("synthesize"), for a
+role, and for a name; the most specific entry counts. The default "each" deals out the configured models.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Seats:
     """A pattern's `model`, split into assignments."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """Models by name, for members with a model of their own."""
+    """Models of the members that have their own, by name."""
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models by role."""
     rest: ModelChoice = None
@@ -47,7 +47,7 @@ class Seats:
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
-        """The assignment as a single `model`, with nothing left to deal."""
+        """The assignment as a single `model`, with nothing left to deal out."""
         rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
         if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
             rest = {DEFAULT: rest["chat"]}
@@ -68,8 +68,9 @@ def seat_models(
 ) -> Seats:
     """Split `choice` into the models of a roster, by name, and the models of the other `roles`.
 
-    `speaker` is the role of the roster's members; `check` raises for a non-model, and `find` returns the models dealt
-    by "each". ConfigurationError for an unknown or ambiguous key; ModelUnavailable if "each" finds no model.
+    `speaker` is the role of the roster's members; `check` raises if a value is not a model, and `find` returns the
+    models that "each" deals out. Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if
+    "each" finds no model.
     """
     if choice == EACH:
         choice = {DEFAULT: EACH}
@@ -109,10 +110,10 @@ def seat_models(
 
 
 def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> tuple[dict[str, str], str, str]:
-    """Deal the `models` to the names without one, one vendor after the other.
+    """Deal out the `models` to the names without one, one vendor after the other.
 
-    Returns their models, the model of the first vendor, and one for the judge: from a vendor not assigned to any name
-    if possible, else from the next.
+    Returns their models, the model of the first vendor, and a model for the judge: from a vendor not assigned to any
+    name if possible, otherwise from the next vendor.
     """
     if not candidates:
         raise no_model()
@@ -126,7 +127,7 @@ def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> t
 
 
 def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
-    """Add the first of the `listed` models to `choice` as the default, unless a default model is set.
+    """Add the first of the `listed` models to `choice` as the default, unless it has a default model.
 
     >>> with_first({"chair": "local"}, ["openai/gpt-5", "gemini/gemini-3-pro"])
     {'default': 'openai/gpt-5', 'chair': 'local'}
@@ -166,9 +167,9 @@ def check_makers(
 
 
 def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
-    """Choose the model of a multi-vendor pattern if nobody names one, and warn of the choice.
+    """Choose the models of a multi-vendor pattern if none are named, and warn about the choice.
 
-    Models by the vendors of `without` are not asked.
+    Models from vendors in `without` are not used.
     """
     if model is not None or model_of_environment() is not None or not (models := found_models(without=without)):
         return model
@@ -183,7 +184,7 @@ def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str]
 
 
 def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
-    """Deal `models`, one of each vendor, to `roles`; the last one goes to all remaining roles.
+    """Deal out `models`, one from each vendor, to `roles`; the last one goes to all remaining roles.
 
     >>> deal_roles(["author", "critic", "judge"], ["openai/gpt-5-mini", "gemini/gemini-3-flash"])
     {'author': 'openai/gpt-5-mini', 'critic': 'gemini/gemini-3-flash', 'judge': 'gemini/gemini-3-flash'}
@@ -192,7 +193,7 @@ def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
 
 
 def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
-    """Return the default model of a pattern with `roles` of different vendors, and warn about it."""
+    """Return the default model of a pattern whose `roles` use different vendors, and warn about it."""
     if model is not None or model_of_environment() is not None or not (available := found_models()):
         return model
     models = deal_roles(roles, available)

@@ -1,4 +1,4 @@
-"""Cut texts at the ends of their sentences."""
+"""Functions to cut texts at sentence boundaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SENTENCE_END = (
     "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
-"""Ends of sentences, in scripts with and without blanks."""
+"""Pattern of sentence ends, in scripts with and without spaces."""
 # Full stops that do not end a sentence; a missing entry makes a turn end one sentence early.
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 
@@ -29,8 +29,8 @@ _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))
 def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bool = False) -> str:
     """Return the first `maximum` sentences of `text`, as `Trimmed` if it has more.
 
-    The last words of an `unfinished` text are dropped if there is a whole sentence between `begins` and them; otherwise
-    the text is `CutOff`.
+    The last words of an `unfinished` text are dropped if a whole sentence remains after `begins`; otherwise the text is
+    `CutOff`.
 
     >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
     'Cars are loud. They stink.'

@@ -1,4 +1,4 @@
-"""Patterns as declarations: a pattern's description of itself, and the checks, blocks and steps made from it.
+"""Patterns as declarations: a pattern's description of itself, and the checks, blocks and steps derived from it.
 
 A pattern declares its roles and its data in a `PatternSpec`. Its function passes on its arguments, and assembles the
 steps from top to bottom:
@@ -92,37 +92,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatternSpec(Generic[OptionsT]):
-    """Declaration of a pattern: its roles, its data and its end. Checks, blocks and steps are derived from it."""
+    """Declaration of a pattern: its roles, its data and how it ends. Checks, blocks and steps are derived from it."""
 
     name: str
-    """The function to build the pattern."""
+    """Name of the function that builds the pattern."""
     speaker: Role
     """The role of the roster's members."""
     roles: Sequence[Role] = ()
-    """The other roles, in the order of their options' checks."""
+    """The other roles, in the order in which their options are checked."""
     constraints: Sequence[Constraint[OptionsT]] = ()
     """Rules about incompatible options."""
     prompt_options: Sequence[str] = ("history",)
-    """Options of `PromptOptions` specific to the pattern, besides the options of all patterns."""
+    """Fields of `PromptOptions` that this pattern supports, besides those supported by all patterns."""
     input_type: type[PatternInput]
-    """Type of the pattern's input, also given to each speaker."""
+    """Type of the pattern's input, which is also passed to each speaker."""
     new_state: Callable[[Loop[OptionsT]], PatternState]
-    """Factory of the initial state for the pattern's sequencer."""
+    """Factory of the initial state of the pattern's sequencer."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
-    """Builds the raw output from the state, finished or cut short."""
+    """Function that builds the raw output from the state of a finished or interrupted run."""
     failures: FailurePolicy = FAIL
     """Default reaction to failing providers."""
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
         key="transcript", initial=TranscriptState
     )
-    """Factory of the transcript; the default is for a pattern without one, and is never opened."""
+    """Factory of the transcript; the default, for a pattern without a transcript, is never opened."""
     stop_reason: Callable[[Any, int], str | None] | None = None
     """Function of the state and the maximum that returns the pattern's reason to end the rounds.
 
-    None if only the number ends them.
+    None if only the number of rounds ends them.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns the voice of a transcript's entry, counted for the quorum.
+    """Function that returns the voice of a transcript entry, as counted for the quorum.
 
     None for a pattern without a quorum.
     """
@@ -131,13 +131,14 @@ class PatternSpec(Generic[OptionsT]):
     min_speakers: int = 2
     """Minimum number of speakers."""
     cap: str = "max_rounds"
-    """The option with the maximum of rounds, and the stop reason for it."""
+    """The option that limits the number of rounds, and the stop reason when the limit is reached."""
     round: str = "round"
-    """Word for a pass of the loop in the paths of blocks."""
+    """Name of one iteration of the loop in the paths of blocks."""
     many_rounds: int | None = None
-    """Number of rounds above which there is a warning."""
+    """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show speakers different passages of long sources besides the best ones, so that together they read more.
+    """True to show each speaker different passages of long sources besides the best ones, so that together they read
+    more.
 
     For patterns whose members do not compete over the same evidence.
     """
@@ -146,13 +147,13 @@ class PatternSpec(Generic[OptionsT]):
 EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
-"""Measured bound for `many_rounds`, after which debaters tend to agree."""
+"""Measured value for `many_rounds`, after which debaters tend to agree."""
 
 
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
-    """Return the loop of a pattern with these options; ConfigurationError for invalid ones.
+    """Return the loop of a pattern with these options; raise ConfigurationError for invalid ones.
 
-    The pattern's function calls it directly, and warnings point at that function's caller.
+    The pattern's function has to call it directly, because warnings refer to the caller of that function.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
@@ -208,7 +209,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
 def _seat_models(
     spec: PatternSpec[OptionsT], options: OptionsT, roster: Sequence[Debater | Persona], *, location: str
 ) -> Seats:
-    """Assign models to the members and roles with default blocks."""
+    """Assign models to the members and roles that have default blocks."""
     return seat_models(
         with_first(options.model, listed_models(options.roster)),
         {member.name: member.model for member in roster if own_options(member.block) is not None},
@@ -234,17 +235,17 @@ def _warn_of_many_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, loca
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loop(Generic[OptionsT]):
-    """The checked options of a pattern, and the blocks and steps made from them."""
+    """The checked options of a pattern, and the blocks and steps created from them."""
 
     spec: PatternSpec[OptionsT]
     name: str
     location: str
     options: OptionsT
-    """Options of the application; `model` is the model of all roles and speakers without a specific one."""
+    """Options of the application; `model` is the model of all roles and speakers that have no model of their own."""
     roster: tuple[Any, ...]
-    """The `Debater`s or `Persona`s, with their specific models."""
+    """The `Debater`s or `Persona`s, with the models assigned to them."""
     models: Mapping[str, Model | str]
-    """Models of roles with a specific model."""
+    """Models of the roles that have their own, by role."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
@@ -253,20 +254,20 @@ class Loop(Generic[OptionsT]):
     failures: FailurePolicy
     """Reaction to a failure of a speaker's provider."""
     judge_failures: FailurePolicy
-    """Reaction to a failure of a judge's provider: by default, the run does not fail."""
+    """Reaction to a failure of a judge's provider: by default, the run continues."""
     material: Material | None
     """The sources; None if there are none."""
     window: Window | None
-    """Window of the transcript in prompts; None for all."""
+    """History window of the prompts; None for the whole transcript."""
     schema: OutputSchema | None
     visibilities: Mapping[str, Visibility]
     """Visibilities of default blocks, by role."""
     reverse: bool = False
     """True to reverse the order of turns."""
     anonymity: Anonymity | None = None
-    """Aliases of names in prompts; None where names are shown."""
+    """Aliases for names in prompts; None if names are shown."""
     goes_on: GoesOn | None = None
-    """The rounds of the finished run to continue; None for a new run."""
+    """Rounds of the finished run that is being continued; None for a new run."""
 
     @property
     def names(self) -> list[str]:
@@ -300,7 +301,7 @@ class Loop(Generic[OptionsT]):
         return output if self.material is None else self.material.told(output, ctx)
 
     def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
-        """Build the pattern's sequencer up to the first turn of a round; `before` comes before the first round."""
+        """Build the pattern's sequencer up to the first turn of a round; `before` runs before the first round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         start = freeze(self.spec.new_state(self))  # validated once, and shared by all runs
@@ -329,7 +330,7 @@ class Loop(Generic[OptionsT]):
         return pipeline
 
     def open_round(self, ctx: Context, number: int) -> None:
-        """Begin round `number`, and the time limit of its turns."""
+        """Begin round `number`, and start the time limit of its turns."""
         ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
         phase = pattern_state(ctx).phase_name
@@ -342,7 +343,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """Add the `turns` of a round to `pipeline`: all (None), or those named by `speakers(ctx)`."""
+        """Add the `turns` of a round to `pipeline`: all of them (None), or only those of `speakers(ctx)`."""
         if speakers is None and self.turn_order == "declared":  # the order of these steps does not matter
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
@@ -357,7 +358,7 @@ class Loop(Generic[OptionsT]):
         """Repeat the rounds of `pipeline` until there is a reason to stop.
 
         `ends` describes, for the outline, what ends them besides the number of rounds and `terminate_when`; `first` is
-        the end of the name of a round's first step.
+        the suffix of the name of a round's first step.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -381,7 +382,7 @@ class Loop(Generic[OptionsT]):
         )
 
     def end_of_turns(self) -> Handler[Any, None]:
-        """Create a tap with its own time limit, to run after a round's turns if there is a quorum."""
+        """Create a tap with its own time limit that runs after a round's turns if there is a quorum."""
 
         @handler(name=f"{self.name}-end-of-turns")
         def check(_: object, ctx: Context) -> None:
@@ -390,9 +391,9 @@ class Loop(Generic[OptionsT]):
         return check
 
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
-        """Collect a `round` of simultaneous contributions, in declared order: `make(name, role=, text=, flag=)`.
+        """Collect the simultaneous contributions of a `round` in declared order: `make(name, role=, text=, flag=)`.
 
-        The order of arrival would differ between runs, but a resumed run has to show the same transcript.
+        The order of arrival would differ between runs, but a resumed run has to produce the same transcript.
         """
         state: Any = pattern_state(ctx)
         flags = {loss.name: loss.instead for loss in state.losses if loss.round == round and loss.instead in FLAGS}
@@ -410,9 +411,8 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Turn:
-        """Create a turn of `member`: its block (or a fallback, if its model fails) speaks, and `record(…)` records it.
-
-        `facts` are passed to its default block; `answer` is the schema for a human who replaces it.
+        """Create a turn of `member`: its block, or a fallback if its model fails, speaks, and `record(…)`
+        records it.
         """
         block, stand_in = self.speakers(member, answer=answer, **facts)
         return Turn(
@@ -439,7 +439,7 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
-        """Return the block of `member`, its own or the default one, and its fallback's."""
+        """Return the block of `member`, custom or default, and the block of its fallback model."""
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
@@ -465,7 +465,7 @@ class Loop(Generic[OptionsT]):
         return block
 
     def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
-        """Return the application's block for `member`."""
+        """Return the custom block of `member`."""
         from flowdebate.blocks.human.prompt import render_who  # most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
@@ -474,7 +474,7 @@ class Loop(Generic[OptionsT]):
         return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
 
     def options_of(self, role: Role, member: Debater | Persona | None = None) -> SpeakerOptions:
-        """Return the options of the default blocks of `role`, and of one `member` in it, without unset ones."""
+        """Return the options for the default blocks of `role`, or of one `member` in it, leaving out unset options."""
         layers: list[BlockOptions | SpeakerOptions | RoleOptions | None] = [
             self.options.for_blocks(),
             {"visibility": self.visibilities[role.name]},
@@ -503,7 +503,7 @@ class Loop(Generic[OptionsT]):
     ) -> Block[Any, Any]:
         """Return the block of `role`: the default one with `facts`, or a custom one.
 
-        A human in the role is asked for `answer()`; None to let the input decide.
+        A human in the role has to answer with `answer()`; None lets the input decide.
         """
         choice = self.choice(role)
         block: Block[Any, Any]
@@ -525,9 +525,9 @@ class Loop(Generic[OptionsT]):
     def guard(
         self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard
     ) -> Block[Any, Any]:
-        """Limit the time of `block` to decide about the `heard` answers.
+        """Limit the time that `block` may take to decide about the `heard` answers.
 
-        Its answer is `MISSING` if there is nothing to decide about, or after a tolerated failure of its provider.
+        Its answer is `MISSING` if there is nothing to decide about, or after a tolerated provider failure.
         """
         name = role.acts_as or role.name
 
@@ -539,5 +539,5 @@ class Loop(Generic[OptionsT]):
         return IfHeard(guard, role=name, instead=role.instead, heard=heard)
 
     def policy_of(self, role: Role) -> FailurePolicy:
-        """Return the reaction to a failing provider of `role`."""
+        """Return the reaction to a provider failure of `role`."""
         return self.judge_failures if role.instead == "no_verdict" else self.failures
