@@ -411,8 +411,9 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Turn:
-        """Create a turn of `member`: its block, or a fallback if its model fails, speaks, and `record(…)`
-        records it.
+        """Create a turn of `member`: its block, or its fallback, speaks, and `record(…)` records the text.
+
+        `facts` are passed to the default block; `answer` is the schema for a human who replaces it.
         """
         block, stand_in = self.speakers(member, answer=answer, **facts)
         return Turn(

@@ -1,4 +1,4 @@
-"""State of all patterns, functions for blocks to read it, and events common to all patterns."""
+"""State shared by all patterns, functions that read it, and events common to all patterns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Role: TypeAlias = str
 """Role of an actor in a pattern.
 
 "debater" (all speakers: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
-"reviewer" and "chair"; around a debate also "proposer" (of its sides) and "baseline". Other patterns may have others.
+"reviewer" and "chair"; for a debate also "proposer" (of its sides) and "baseline". Other patterns may define more.
 """
 
 
@@ -52,17 +52,17 @@ Recovery = Literal[
     "earlier_answer",
 ]
 """The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
-order, there is no verdict, there is no output, the round has no report, the next speaker is drawn at random. An
-escalation takes its next step, or keeps the answer of an earlier one. It also names flaws that a result would otherwise
-hide: an argument is truncated or empty; nobody was asked to argue a stance; the winner is not a stance, and does not
-count.
+order, there is no verdict, there is no output, the round has no report, or the next speaker is drawn at random. An
+escalation continues with its next step, or keeps the answer of an earlier one. The value also names flaws that a result
+would otherwise hide: a truncated or empty argument, a stance that nobody was asked to argue, or a winner that is not a
+stance and does not count.
 """
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of turns in a round.
 
-It is declared (or decided by the moderator), begins with the next speaker each round, is drawn at random each round, or
-lets all speak at once.
+Turns are taken in declared order (or as the moderator decides), starting with the next speaker each round, in random
+order each round, or all at once.
 """
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
@@ -71,58 +71,58 @@ Flag = Literal["cut_off", "empty"]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
-"""A stop reason named after the fulfilled condition of `terminate_when`: printable text of one line."""
+"""A stop reason named after the condition of `terminate_when` that was met: printable text on one line."""
 
 DebateStatus: TypeAlias = RunStatus
-"""Status of a debate, equal to its run's."""
+"""Status of a debate, the same as the status of its run."""
 
 
 def is_declared(turn_order: object) -> bool:
-    """Check whether the order is the default, which raw outputs omit."""
+    """Check whether the order of turns is the default one, which raw outputs omit."""
     return turn_order == "declared"
 
 
 class ProviderFailure(WireModel):
-    """Failure tolerated by the pattern, in most cases a missing answer of a provider."""
+    """Failure tolerated by the pattern, in most cases a missing answer from a provider."""
 
     round: int
-    """The round of the failure; for judge and synthesizer the last."""
+    """The round of the failure; for judge and synthesizer, the last round."""
     role: Role
     """Role that failed."""
     name: str
-    """The debater's name; the block's for other roles."""
+    """The debater's name; for other roles, the name of the block."""
     stance: str | None = None
     """Stance of the debater; None for other roles."""
     error: str
-    """The error's class and message."""
+    """The class and message of the error."""
     instead: Recovery
     """Substitute for the lost answer."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
     """The task, in a pattern with more than one; None (and omitted from JSON) in others."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
-    """The author of the task's subject text; None (and omitted from JSON) for a task without one."""
+    """The author of the text that the task is about; None (and omitted from JSON) for a task without one."""
 
     @property
     def error_type(self) -> str:
-        """The name of the error's class."""
+        """The class name of the error."""
         return self.error.partition(":")[0]
 
 
 class CutAnswer(WireModel):
-    """Answer that continues with a turn of somebody else; the transcript only contains its beginning."""
+    """Answer that continues as another speaker; the transcript contains only its beginning."""
 
     round: int
     """The round of the answer."""
     name: str
-    """Name of the speaker of the answer."""
+    """The name of the speaker who gave the answer."""
     other: str
-    """The name of the speaker of the turn written next."""
+    """The name of the speaker whose turn the answer continues with."""
     answer: str
     """The whole answer."""
 
 
 class PatternInput(WireModel):
-    """Input of a pattern: one field, the pattern's subject."""
+    """Input of a pattern, with the pattern's subject as its only field."""
 
     @property
     def subject(self) -> str:
@@ -130,7 +130,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields of the transcript's entry to describe the task of the turn."""
+        """Fields of the transcript entry that describe the task of the turn."""
         return {}
 
     @classmethod
@@ -151,21 +151,21 @@ class EscalationStep(WireModel):
     name: str
     """The name of the step's block."""
     answer: str | None
-    """The answer in words; None if there is none."""
+    """The answer as text; None if there is none."""
     reason: str | None = None
     """Reason why the escalation ended with this step, such as "agrees with first"; None if it continued."""
     calls: int = 0
-    """Calls of the step itself."""
+    """Number of calls made by the step itself."""
     tokens: int | None = 0
-    """Tokens of these calls; None if a server does not report them."""
+    """Number of tokens in these calls; None if a server does not report them."""
     check_calls: int = 0
-    """Calls to decide whether the escalation ends here."""
+    """Number of calls made to decide whether the escalation ends here."""
     check_tokens: int | None = 0
-    """Tokens of these calls."""
+    """Number of tokens in the calls of the check."""
 
 
 class Older(WireModel):
-    """Summary of the first rounds, which replaces their contributions in prompts."""
+    """Summary that replaces the contributions of the first rounds in prompts."""
 
     rounds: int
     """The number of summarized rounds, from the first."""
@@ -182,23 +182,23 @@ class PatternState(WireModel):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
-    """Answers so far with lines spoken for somebody else."""
+    """Answers so far that continued as another speaker."""
     stop_reason: str | None = None
-    """Reason for the end of the loop; None until then."""
+    """Reason why the loop ended; None until then."""
     older: Older | None = None
-    """Summary of the rounds before the window of `history`; None if there are none."""
+    """Summary of the rounds before the `history` window; None if there are none."""
 
     @property
     def phase_name(self) -> str | None:
-        """The name of the round in progress, in a pattern with named rounds."""
+        """The name of the current round, in a pattern with named rounds."""
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
-        """Return the task of the turn of `name` in progress, if the pattern gives one."""
+        """Return the task of the current turn of `name`, if the pattern sets one."""
         return None
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
-        """Return each speaker's texts so far, in order, without empty ones."""
+        """Return each speaker's texts so far in order, leaving out empty ones."""
         texts: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
@@ -207,14 +207,14 @@ class PatternState(WireModel):
 
 
 class Contribution(WireModel):
-    """Base of all entries of transcripts."""
+    """Base class of all transcript entries."""
 
     flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
     """Fault of the contribution; None, and omitted from JSON, if there is none."""
 
     @property
     def speaker(self) -> str:
-        """The name of the speaker, from its field in the pattern's wire form."""
+        """The name of the speaker, read from its field in the pattern's wire form."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -223,9 +223,9 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 
 
 class TranscriptState(WireModel, Generic[EntryT]):
-    """The transcript of a pattern: its entries, in order.
+    """The transcript of a pattern: its entries in order.
 
-    Set its type parameter when a transcript is made, not at import, because pydantic then builds a validator.
+    Set its type parameter when creating a transcript, not at import time, because pydantic then builds a validator.
     """
 
     entries: list[EntryT] = Field(default_factory=new_list)
@@ -245,30 +245,30 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 
 def pattern_state(ctx: Context) -> PatternState:
-    """Return the state of the pattern around the block; a new one for a block used without its pattern."""
+    """Return the state of the pattern around the block; a new state for a block used without its pattern."""
     handle = ctx.scope.sequencer  # not through `state_of`, because it is needed several times in each turn
     return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
-    """Return the state of one kind of pattern around the block."""
+    """Return the state of a specific kind of pattern around the block."""
     handle = ctx.scope.sequencer  # of another kind if a block of one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 
 def round_of(ctx: Context) -> int:
-    """Return the round in progress; 1 for a block used without its pattern."""
+    """Return the current round; 1 for a block used without its pattern."""
     return max(pattern_state(ctx).round, 1)
 
 
 def entries_of(ctx: Context) -> Sequence[Any]:
-    """Return the entries of the pattern's transcript so far."""
+    """Return the entries in the pattern's transcript so far."""
     entries: Sequence[Any] = ctx.scope.handles["transcript"].state.entries
     return entries
 
 
 def recent_entries(ctx: Context) -> Sequence[Any]:
-    """Return the entries for prompts: all except the summarized ones."""
+    """Return the entries to show in prompts: all except the summarized ones."""
     older = pattern_state(ctx).older
     return entries_of(ctx) if older is None else [entry for entry in entries_of(ctx) if entry.round > older.rounds]
 
@@ -276,8 +276,8 @@ def recent_entries(ctx: Context) -> Sequence[Any]:
 def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:
     """Extend a value derived from the transcript with `extend(so_far, entries, count)`.
 
-    `count` entries are in `so_far`. The transcript of a pattern only grows: each turn extends the result of the turn
-    before. Any other transcript is processed anew.
+    `so_far` covers `count` entries. The transcript of a pattern only grows, so each turn extends the previous turn's
+    result. Any other transcript is processed anew.
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
@@ -292,12 +292,12 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
 
 
 def anything_heard(ctx: Context) -> bool:
-    """Check whether anybody has said anything in the pattern so far."""
+    """Check whether anybody has spoken in the pattern so far."""
     return any(entry.flag != "empty" for entry in entries_of(ctx))
 
 
 def question_of(value: object, ctx: Context) -> str:
-    """Return the pattern's subject, or the input outside of patterns."""
+    """Return the pattern's subject; outside a pattern, return the input."""
     if question := pattern_state(ctx).question:
         return question
     return value.subject if isinstance(value, PatternInput) else str(value)
@@ -306,7 +306,8 @@ def question_of(value: object, ctx: Context) -> str:
 async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, custom: bool) -> T:
     """Read a block's answer with `read`; replay the recorded value of a custom block.
 
-    Models' answers are recorded as such. An answer refused by `read` is not recorded, since the block may be fixed.
+    Models' answers are recorded by the model calls. An answer rejected by `read` is not recorded, since the block may
+    be fixed.
     """
 
     async def call() -> T:
@@ -318,7 +319,7 @@ async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, cust
 def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
     """Convert the output of a block to `model`; an OutputError names the block and each invalid field.
 
-    The output may be the model, another model with the same fields, or a dict in either key style.
+    The output may be an instance of `model`, another model with the same fields, or a dict in either key style.
     """
     try:
         data = value
@@ -418,13 +419,13 @@ class RoleFailed(BlockEvent):
 
 
 _LONGEST_REASON = 200
-"""Maximum characters of an error in the line about missing speakers."""
+"""Maximum length of an error in the line about missing speakers, in characters."""
 UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
-"""Errors about unusable answers, as opposed to missing ones."""
+"""Errors that mean an unusable answer rather than a missing one."""
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
-    """Write the line about missing speakers with the reasons; None if all failures are faults of contributions.
+    """Render the line about missing speakers with the reasons; None if all failures are faults of contributions.
 
     >>> lost = ProviderFailure(round=1, role="debater", name="Cleo", error="ModelNotFound: no", instead="skipped")
     >>> missing_line([lost, lost])
@@ -435,7 +436,7 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 
 
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
-    """Explain the failure of each missing speaker, with its reason.
+    """Describe each missing speaker, with the reason for the failure.
 
     Failures that are only faults of contributions are omitted.
 

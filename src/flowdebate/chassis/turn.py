@@ -1,4 +1,4 @@
-"""Turns: a contribution, its record in the transcript and the audit trail, and failures of providers."""
+"""Turns: a contribution, its record in the transcript and the audit trail, and provider failures."""
 
 from __future__ import annotations
 
@@ -48,45 +48,45 @@ from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Fallback model to speak if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
+    """Fallback model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
-    The contribution counts as the debater's, and `losses` names the fallback model. If it fails too, the turn is
-    skipped.
+    The contribution counts as the debater's, and `losses` names the fallback model. If the fallback fails too, the turn
+    is skipped.
     """
 
     model: Model | str
 
 
 OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
-"""Policy for a failed turn: the run fails, the turn is skipped, another model speaks."""
+"""Policy for a failed turn: the run fails, the turn is skipped, or another model speaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """Reaction to a permanent failure of a provider, and deadlines."""
+    """Reaction to a permanent provider failure, and time limits."""
 
     on_failure: OnFailure | None = None
-    """"fail", "skip" or `StandIn(model)`. None is the pattern's default: a panel skips a failing member, a debate, a
-    deliberation and a handoff fail. Without a judge's answer a debate then ends without a verdict.
+    """"fail", "skip" or `StandIn(model)`. None is the pattern's default: a panel skips a failing member, whereas a
+    debate, a deliberation and a handoff fail. A debate that continues without a judge's answer ends without a verdict.
     """
     quorum: Quorum | None = None
     """Minimum number of voices heard in a round if turns are skipped; None is the pattern's default: 2, or 1 in a
     consensus debate.
     """
     turn_timeout: float | None = None
-    """Seconds for each call to a role, tools and retries included; None for no limit."""
+    """Time limit for each call to a role in seconds, including tools and retries; None for no limit."""
     round_timeout: float | None = None
-    """Seconds for all turns of a round together; None for no limit."""
+    """Time limit for all turns of a round together in seconds; None for no limit."""
 
     def over(self, defaults: FailurePolicy) -> FailurePolicy:
-        """Return this policy with the `defaults` of a pattern instead of None."""
+        """Return this policy with its None values replaced by the `defaults` of a pattern."""
         on_failure = defaults.on_failure if self.on_failure is None else self.on_failure
         quorum = defaults.quorum if self.quorum is None else self.quorum
         return replace(self, on_failure=on_failure, quorum=quorum)
 
     @property
     def least(self) -> int:
-        """Minimum number of voices."""
+        """The minimum number of voices."""
         return DEFAULT_QUORUM if self.quorum is None else self.quorum
 
     @property
@@ -105,11 +105,11 @@ class FailurePolicy:
 
 
 DEFAULT_QUORUM = 2
-"""Default number of voices in a round."""
+"""Default minimum number of voices in a round."""
 FAIL = FailurePolicy(on_failure="fail", quorum=DEFAULT_QUORUM)
-"""Default of patterns with sides: a missing side changes the question."""
+"""Default policy of patterns with sides, because a missing side changes the question."""
 SKIP = FailurePolicy(on_failure="skip", quorum=DEFAULT_QUORUM)
-"""Default of panels."""
+"""Default policy of panels."""
 
 
 class _Missing(Enum):
@@ -117,13 +117,13 @@ class _Missing(Enum):
 
 
 MISSING: Final = _Missing.ANSWER
-"""Placeholder for the missing answer of a role after a failure of its provider."""
+"""Placeholder for the missing answer of a role whose provider failed."""
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Return whether a provider caused the error; failures of the application's code are never skipped.
+    """Return whether a provider caused the error; failures in the application's code are never skipped.
 
-    A rejected key also counts, because other members may have other models.
+    A rejected key also counts, because other members may use other models.
     """
     rejected = isinstance(error, AuthenticationFailed) and error.status is not None
     return rejected or (isinstance(error, ModelError) and error.providers_fault)
@@ -141,7 +141,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
     phase: str | None = None,
     target: str | None = None,
 ) -> None:
-    """Record a provider failure in the pattern's state and the run's status, and emit it."""
+    """Record a provider failure in the pattern's state and the run's status, and emit an event."""
     loss = ProviderFailure(
         round=pattern_state(ctx).round,
         role=role,
@@ -180,13 +180,13 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
 
 
 def start_clock(failures: FailurePolicy, ctx: Context) -> None:
-    """Start the common time limit of a round's turns, if there is one."""
+    """Start the shared time limit of a round's turns, if there is one."""
     if failures.round_timeout is not None:
         ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Ask `block` about `value`, below the path of `ctx`, within the time limit of a turn."""
+    """Call `block` with `value`, below the path of `ctx` and within the time limit of a turn."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )
@@ -201,10 +201,10 @@ async def in_time(
     losses: Callable[[BaseException], bool],
     closes: bool = False,
 ) -> Any:  # noqa: ANN401 - the call's value
-    """Await `call` for at most `timeout` seconds, and until the deadline of the round; then raise ModelTimeout.
+    """Await `call` for at most `timeout` seconds, and no longer than the round's deadline; then raise ModelTimeout.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
-    the run is resumed, the call is not repeated, and fails in the same way. A closing role (`closes`) is asked again
+    the run is resumed, the call is not repeated, and fails in the same way. A closing role (`closes`) is called again
     instead, because its failure does not change the debate.
     """
     journal = ctx.run.journal
@@ -228,7 +228,7 @@ async def in_time(
 
 
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
-    """Return the failure recorded for `block` at this place in an earlier execution of the run."""
+    """Return the failure recorded for `block` at this path in an earlier execution of the run."""
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
@@ -237,7 +237,7 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
-    """Record in the journal, if there is one, that a run continues without the answer of `block`."""
+    """Record in the journal, if there is one, that the run continues without the answer of `block`."""
     if ctx.run.journal is not None:
         await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
 
@@ -265,7 +265,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
 
 
 class WithFallback(Wrapped):
-    """Block to run `inner` in time, and call `recover(error, value, ctx)` if `losses(error)` accepts its failure."""
+    """Block that runs `inner` in time and calls `recover(error, value, ctx)` if `losses(error)` accepts a failure."""
 
     def __init__(
         self,
@@ -299,9 +299,9 @@ class WithFallback(Wrapped):
 
 
 class IfHeard(Wrapped):
-    """Block to run `inner`, a role deciding about contributions.
+    """Block that runs `inner`, a role that decides about contributions.
 
-    If nothing was `heard`, the role is skipped, and the answer is `MISSING` for a failure.
+    If nothing was `heard`, the role is skipped, and the answer is `MISSING`, as after a failure.
     """
 
     def __init__(
@@ -332,9 +332,9 @@ def guarded(
     *,
     closes: bool = False,
 ) -> Block[Any, Any]:
-    """Give `role` its deadline; `recover` replaces its answer if its provider fails and failures are tolerated.
+    """Set the time limit of `role`; `recover` replaces its answer after a tolerated provider failure.
 
-    A resumed run asks a closing role (`closes`) again.
+    A resumed run calls a closing role (`closes`) again.
     """
     if not failures.goes_on and failures.turn_timeout is None:
         return role
@@ -348,10 +348,10 @@ AUDIT = "audit"
 
 
 class TurnTask:
-    """Task of a turn in the audit trail: a context manager around the turn. The task ends in the same way as the turn.
+    """Context manager for the task of a turn in the audit trail. The task ends in the same way as the turn.
 
-    It is errored by an exception, cancelled by a limit of the run or with the turn, and under review while a human has
-    to answer. The turn has to complete it.
+    An exception marks the task as errored, and a limit of the run or a cancelled turn as cancelled; it is under review
+    while a human has to answer. The turn has to complete the task.
     """
 
     __slots__ = ("_ctx", "_id", "_tasks")
@@ -362,7 +362,7 @@ class TurnTask:
         self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
     def heard(self) -> None:
-        """Record the end of a review by a human's answer, if there was one."""
+        """Record that a human's answer ended a review, if there was one."""
         if self._ctx.run.was_suspended(self._ctx.path):
             resume_task(self._tasks, self._id)
 
@@ -397,9 +397,9 @@ async def take_turn(
     lose: Callable[[Exception, Recovery], None],
     **fields: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
 ) -> T | None:
-    """Take a turn under its task: `speak(block, task)` for the first of `speakers`, then for its fallback if it fails.
+    """Take a turn within its task: `speak(block, task)` for the first of `speakers`, then for its fallback if it fails.
 
-    `lose` records each tolerated provider failure. None if no speaker is left and the turn is skipped.
+    `lose` records each tolerated provider failure. Returns None if no speaker is left and the turn is skipped.
     """
     facts: dict[str, Any] = {"block": speakers[0].name, "role": speakers[0].role, "path": ctx.path, **fields}
     try:
@@ -425,10 +425,10 @@ async def take_turn(
 
 
 class Turn(Block[Any, Any]):
-    """Block to run `debater`, then `record`, under a task ending like them: completed, errored, or cancelled.
+    """Block that runs `debater`, then `record`, in a task that ends like them: completed, errored, or cancelled.
 
-    While a human has to answer, it is under review. If the debater's provider fails, `stand_in` argues, if there is
-    one; else the turn is skipped (None) if `failures` allows it.
+    While a human has to answer, the task is under review. If the debater's provider fails, `stand_in` argues, if there
+    is one; otherwise the turn is skipped (None) if `failures` allows it.
     """
 
     def __init__(
@@ -453,7 +453,7 @@ class Turn(Block[Any, Any]):
         self._failures = failures
 
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
-        """Take the turn; among simultaneous turns, `value` is the `Scope` of the debater."""
+        """Take the turn; in simultaneous turns, `value` is the `Scope` of the debater."""
         seen = value if isinstance(value, Scope) else ctx.scope
         state, stance = pattern_state(ctx), self.stance
         number, turn = state.round, state.turn_of(self.agent_name)
@@ -497,12 +497,12 @@ class Turn(Block[Any, Any]):
 
 
 def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:
-    """Return the resources of blocks recording turns: the transcript and the audit trail."""
+    """Return the resources of blocks that record turns: the transcript and the audit trail."""
     return {"transcript": transcript, AUDIT: create_task_collection(collection_id, key=AUDIT)}
 
 
 def create_init_transcript(*, name: str, transcript: StateResource[Any], collection_id: str) -> Handler[Any, Any]:
-    """Create a tap to clear the transcript and open the audit trail `collection_id`."""
+    """Create a tap that clears the transcript and opens the audit trail `collection_id`."""
 
     @handler(name=f"{name}-init-transcript", resources=audit_resources(transcript, collection_id))
     def init_transcript(value: object, ctx: Context) -> object:
@@ -522,11 +522,11 @@ def record_turn(
     stance: str | None = None,
     custom: bool = False,
 ) -> Handler[Any, str]:
-    """Create a block to record the text of `agent_name`.
+    """Create a block that records the text of `agent_name`.
 
-    `entry(round=…, text=…, flag=…)` builds the transcript's entry. Without `entry` it goes into the state (`spoken`),
-    hidden from everybody until all have spoken. `custom` means that a custom block speaks: a resumed run keeps its
-    earlier answers.
+    `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry` the text is kept in the state
+    (`spoken`), hidden from everybody until all have spoken. `custom` means that a custom block speaks: a resumed run
+    keeps its earlier answers.
     """
     kind = "hear" if entry is None else "record"
 
@@ -559,7 +559,7 @@ def record_turn(
 
 
 def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
-    """Complete the turn of `agent_name` in the audit trail; without a task there, it gets one."""
+    """Complete the turn of `agent_name` in the audit trail; create a task if there is none."""
     audit: TaskCollection = ctx.scope.handles[AUDIT]
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started another task for the same debater
@@ -574,7 +574,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
-    """Read the text of `agent_name`'s block, and its flag: a truncated or empty text is also recorded as a failure."""
+    """Read the text from the block of `agent_name`, and its flag; record a truncated or empty text as a failure."""
     text = text_said(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:
@@ -593,7 +593,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
 
 
 def warn_of_nothing(agent_name: str, ctx: Context) -> None:
-    """Warn once about a custom block with an empty text."""
+    """Warn once that a custom block returned an empty text."""
     ctx.run.warn_once(
         f"{ctx.block}: empty",
         f"debater {agent_name!r} returned no text: the transcript has an empty argument, and flags it. Return a str "
@@ -604,9 +604,9 @@ def warn_of_nothing(agent_name: str, ctx: Context) -> None:
 def text_said(value: object, agent_name: str, ctx: Context) -> str:
     """Read the output of a debater's block as text.
 
-    It takes `str`, `{"text": str}` or a model with a `text`; None is an empty text, and anything else is turned into
-    `str()`, with one `FlowDebateWarning` per debater. OutputError if not even `str()` works, and for more than
-    `LONGEST_ARGUMENT` characters.
+    The output is a `str`, `{"text": str}` or a model with a `text`. None counts as an empty text, and anything else is
+    converted with `str()`, with one `FlowDebateWarning` per debater. Raises OutputError if even `str()` fails, and for
+    a text longer than `LONGEST_ARGUMENT` characters.
     """
     text = _text_of(value, agent_name, ctx)
     if len(text) > LONGEST_ARGUMENT:

@@ -1,1 +1,1 @@
-"""Foundation of all front ends: options, plans, pages of patterns, and documents of runs."""
+"""Foundation of all front ends: options, plans, pattern pages, and documents of runs."""

@@ -1,4 +1,4 @@
-"""Depth of runs: the options of each depth, and the escalation of the depth "auto"."""
+"""Depth of runs: the options for each depth, and the escalation of depth "auto"."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != "auto")
-"""The depths that "auto" goes through."""
+"""The depths that "auto" tries in turn."""
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Return `options` completed with the options of their depth.
+    """Complete `options` with those of their depth.
 
-    The depth "auto" gets the speakers of all its steps. Raise ConfigurationError for "auto" in a pattern that cannot
+    Depth "auto" includes the speakers of all its steps. Raises ConfigurationError for "auto" in a pattern that cannot
     end early.
     """
     if options.depth is None:
@@ -57,7 +57,7 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
 
 
 def without_depth(page: PatternPage, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored `options` without the values set by their depth, to use them at another depth."""
+    """Return stored `options` without the values set by their depth, for use at another depth."""
     depth: Depth | None = options.get("depth")
     if depth is None:
         return dict(options)
@@ -77,7 +77,7 @@ def _says_agreement(page: PatternPage) -> bool:
 
 
 def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
-    """Build the pattern at each depth in turn, until the deciding members agree; the last one makes the outputs."""
+    """Build the pattern at each depth as a step of an escalation; the last step to run produces the outputs."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
     def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:
@@ -107,14 +107,14 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
 
 
 def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
-    """Make the plan of one step, with a block named after its depth."""
+    """Create the plan of one step, with a block named after its depth."""
     values = {**page.options_for(depth), **page.depths.get("auto", {})}
     options = _filled(page, plan.options, values).replaced(depth=depth)
     return replace(plan, name=depth, options=options, speakers=_speakers_at(page, plan, values))
 
 
 def _speakers_at(page: PatternPage, plan: Plan, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Choose the speakers of one step among the speakers of all steps; keep all if the user has named them."""
+    """Choose the speakers of one step from the speakers of all steps; keep all if the user named them."""
     if plan.options.ROSTER not in page.options_for(STEPS[-1]):
         return plan.speakers
     names = [entry["name"] for entry in values.get(plan.options.ROSTER, page.default_speakers)]

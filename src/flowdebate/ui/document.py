@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 
 _MEGABYTES = 16
-"""Maximum size of a file for `render`, in megabytes."""
+"""Maximum size of a file that `render` reads, in megabytes."""
 _LAST = ("models", "remarks", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
-"""The last keys of a document."""
+"""Keys that come last in a document."""
 _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
     "predicate": "stopped by the application",
 }
-"""Reasons for the end of a pattern with rounds, in words."""
+"""Descriptions of the reasons why a pattern with rounds ended."""
 
 
 class Speaker(WireModel):
-    """A speaker of a run."""
+    """A speaker in a run."""
 
     name: str
     role: str | None = None
 
     @property
     def about(self) -> str:
-        """Text to show beside the name."""
+        """Text shown next to the name."""
         return self.role or ""
 
 
 class Side(Speaker):
-    """A debater."""
+    """A debater in a run."""
 
     stance: str
 
@@ -67,7 +67,7 @@ _WHERE_TOLD = Field(exclude_if=lambda count: count is None)
 
 
 class Tokens(WireModel):
-    """Usage of a run; None if unknown."""
+    """Token usage of a run; None if unknown."""
 
     calls: int
     prompt_tokens: int | None = None
@@ -83,14 +83,14 @@ class Tokens(WireModel):
 
     @classmethod
     def read(cls, stored: object) -> Self | None:
-        """Read the counts of an outcome; None if they are missing or unreadable."""
+        """Read the token counts of an outcome; None if they are missing or unreadable."""
         try:
             return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
         except (AttributeError, ValidationError):  # an imported run may contain anything
             return None
 
     def lines(self) -> list[str]:
-        """Describe the counts in words."""
+        """Describe the token counts in words."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -125,46 +125,46 @@ def read_remarks(stored: object) -> list[str] | None:
 
 
 class Document(InNotebooks, WireModel):
-    """A saved run: its end, all contributions, and its usage. Each pattern adds its own."""
+    """A saved run: its end, all contributions, and its usage. Each pattern adds its own fields."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
     """Heading above the list of speakers."""
     ROSTER: ClassVar[str] = "debaters"
     """Name of the field that lists the speakers."""
     UNIT: ClassVar[str] = "argument"
-    """Word for one contribution."""
+    """Word for a single contribution."""
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
-    """Stop reasons specific to the pattern, in words."""
+    """Descriptions of the pattern's own stop reasons."""
     CHANGING: ClassVar[str | None] = None
-    """Word for the speakers' answers in the note on how many changed; None to leave out the note."""
+    """Word for the speakers' answers in the note about how many of them changed; None to leave out the note."""
     GOES_ON: ClassVar[bool] = False
     """True if finished runs of the pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output; only the run itself could measure them."""
+    """Paths of durations in the raw output, which only the run itself could measure."""
     pattern: str
     format: str | None = None
     """Format of the debate; omitted if it has none."""
     status: DebateStatus
     incomplete: str | None = None
-    """Line about participants missing from the result; omitted if nobody is missing."""
+    """Line about participants missing from the result; omitted if none are missing."""
     error: str | None = None
     """Error of a failed run, or the limit that ended it."""
     raw: Any
     models: dict[str, list[str]] | None = None
     """The models used, by seat: a speaker's name, or a role; omitted if they were not recorded."""
     remarks: list[str] | None = None
-    """Remarks on the calls, such as a setting refused by a model; omitted if there are none."""
+    """Remarks on the calls, such as a setting rejected by a model; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
-    """Cost by the given or known prices; omitted if there are no prices."""
+    """Cost based on the given or known prices; omitted if there are no prices."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the list of prices with its date; omitted if it is not known."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
-    """Id in the store; None for a run that is not stored."""
+    """Id of the run in the store; None if it is not stored."""
     fork: Fork | None = None
-    """Relation of a fork to its parent; omitted for other runs."""
+    """Relation of a fork to its parent run; omitted for other runs."""
 
     @model_validator(mode="after")
     def _say_who_is_missing(self) -> Self:
@@ -172,7 +172,7 @@ class Document(InNotebooks, WireModel):
         return self
 
     def to_data(self) -> dict[str, Any]:
-        """Convert the document to JSON data, in camelCase."""
+        """Convert the document to JSON data with camelCase keys."""
         optional = ("format", "incomplete", "models", "remarks", "cost", "prices", "fork")
         left_out = {name for name in optional if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
@@ -191,12 +191,12 @@ class Document(InNotebooks, WireModel):
 
     @property
     def last_calls(self) -> int:
-        """Usual number of calls for the result, after the last turn."""
+        """Usual number of calls after the last turn, for the result."""
         return 1
 
     @property
     def title(self) -> str:
-        """The pattern and its format, as the heading of a report."""
+        """Heading of a report: the pattern and its format."""
         format_text = "" if self.format is None else f", {self.format}"
         return f"{self.pattern.capitalize()}{format_text}".replace("_", " ")
 
@@ -211,23 +211,23 @@ class Document(InNotebooks, WireModel):
 
     @property
     def speakers(self) -> list[Any]:
-        """The speakers; if the document does not name them, the speakers of its raw output."""
+        """The speakers; if the document does not name them, those of its raw output."""
         return getattr(self, self.ROSTER) or self.raw_speakers()
 
     @property
     def models_line(self) -> str | None:
-        """The models used, in words; None if there are none."""
+        """Description of the models used; None if there are none."""
         return models_text({seat: ", ".join(names) for seat, names in self.models.items()}) if self.models else None
 
     @property
     def totals(self) -> list[str]:
-        """Tokens, calls, duration and cost, in words, as far as they are known."""
+        """Description of tokens, calls, duration and cost, as far as they are known."""
         seconds = [] if self.seconds is None else [f"Time: {time_text(self.seconds)}"]
         cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, complete=True)}"]
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def reason_in_words(self, reason: str) -> str:
-        """Describe a stop reason in words; name a condition."""
+        """Describe a stop reason in words, with the name of a condition."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """List the remarks at the end: on changed answers, calls, sources and quotes."""
+        """List the remarks at the end of a page: on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
@@ -248,7 +248,7 @@ class Document(InNotebooks, WireModel):
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
-        """Return the quotes of the contribution at `index` of `raw.entries`, with their places in the sources."""
+        """Return the quotes in the contribution at `index` of `raw.entries`, with their positions in the sources."""
         looked_up = (self.raw.quotes or ())[index : index + 1]  # without sources nothing was looked up
         return tuple(
             Quoted(
@@ -262,7 +262,7 @@ class Document(InNotebooks, WireModel):
         )
 
     def judging(self) -> Iterator[Fact]:
-        """Describe how the result was judged, as far as the page does not show it."""
+        """Describe how the result was judged, unless the page already shows it."""
         yield from ()
 
     @property
@@ -272,22 +272,22 @@ class Document(InNotebooks, WireModel):
 
     @property
     def holds_gate(self) -> bool:
-        """Return whether the result breaks none of the user's rules."""
+        """Return whether the result satisfies all of the user's rules."""
         return True
 
     @property
     def contributions(self) -> int:
-        """The number of contributions, without truncated or empty ones."""
+        """The number of contributions, not counting truncated or empty ones."""
         return sum(entry.flag is None for entry in self.raw.transcript)
 
     @property
     def ending(self) -> str | None:
-        """Length and reason of the end, in words; None if the run ended early."""
+        """Description of the run's length and why it ended; None if the run ended early."""
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function for the text beside a speaker's name: its argument, unless the page's head shows it."""
+        """Return a function for the text next to a speaker's name: its argument, unless the page header shows it."""
         heads = {
             (speaker.name, text)
             for speaker in self.speakers
@@ -300,11 +300,11 @@ class Document(InNotebooks, WireModel):
         """Build the page: contributions and result."""
 
     def result(self) -> Iterator[Section]:
-        """Build the part of the page's end that no event of a live view contains."""
+        """Build the part of the page's end that is in no event of a live view."""
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
-        """Yield the line about missing participants, unless the `answer` below it begins with that line."""
+        """Yield the line about missing participants, unless the `answer` below already begins with it."""
         fact = incomplete_fact(self.raw.losses)
         if fact is not None and not (isinstance(answer, str) and answer.startswith(f"{fact.label}: {fact.text}")):
             yield fact
@@ -318,12 +318,12 @@ class RoundsDocument(Document):
     """A saved run of a pattern whose speakers speak in rounds."""
 
     LATE: ClassVar[tuple[str, ...]] = ()
-    """Roles that act after all rounds."""
+    """Roles that act after the last round."""
     max_rounds: int | None = None
 
     @property
     def notes(self) -> list[str]:
-        """Notes, including the order of turns if it is not the declared one."""
+        """List the notes, including the order of turns if it is not the declared one."""
         order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all personas speak at once
         return [*([] if order == "declared" else [f"Turn order: {order}"]), *super().notes]
 
@@ -332,15 +332,15 @@ class RoundsDocument(Document):
         """Return all contributions, each with its round."""
 
     def phases(self) -> Mapping[int, str | None]:
-        """Return the phases of rounds, in a pattern with phases."""
+        """Return the phase of each round, in a pattern with phases."""
         return {}
 
     def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """Build the sections of a round before its contributions."""
+        """Build the sections shown before a round's contributions."""
         yield from ()
 
     def closing(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """Build the sections of a round after its contributions."""
+        """Build the sections shown after a round's contributions."""
         yield from ()
 
     def rounds(self) -> Iterable[int]:
@@ -367,11 +367,11 @@ class RoundsDocument(Document):
 
 
 _MOST_SOURCES = 20
-"""Maximum number of sources to list one by one in notes."""
+"""Maximum number of sources listed individually in notes."""
 
 
 def material_notes(raw: PatternOutput) -> list[str]:
-    """Notes on the sources of a run, and on its quotes.
+    """Describe the sources of a run and its quotes, as notes.
 
     >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
     >>> material_notes(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]))
@@ -403,7 +403,7 @@ def material_notes(raw: PatternOutput) -> list[str]:
 
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
-    """Note how many speakers changed their answers; None if there are fewer than two answers."""
+    """Describe how many speakers changed their answers; None if there are fewer than two answers."""
     voices, changed, adopted = count_changes(  # a missing answer is not a changed one
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()
@@ -415,7 +415,7 @@ def changes_note(raw: PatternOutput, word: str) -> str | None:
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:
-    """Return debaters as sides and personas as speakers, as pages and documents have them."""
+    """Convert debaters to sides and personas to speakers, the form used by pages and documents."""
     return [
         Side(name=member.name, stance=member.stance, role=member.role)
         if hasattr(member, "stance")
@@ -425,9 +425,9 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 
 
 def read_document(path: str) -> Document:
-    """Read the document at `path` ("-": on stdin), or a document of a bare raw output in either key style.
+    """Read the document, or the bare raw output in either key style, at `path` ("-" for stdin).
 
-    Raise BadFile with the line or the field of the problem.
+    Raises BadFile with the line or the field of the problem.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Reading of files: text, JSON and TOML, with a size limit and errors by line."""
+"""Functions that read text, JSON and TOML files, with a size limit and line numbers in errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 MEGABYTES = 1
-"""Maximum size of a plan and of its schema, in megabytes."""
+"""Maximum size of a plan file and of a schema file, in megabytes."""
 _MEGABYTE = 1_000_000
 
 
 def read_plan_file(path: str) -> dict[str, Any]:
-    """Read the TOML (or JSON, by its suffix) file at `path`; raise BadFile for other contents."""
+    """Read the TOML (or JSON, by its suffix) file at `path`; raise BadFile if its content is not valid."""
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
         raise BadFile(path, "YAML files are not supported: write TOML or JSON")
@@ -32,9 +32,9 @@ def read_plan_file(path: str) -> dict[str, Any]:
 
 
 def read_text(path: str, *, megabytes: int) -> str:
-    """Read the UTF-8 text of the file at `path` ("-": of stdin).
+    """Read the file at `path` ("-" for stdin) as UTF-8 text.
 
-    Raise BadFile if it is missing, too large or not UTF-8.
+    Raises BadFile if the file is missing, too large or not UTF-8.
     """
     try:
         if path == "-":
@@ -85,13 +85,13 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
 
 
 def problem_of(error: ValidationError) -> str:
-    """Return pydantic's first problem with its field, and the number of further problems."""
+    """Describe pydantic's first problem with its field, and the number of further problems."""
     (field, problem), *rest = problems_of(error)
     more = f" (and {len(rest)} more)" if rest else ""
     return f"`{field}` {problem}{more}" if field else f"{problem}{more}"
 
 
 def reason_of(error: Exception) -> str:
-    """Explain why a file cannot be used, in the words of the operating system."""
+    """Explain why a file cannot be used, in the operating system's words."""
     # str() of an OSError repeats its number and the path, which is already in the message
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,4 +1,4 @@
-"""Live view of a run: the sections of its events, as they arrive."""
+"""Live view of a run: sections built from its events as they arrive."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum length of a tool's arguments and result, in characters."""
+"""Maximum length of a tool's arguments and result on the page, in characters."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
-"""Functions that build sections of a pattern's own events, by event class."""
+"""Functions that build sections for a pattern's own events, by event class."""
 
 
 _UNSEEN = frozenset(
@@ -79,20 +79,20 @@ _UNSEEN = frozenset(
         TurnStarted,
     }
 )
-"""Frequent events that a page of whole contributions does not need."""
+"""Frequent events that are irrelevant to a page of complete contributions."""
 
 
 class Live:
-    """One run as told by its events, for every front end: finished parts, current work, and unfinished speech.
+    """View of one run, built from its events for all front ends: finished parts, current work, and unfinished speech.
 
-    `tell` is for pages: they show a finished contribution, and beside it the text of `speaking`; `follow` is for text
-    that only grows, as in a terminal. Without a plan or a document it takes the events of any pattern.
+    `tell` is for pages, which show finished contributions next to the text in `speaking`; `follow` is for text that
+    only grows, as in a terminal. Without a plan or a document, the view accepts the events of any pattern.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
-    """Description of the work of each role other than a speaker."""
+    """Descriptions of the work of each role except speakers."""
     phases: ClassVar[Mapping[str, str]] = {}
-    """Description of a speaker's work, by the phase of its turn."""
+    """Descriptions of a speaker's work, by the phase of the turn."""
     event_sections: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """Yield the sections of `event` for text that only grows, and the current work if it changes."""
+        """Yield the sections of `event` for append-only text, and the current work if it changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -154,7 +154,7 @@ class Live:
             )
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`; return whether the current work changes. `start` is the offset of a text, if known."""
+        """Process `event` and return whether the current work changes. `start` is the offset of a text, if known."""
         for _ in self._speech.of(event, start):  # a generator has to be exhausted, to know who speaks
             pass
         if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
@@ -162,13 +162,13 @@ class Live:
         return self._changes_work(event)
 
     def tell(self, event: object) -> Iterator[Section]:
-        """Process an `event` other than a text; return its sections for a page of whole contributions."""
+        """Process an `event` other than a text and return its sections for a page of complete contributions."""
         self.take(event)
         if type(event) not in _UNSEEN:
             yield from self._marked(event, self.whole(event))
 
     def _marked(self, event: object, sections: Iterable[LiveT]) -> Iterator[LiveT | Fact]:
-        """Add the line about missing participants above a result in the `sections` of an event."""
+        """Add the line about missing participants above a result in an event's `sections`."""
         if isinstance(event, RoleFailed):
             self._failed.append(event)
         for section in sections:
@@ -200,40 +200,40 @@ class Live:
 
     @property
     def doing(self) -> str:
-        """Describe the current work in a sentence; "" if nobody is working."""
+        """Describe the current work in a sentence; "" if nothing is in progress."""
         doing: dict[str, dict[str, None]] = {}
         for who, what, _ in self.at_work:
             doing.setdefault(what, {})[who] = None
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the name of the asker: a speaker, a role, or a block."""
+        """Return the name of whoever made the call: a speaker, a role, or a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
     @property
     def others_at_work(self) -> list[str]:
-        """Describe the current activity of each role other than the speakers, in a sentence."""
+        """Describe the current activity of each role except speakers, in a sentence."""
         speaking = {turn.agent_name for turn, _ in self.speaking}
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
     def has_spoken(self, block: str) -> bool:
-        """Check whether `block` has had a turn, and so belongs to a speaker."""
+        """Check whether `block` has had a turn and therefore belongs to a speaker."""
         return block in self._turns
 
     def about(self, name: str, position: str | None = None) -> str:
-        """Return the text beside a speaker's name: `position`, unless the head of the page shows it already."""
+        """Return the text next to a speaker's name: `position`, unless the page header already shows it."""
         return "" if name in self._names else position or ""
 
     def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
-        """Return the text beside the current speaker's name."""
+        """Return the text next to the current speaker's name."""
         return self.about(turn.agent_name, turn.stance)
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield round_heading(event.round, event.max_rounds, event.phase)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """Build the sections of the result, if `event` contains it."""
+        """Build the sections of the result if `event` contains it."""
         yield from ()
 
     def said(self, turn: TurnFinished, text: str) -> Iterator[Section]:
@@ -242,7 +242,7 @@ class Live:
         yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
 
     def whole(self, event: object) -> Iterator[Section]:
-        """Build the sections of `event` for a page of whole contributions."""
+        """Build the sections of `event` for a page of complete contributions."""
         match event:
             case TurnFinished():
                 yield from self.said(event, self._speech.finished)
@@ -252,7 +252,7 @@ class Live:
                 yield from self._sections(event)
 
     def sections(self, event: object) -> Iterator[LiveSection]:
-        """Build the sections of `event` for text that only grows."""
+        """Build the sections of `event` for append-only text."""
         if isinstance(event, (CallRetried, CallFellBack)):
             yield from self.trouble(event)
         else:
@@ -279,7 +279,7 @@ class Live:
                 yield from self.result(event)
 
     def progress(self) -> str:
-        """Describe the progress of the run, in words; "" if unknown."""
+        """Describe the progress of the run; "" if unknown."""
         if self.round is None or self.round.max_rounds == 1:
             return ""
         phase = "" if self.round.phase is None else f", {self.round.phase}"
@@ -314,7 +314,7 @@ class Live:
         return True
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
-        """Describe a retry or a fallback, with its reason; with `who`, if several calls are in progress."""
+        """Describe a retry or a fallback with its reason, and also `who` if several calls are in progress."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -324,9 +324,10 @@ class Live:
 
 
 class OneByOne(Live):
-    """View of a pattern with one speaker at a time: text is shown as the model writes it.
+    """View of a pattern with one speaker at a time; text is shown while the model writes it.
 
-    If speakers' turns overlap, the first is shown as it writes, and each other one once the earlier ones have finished.
+    If turns overlap, the first is shown while it is written, and each of the others once the earlier ones have
+    finished.
     """
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -354,7 +355,7 @@ class OneByOne(Live):
             yield from self._released()
 
     def _released(self, *, all_turns: bool = False) -> Iterator[LiveSection]:
-        """Return the sections of turns that waited for the turn before them."""
+        """Return the sections of turns that waited for earlier turns to finish."""
         for block in list(self._open):
             pieces, self._open[block] = self._open[block], []
             for event in pieces:
@@ -364,7 +365,7 @@ class OneByOne(Live):
             del self._open[block]
 
     def progress(self) -> str:
-        """Describe the progress by turns instead of rounds, if every speaker has one turn in each round."""
+        """Describe the progress by turn instead of round, if every speaker has one turn per round."""
         # the number of turns differs in mirrored debates and in debates with phases: these show the round
         maximum = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
         return (
@@ -436,7 +437,7 @@ class OneByOne(Live):
 
 
 class Together(Live):
-    """View of a pattern with several speakers at once: each text is shown whole, as soon as it is finished."""
+    """View of a pattern with several speakers at once; each text is shown in full as soon as it is finished."""
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)

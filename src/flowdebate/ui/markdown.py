@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""Characters with a meaning inside a line; the last ones turn bare addresses into links."""
+"""Characters with a special meaning inside a line; the last ones turn bare URLs into links."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
-"""Characters with a meaning at the start of a line."""
+"""Characters with a special meaning at the start of a line."""
 
 
 def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
-    """Write the whole page; `sections` replace those of the document."""
+    """Render the whole page; `sections` replaces the document's own."""
     lines = [f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", ""]
     lines += [*(_item(speaker.name, speaker.about) for speaker in document.speakers), ""]
     lines += _section_lines(document.sections() if sections is None else sections)
@@ -45,7 +45,7 @@ def report(document: Document, *, sections: Iterable[Section] | None = None) -> 
 
 
 def escaped(text: str) -> str:
-    r"""Write one line of Markdown that shows `text`.
+    r"""Render `text` as one line of Markdown that displays it unchanged.
 
     >>> escaped("# [x](http://y)")
     '\\# \\[x\\](http\\://y)'
@@ -61,7 +61,7 @@ def escaped(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Write a Markdown quote with the lines of `text`.
+    r"""Render the lines of `text` as a Markdown quote.
 
     >>> print(quoted("fine\n# not a heading"))
     > fine
@@ -72,7 +72,7 @@ def quoted(text: str) -> str:
 
 
 def sections_text(sections: Iterable[Section]) -> str:
-    r"""Write sections as a part of a page, ending in a blank line; "" if there are none.
+    r"""Render sections as part of a page, followed by a blank line; "" if there are none.
 
     >>> sections_text([Remark(text="asked again")])
     '(asked again)\n\n'
@@ -81,7 +81,7 @@ def sections_text(sections: Iterable[Section]) -> str:
 
 
 def bold(label: str, text: str | None) -> str:
-    """Write `label` in bold, followed by `text`, if any.
+    """Render `label` in bold, followed by `text`, if any.
 
     >>> bold("pro", "cap rents")
     '**pro**: cap rents'
@@ -141,11 +141,11 @@ def _group(group: Group) -> Iterator[str]:
 
 
 _SHORT = 100
-"""Maximum length of a role's statement on the line of its name, in characters."""
+"""Maximum length of a role's statement next to its name, in characters."""
 
 
 def _facts(facts: Iterable[Fact]) -> Iterator[str]:
-    """Write short facts as a list, and long ones as quotes under their labels."""
+    """Render short facts as a list, and long ones as quotes under their labels."""
     listing = False
     for fact in facts:
         if listing and not fact.short:

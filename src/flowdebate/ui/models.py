@@ -1,4 +1,4 @@
-"""Models of a plan: created by name, wrapped in policies, and shown by front ends with their prices."""
+"""Models of a plan: created by name, wrapped in policies, and listed by front ends with their prices."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ PlanT = TypeVar("PlanT", bound="Plan")
 
 
 FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
-"""True while answering a request from a proxy or tunnel, which may forward requests of others."""
+"""True while handling a request from a proxy or tunnel, which may forward requests from other users."""
 
 
 @dataclass(frozen=True)
 class AllowedModels:
-    """The models that a service's callers may name."""
+    """The models that callers of a service may use."""
 
     patterns: tuple[str, ...] = ()
     """Patterns of allowed names, such as "openai/*"; empty to allow the configured models."""
     service_model: str | None = None
     """The service's own model."""
     providers: bool = False
-    """True if requests that are not forwarded may name any model of a configured provider."""
+    """True if direct requests may name any model of a configured provider."""
 
     @property
     def names(self) -> list[str]:
-        """The allowed names, or patterns of names."""
+        """The allowed names and name patterns."""
         default_names = [self.service_model] if self.service_model not in (None, EACH) else []
         models = () if self.patterns else found_models()
         every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
@@ -62,11 +62,11 @@ class AllowedModels:
 
     @property
     def _is_own(self) -> bool:
-        """True if whoever sends the request also pays for it: on the user's own server, without a proxy."""
+        """True if the sender of the request also pays for it, as on the user's own server without a proxy."""
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
-        """Say how to allow a refused model."""
+        """Explain how to allow a rejected model."""
         provider = PROVIDERS.get(vendor_of(model))
         if provider is None:
             return "Name it as provider/model"
@@ -107,7 +107,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name; one object for each name at a base URL, to share its connections."""
+    """Models by name, with one object per name and base URL so that connections are shared."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -118,16 +118,16 @@ class Models:
         self._made: dict[str, Model | str] = {}
 
     def find(self) -> list[str]:
-        """Find the models for "each" to deal, apart from excluded vendors."""
+        """Find the models that "each" deals out, leaving out excluded vendors."""
         if self._allowed is None:
             return found_models(without=self._without)
         excluded = set(map(maker_of, self._without))
         return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
-        """Explain that the base URL needs the name of a model, for these `seats` or for all; list the available ones.
+        """Explain that the base URL needs a model name, for these `seats` or for all, and list the available ones.
 
-        The server is asked only for users who may name any address; others could explore this machine.
+        The server is queried only for users who may enter any URL; otherwise callers could explore this machine.
         """
         from flowdebate.models.openai.endpoint import address_of
         from flowdebate.models.resolve import models_at
@@ -160,22 +160,22 @@ class Models:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """Policies wrapped around the models."""
+    """Policies applied to the models."""
 
     attempts: int | None = None
     """Maximum number of attempts for each call; None for the model's default."""
     fallback: tuple[Model | str, ...] = ()
     record: str | None = None
     replay: str | None = None
-    """File to read answers from, instead of asking models."""
+    """File from which answers are read instead of calling models."""
     effort: Seats | None = None
-    """Thinking effort of the model of each seat."""
+    """Thinking effort of the model in each seat."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """Apply the policies of `plan` to every model; the returned plan has none left.
+    """Apply the policies of `plan` to every model; the returned plan has no policies left to apply.
 
-    `recording=False` leaves out the recording: the recording of an interrupted run cannot be continued.
+    `recording=False` leaves out the recording, because the recording of an interrupted run cannot be continued.
     """
     from flowdebate.models.wrapper import Thinking
 
@@ -220,7 +220,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
-    """Return the thinking effort of the model of a seat; None if it is not set."""
+    """Return the thinking effort of the model in a seat; None if it is not set."""
     rest: Any = efforts.rest
     efforts_by_seat = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
     effort: str | None = efforts_by_seat.get(seat, efforts_by_seat.get(intent))
@@ -228,7 +228,7 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """Create a function that makes models with retries and fallbacks; it returns the same model for the same name."""
+    """Create a function for models with retries and fallbacks; it returns the same model for the same name."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying
@@ -248,11 +248,11 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
 
 
 _ASKED: ContextVar[Model] = ContextVar("asked")
-"""Model of the call being recorded: one file contains the calls of all models in order, and calls overlap."""
+"""Model of the call being recorded; one file contains the calls of all models in order, and calls may overlap."""
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """Create a function that makes models recording all answers in one file, under the name of the `first` one."""
+    """Create a function for models that record all answers in one file, under the name of the `first` one."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -261,13 +261,13 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Asked(Wrapper):
-        """Model that forwards each call to the model it is meant for."""
+        """Model that forwards each call to the model for which it is intended."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             return await answer(_ASKED.get(), request)
 
     class Through(Wrapper):
-        """A model whose answers go through the recording."""
+        """Model whose answers pass through the recording."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             before = _ASKED.set(self.inner)
@@ -287,10 +287,10 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
 
 
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
-    """Create a function that makes models answering from one recording.
+    """Create a function for models that answer from a single recording.
 
     The `first` one has the recording's name, and the others keep their names, because patterns consider which model
-    answered: a review confirms findings of two models.
+    answered: a review confirms findings made by two models.
     """
     from flowdebate.models.recording import ReplayModel
     from flowdebate.models.wrapper import Wrapper
@@ -328,7 +328,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """List the models of a run of `plan`, by role if they differ; "" if none is set up.
+    """List the models of a run of `plan`, by role if they differ; "" if none are set up.
 
     `environment` is the default model of a resumed run.
 
@@ -353,7 +353,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """Return the model of each seat of a plan, by name or role; raise the errors of a run's first call."""
+    """Return the model of each seat of a plan, by name or role; raise the same errors as a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:
@@ -398,7 +398,7 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MOST_NAMED = 8
-"""Maximum number of sources, and of omitted files, to name on a line."""
+"""Maximum number of sources, and of omitted files, named on a line."""
 
 
 def sources_lines(plan: Plan) -> list[str]:
@@ -440,7 +440,7 @@ _FREE = Price(prompt=0, completion=0)
 
 
 def prices_of(texts: Sequence[str]) -> Prices | None:
-    """Read the prices of `--price`: one for all models, or one for each; None if none is given.
+    """Read the prices of `--price`: one for all models, or one per model; None if not set.
 
     The local model is free.
 

@@ -1,4 +1,4 @@
-"""Options of a plan as pydantic models: the contents of a plan file, overridden by a front end's values."""
+"""Options of a plan as pydantic models: the contents of a plan file, overridden by values from a front end."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ COMMAND = "command line"
 """Location of command line options in errors."""
 _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
-"""Options as in a plan file, before validation."""
+"""Options as read from a plan file, before validation."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
-"""A plan as a file: its path, or its stored form."""
+"""Plan file, given by its path or its stored form."""
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""Depth of a run, for users who do not know a pattern's options. Each level takes more calls than the one before;
+"""Depth of a run, for users who do not know a pattern's options. Each level takes more calls than the previous one;
 "auto" continues with the next level only if the deciding members disagree.
 """
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
-    """Return the error, with its whole message, for missing or incompatible options of a front end."""
+    """Return the error for missing or incompatible options of a front end, given its full message."""
     return ConfigurationError(COMMAND, field, got, sentence, message=sentence)
 
 
@@ -120,7 +120,7 @@ def or_off(text: str) -> float | str | bool:
 
 
 def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
-    """Read the `model` of a plan from the command line: [NAME|ROLE=]MODEL, once or repeated.
+    """Read the `model` of a plan from the command line: [NAME|ROLE=]MODEL, once or repeatedly.
 
     Several values without a seat form a list.
 
@@ -167,7 +167,7 @@ def read_efforts(value: object) -> object:
 
 
 def join_models(before: object, after: object) -> object:
-    """Merge the `model` option of a plan with another value: models of single seats replace only these seats.
+    """Merge the `model` option of a plan with another value; models for single seats replace only those seats.
 
     >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
     ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
@@ -178,7 +178,7 @@ def join_models(before: object, after: object) -> object:
 
 
 def in_words(length: str) -> int | str:
-    """Convert a length to its form on the command line: a number of words, or a name."""
+    """Convert a length to the form used on the command line: a number of words, or a name."""
     return int(length) if length.isdecimal() else length
 
 
@@ -200,18 +200,18 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Presentation of a field in front ends; a command declares its own as `Annotated[Count, Option(help="…")]`."""
+    """Presentation of a field in front ends; a command adds its own as `Annotated[Count, Option(help="…")]`."""
 
     help: str
     panel: Panel | None = None
-    """Group that lists the option on the help page; None for options of a single command."""
+    """Group under which the help page lists the option; None for options of a single command."""
     flag: str | None = None
-    """Name on the command line, if it differs from the field's name ("--yes -y" adds a short one); "" for no flag."""
+    """Name on the command line, if it differs from the field's name ("--yes -y" adds a short form); "" for no flag."""
     metavar: str | None = None
     repeated: bool = False
     """True for a repeatable option whose type is not a list; `read` receives all its values."""
     read: Callable[[Any], Any] | None = None
-    """Function that converts a value from the command line to its form in a file."""
+    """Function that converts a value from the command line to the form used in a file."""
     on: bool = False
     """Default value of a flag."""
 
@@ -219,7 +219,7 @@ class Option:
 def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
     """Create an optional field of front ends; further arguments are fields of its `Option`.
 
-    As in `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. The field is the only
+    For example, `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. The field is the only
     declaration of an option: its name on the command line, its key in a plan file, its check, and its place in the
     help, in the form and in the arguments over HTTP and MCP are derived from it.
     """
@@ -243,7 +243,7 @@ class RosterEntry(BaseModel):
 
 
 class PersonaEntry(RosterEntry):
-    """Speaker without an assigned position; the name of a model alone is short for `{"model": …}`."""
+    """Speaker without an assigned position; a model name alone is short for `{"model": …}`."""
 
     name: Text | None = Field(default=None, description="Default: the name of its model.")
     role: Text | None = None
@@ -253,7 +253,7 @@ class PersonaEntry(RosterEntry):
     @model_validator(mode="before")
     @classmethod
     def _read_model(cls, value: object) -> object:
-        """Convert a text, the name of a model, to an entry."""
+        """Convert a model name to an entry."""
         return {"model": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -273,13 +273,13 @@ def _image(value: str) -> str:
 
 
 class SourceEntry(RosterEntry):
-    """A source in a stored plan, if there is more to store than its text."""
+    """A source in a stored plan, used if there is more to store than its text."""
 
     text: Text | None = None
     image: Annotated[str, NOTHING, AfterValidator(_image)] | None = None
-    """An image as a data URL."""
+    """Image as a data URL."""
     pages: Annotated[dict[str, Annotated[int, Field(ge=0)]], NOTHING] | None = None
-    """Start of each page in the text, by page name."""
+    """Start offset of each page in the text, by page name."""
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
@@ -289,13 +289,13 @@ class SourceEntry(RosterEntry):
     unread: Text | None = None
     """Parts of a document that could not be read."""
     excluded: bool = False
-    """True if the user excluded the source by a glob."""
+    """True if one of the user's globs excluded the source."""
     commits: Text | None = None
     """Commits compared by the diff."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
-        """Build the entry of a source; only its text if there is nothing else to store."""
+        """Build the entry of a source; return only the text if there is nothing else to store."""
         if source == Source.of(source.name, source.text):
             return source.text
         pages = {page.name: page.start for page in source.pages} or None
@@ -322,7 +322,7 @@ class SourceEntry(RosterEntry):
 
 
 MOST_SOURCES = 1_000
-"""Maximum number of sources of a plan: each takes a line of every prompt."""
+"""Maximum number of sources in a plan, because each takes up a line in every prompt."""
 
 
 def _check_sources(value: object) -> object:
@@ -353,7 +353,7 @@ Sources = Annotated[
 
 
 def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
-    """Create the option of a roster; `flag` is repeated for each speaker (see `parse_entry`)."""
+    """Create the option for a roster; `flag` is repeated for each speaker (see `parse_entry`)."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
     def read(texts: list[str]) -> list[dict[str, str]]:
@@ -380,7 +380,7 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
 
 
 class PlanOptions(BaseModel):
-    """Options of all patterns; each pattern adds its own, and rejects those it does not use."""
+    """Options of all patterns; each pattern adds its own and rejects those it does not use."""
 
     # strict: `rounds = "2"` in a file is a mistake; defer_build: listing commands needs no validator
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -395,11 +395,11 @@ class PlanOptions(BaseModel):
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
     """Fields that this pattern does not have."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
-    """Roles beside the speakers that people can play."""
+    """Roles besides speakers that people can play."""
     SPEAKER: ClassVar[str] = "debater"
     """Role of the speakers."""
     ROLES: ClassVar[tuple[str, ...]] = ()
-    """Other roles; a role with a field of its name exists only if the field is on."""
+    """Other roles; a role with a field of the same name exists only if the field is on."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
@@ -525,7 +525,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def flag_of(cls, name: str) -> str:
-        """Return the name of a field on the command line; the name of the field itself if it has no option."""
+        """Return the command line flag of a field, or the field's own name if it has no flag."""
         if name == cls.SUBJECT:
             return name.upper()
         flag = option_of(cls, name).flag
@@ -533,10 +533,10 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
-        """Merge the options of a front end (None: not given) with those of a plan file.
+        """Merge the options of a front end (None: not set) with those of a plan file.
 
-        Raise ConfigurationError or BadFile for invalid options, naming the option, or the file and its key; `location`
-        names the place of a plan that is not in a file.
+        Raises ConfigurationError or BadFile for invalid options, naming the option, or the file and its key; `location`
+        names the origin of a plan that is not in a file.
         """
         location = file if isinstance(file, str) else location or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
@@ -564,13 +564,13 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def lists_models(cls) -> bool:
-        """Return whether a list of models can be the roster, because members need no positions."""
+        """Return whether a list of models can serve as the roster, because members need no positions."""
         entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
         return entry is not None and issubclass(entry, PersonaEntry)
 
     @classmethod
     def _list_members(cls, options: dict[str, Any], location: str) -> dict[str, Any]:
-        """Turn a list of models in `options` into the roster, with members named after their models."""
+        """Convert a list of models in `options` to a roster whose members are named after their models."""
         models = options.get("model")
         seats = models if isinstance(models, dict) else {DEFAULT: models}
         if not isinstance(listed := seats.get(DEFAULT), list):
@@ -608,7 +608,7 @@ class PlanOptions(BaseModel):
 
     @property
     def roles(self) -> list[str]:
-        """The roles besides the speakers that these options include."""
+        """The roles besides speakers that these options include."""
         return [role for role in self.ROLES if self._has(role)]
 
     def _has(self, role: str) -> bool:
@@ -618,15 +618,15 @@ class PlanOptions(BaseModel):
         return option_of(type(self), role).on if value is None else bool(value)
 
     def stored(self) -> dict[str, Any]:
-        """Return all given values, as a plan file would write them."""
+        """Return all values that were set, in the form used in a plan file."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
-        """Check whether the plan file gave a field."""
+        """Check whether a field was set in the plan file."""
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
-        """Return paths, addresses and models from the plan file, by field; an undetermined text counts as all three."""
+        """Return paths, URLs and models from the plan file, by field; an ambiguous text counts as all three."""
         reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
             if self.from_file(name):  # the user typed these values, and may name any file
@@ -636,7 +636,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def reaches(cls, name: str) -> frozenset[str]:
-        """Return the possible reach of a field's values: of "nothing", "file", "server" and "model"."""
+        """Return what a field's values may refer to: "nothing", "file", "server" or "model"."""
         field = cls.model_fields[name]
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
@@ -646,11 +646,11 @@ class PlanOptions(BaseModel):
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
     def folder(self, name: str) -> Path:
-        """Return the folder that paths in a field are relative to."""
+        """Return the folder to which paths in a field are relative."""
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Return the actual or expected place of a field in the user's input, and its name there."""
+        """Return the actual or expected location of a field in the user's input, and its name there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)
@@ -663,9 +663,9 @@ class PlanOptions(BaseModel):
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Rename options in a pattern's errors inside this context, to their flag or to their key and file.
+        """Rename options in errors that a pattern raises inside this context, to their flag or to their key and file.
 
-        `names` maps names in the pattern to names here, if they differ.
+        `names` maps the pattern's names to names of options where they differ.
         """
         names = names or {}
         try:
@@ -701,12 +701,12 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer, which is the default."""
+        """Return whether there is a synthesizer, as there is by default."""
         return self.synthesizer is not False
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find the texts in `value`, of the type `kind`, with the reach of their types."""
+    """Find the texts in `value`, whose type is `kind`, and what they may refer to according to their types."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
@@ -724,7 +724,7 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
 
 
 def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 - any type
-    """Return the reach of each type of value in `kind`."""
+    """Return what the values of each type in `kind` may refer to."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _reaches(parts[0], _reach(parts[1:]) or reach)

@@ -1,4 +1,4 @@
-"""Base of pattern pages: everything front ends know about a pattern."""
+"""Base class of pattern pages, which contain everything that front ends know about a pattern."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartTool:
-    """Tool of an MCP server that starts runs of one pattern, besides `start_debate`, the tool for all patterns."""
+    """MCP server tool that starts runs of one pattern, in addition to `start_debate`, the tool for all patterns."""
 
     name: str
     description: str
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
-    """Options of the pattern that the tool takes as texts, with their descriptions and limits."""
+    """Options of the pattern that the tool accepts as texts, with their descriptions and limits."""
     without: frozenset[str] = frozenset()
-    """Arguments of other tools that this one leaves out, because they cost tokens in each request of a host."""
+    """Arguments of other tools that this one omits, because they cost tokens in each request of a host."""
 
 
 class PatternPage(ABC):
-    """Page of a pattern, named by its registry entry: it plans and builds the pattern, and shows its runs."""
+    """Page of a pattern, referenced by its registry entry: plans and builds the pattern, and presents its runs."""
 
     options: ClassVar[type[PlanOptions]]
-    """Options of the pattern: keys of plan files, flags, fields of the form, arguments over HTTP and MCP."""
+    """Options of the pattern: keys of plan files, flags, form fields, and arguments over HTTP and MCP."""
     default_length: ClassVar[int]
     """Default maximum number of rounds (or turns)."""
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
@@ -50,52 +50,58 @@ class PatternPage(ABC):
     each_by_default: ClassVar[bool] = False
     """True to use the models of all configured vendors if no model is named."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles to fill with different vendors in that case, in order of the vendors; empty to deal models to speakers."""
+    """Roles filled with models of different vendors in that case, in vendor order; empty to deal out models to
+    speakers.
+    """
     min_speakers: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
     """True if a model proposes the speakers unless the subject names them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key of a speaker's part: a role, or the stance that a debater argues for."""
+    """Key of a speaker's role, or of the stance that a debater argues for."""
 
     example: ClassVar[str] = "…"
-    """Example of a subject, for messages that ask for one."""
+    """Example of a subject, for messages that request one."""
     sample: ClassVar[PlanValues] = {}
-    """Example for the form: a subject with room for different opinions, and its speakers."""
+    """Example for the form: a subject that allows different opinions, and its speakers."""
     examples: ClassVar[Sequence[str]] = ()
-    """Command lines for the help of the pattern's command, for users to paste."""
+    """Command lines in the help of the pattern's command, ready to paste."""
     docs: ClassVar[str] = "cli"
     """Documentation page about the pattern."""
 
     question_about_sources: ClassVar[str | None] = None
     """Default subject if only sources are given."""
     divides_sources: ClassVar[bool] = False
-    """True to divide sources that are too long for a prompt over several calls, instead of searching them."""
+    """True to divide sources that are too long for a prompt among several calls, instead of searching them."""
     start_tool: ClassVar[StartTool | None] = None
-    """Separate tool for hosts of an MCP server; it requires sources if there is a `question_about_sources`."""
+    """Separate tool of the MCP server for this pattern; it requires sources if there is a `question_about_sources`."""
     reads_pull_requests: ClassVar[bool] = False
     """True if the command line may read a pull request and post the result there."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
-    """Other formats of the document for tools, by name."""
+    """Additional formats of the document, for other tools, by name."""
     measured: ClassVar[bool] = False
-    """True if the command has --demo, a recorded run, and --benchmark, a measurement on planted faults."""
+    """True if the command has --demo, which shows a recorded run, and --benchmark, which measures it on
+    planted faults.
+    """
     exit_note: ClassVar[str] = ""
-    """Description of an exit code that only this command has."""
+    """Description of an exit code specific to this command."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
-    """Options of each depth, besides the length set by `options_for`; the options of "auto" apply to all its steps."""
+    """Options for each depth, besides the length set by `options_for`; the options for "auto" apply to all
+    its steps.
+    """
 
     fixed_depth: ClassVar[tuple[str, ...]] = ()
     """Options that cannot be combined with the depth "auto"."""
 
     document: ClassVar[type[Document]]
-    """Class of saved runs: their sections, and the words for their stop reasons."""
+    """Class of the pattern's saved runs, with their sections and descriptions of their stop reasons."""
     live: ClassVar[type[Live]]
-    """Class of live views: the sections of events, and the words for active roles and phases."""
+    """Class of live views, with the sections of events and descriptions of active roles and phases."""
     diagram: ClassVar[str] = (
         '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
         '<path d="M26 28h12M50 28h12"/>'
     )
-    """Diagram of the speakers' relations, as SVG of 88 by 56: discs for speakers, squares for deciding roles."""
+    """Diagram of the speakers' relations, as an SVG of 88 by 56: discs for speakers, squares for deciding roles."""
 
     @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
@@ -124,25 +130,25 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
-        """Return speakers who fit every subject, to check options before a model proposes others."""
+        """Return speakers who fit any subject, to check options before a model proposes the actual ones."""
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the defaults of front ends; plans include them, so that everybody sees them."""
+        """Return the defaults of front ends; plans include them so that everyone can see them."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the changed options of a fork of `run`, completed with options derived from that run."""
+        """Return the changed options of a fork of `run`, completed with options derived from the run."""
         if "goes_on" in options:
             raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
-        """Return the proposed `speakers`, at most as many as the options allow."""
+        """Return the proposed `speakers`, limited to the number that the options allow."""
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return the options decided at the start of the run, for its stored plan."""
+        """Return the options chosen at the start of the run, for its stored plan."""
         return {}
 
     def check(self, plan: Plan) -> None:
@@ -152,7 +158,7 @@ class PatternPage(ABC):
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError for models that the options exclude; called before a new run's first call."""
+        """Raise ConfigurationError for models excluded by the options; called before the first call of a new run."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -162,11 +168,11 @@ class PatternPage(ABC):
         return self.default_length if length_given is None else length_given
 
     def turns(self, plan: Plan) -> int:
-        """Estimate the number of turns of a run: one for each speaker in each round."""
+        """Estimate the number of turns in a run: one for each speaker in each round."""
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:
-        """Return the options of a depth; empty for "auto", whose steps have the options of all depths."""
+        """Return the options for a depth; empty for "auto", whose steps have the options of the other depths."""
         if depth == "auto":
             return {}
         length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}
@@ -224,7 +230,7 @@ def roster(
 
 
 def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-    """Build the document of a run of `plan` with `raw` (None: never started); raise BadFile if `raw` does not fit."""
+    """Build the document of a run of `plan` with `raw` (None: never started); raise BadFile if `raw` is not valid."""
     try:
         document: Document = plan.info.load_page().document_of(plan, raw, output, facts)
     except ValidationError as error:  # the run may have been imported
@@ -233,7 +239,7 @@ def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> D
 
 
 def empty_output(kind: type[BaseModel], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
-    """Build the raw output of a run that never started, with empty fields for missing values."""
+    """Build the raw output of a run that never started, with empty values in its fields."""
     empty: dict[str, Any] = dict(values)
     for name, field in kind.model_fields.items():
         if field.is_required() and name not in empty:

@@ -1,4 +1,4 @@
-"""Plans: options and models of one run, built from a front end's values, a plan file or a stored run."""
+"""Plans: options and models of a run, built from a front end's values, a plan file or a stored run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class PlanKeywords(CommonKeywords):
-    """Arguments of a pattern's function, common to all plans."""
+    """Arguments of a pattern's function that are common to all plans."""
 
     name: Required[str]
     model: NotRequired[ModelChoice]
@@ -63,27 +63,27 @@ class Plan:
 
     info: PatternInfo
     name: str
-    """Name of the pattern's block, in errors, events and steps."""
+    """Name of the pattern's block, used in errors, events and steps."""
     options: Any
     """Options of the pattern."""
     speakers: tuple[Any, ...]
-    """Debaters or personas, depending on the pattern; empty if a model is to propose the sides of a debate."""
+    """Debaters or personas, depending on the pattern; empty if a model is to propose the sides."""
     models: Mapping[str, Model | str] | None
     """Models by intent; None to read them from the environment."""
     seats: Mapping[str, Model | str]
-    """Models by role, for roles with a model of their own."""
+    """Models by role, for roles that have their own."""
     first: Model | str | None = None
-    """Default model when the speakers are a list of models and no default is set."""
+    """Default model if the speakers are a list of models and no default is set."""
     dealt: Any = None
-    """Option `model` with names instead of "each"; None if "each" was not used."""
+    """Value of the option `model` with names in place of "each"; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
-    """Function that wraps a model in the policies; set by `with_policies`."""
+    """Function that wraps a model in its policies; set by `with_policies`."""
     model_pool: Models
     schema: OutputSchema | None
     limits: Limits | None
     policies: Policies
     ask: Ask | None = None
-    """Function to ask humans immediately; None to let them answer later."""
+    """Function that asks humans immediately; None to let them answer later."""
     archive: Archive | None = None
     """Archive of earlier debates, for patterns that use one."""
 
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources, and the omitted files of folders."""
+        """The sources, and the files of folders that were omitted."""
         declared = self.options.sources
         return tuple(
             source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def usual_calls(self) -> int:
-        """Approximate number of calls of a run: one for each turn, and one for the result."""
+        """Approximate number of calls in a run: one for each turn, and one for the result."""
         turns: int = self.info.load_page().turns(self)
         return turns + 1
 
@@ -153,7 +153,7 @@ class Plan:
         return parse(self.options.terminate_when)
 
     def pattern(self) -> Sequencer[Any, Any]:
-        """Build the pattern; raise ConfigurationError, with the option or the key, for a value that it rejects."""
+        """Build the pattern; a ConfigurationError for a rejected value names the option or the key."""
         page: PatternPage = self.info.load_page()
         with self.options.placing():
             return page.build_at_depth(self)
@@ -170,11 +170,11 @@ def make_plan(
     begins: bool = False,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan from a front end's values (None: not given), which override those of `file`.
+    """Build the plan from a front end's values (None: not set), which override those of `file`.
 
     With `begins`, speakers without a model get the default of a new run, unless there is a model for all. "each" deals
-    the models that `allow` permits. Raise ConfigurationError or BadFile for invalid options, naming the option, or the
-    file and the key.
+    out the models that `allow` permits. Raises ConfigurationError or BadFile for invalid options, naming the option, or
+    the file and the key.
     """
     page = info.load_page()
     options: PlanOptions = page.options.read(values, file=file, location=location)
@@ -218,7 +218,7 @@ def make_plan(
 
 
 def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Return the options with a subject, by default that about sources; raise ConfigurationError without one."""
+    """Return the options with a subject, by default a question about the sources; ConfigurationError without one."""
     if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
         options = options.replaced(**{info.subject: page.question_about_sources})
     if getattr(options, info.subject) is None:
@@ -231,7 +231,7 @@ def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) ->
 def _with_each_vendor(
     page: PatternPage, options: PlanOptions, models: Models, allow: AllowedModels | None
 ) -> PlanOptions:
-    """Return the options with the models of all configured vendors, if the page asks for them and no model is named."""
+    """Return the options with the models of all configured vendors, if the page requests them and no model is named."""
     has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
     if not page.each_by_default or options.model is not None or has_models:
         return options
@@ -242,7 +242,7 @@ def _with_each_vendor(
 
 
 def _limits_in(options: PlanOptions) -> Limits:
-    """Return the limits of a run; raise ConfigurationError for a limited cost without prices."""
+    """Return the limits of a run; raise ConfigurationError for a cost limit without prices."""
     from flowdebate.runs.limits import Limits
 
     prices = prices_of(options.price or ())
@@ -267,7 +267,7 @@ def _with_defaults(plan: Plan) -> Plan:
 def _at_address(plan: Plan) -> Plan:
     """Return `plan` with a model at its base URL for every call; raise ConfigurationError for a seat without one.
 
-    No call of such a plan may reach the default model, which is on another server.
+    No call of such a plan may use the default model, which is on another server.
     """
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.base_url is None or set(plan.models or ()) == {"chat", "synthesize"}:
@@ -292,7 +292,7 @@ def _at_address(plan: Plan) -> Plan:
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the speakers are a list of models whose first is the default."""
+    """Return whether the speakers are a list of models whose first one is the default."""
     entries = getattr(options, options.ROSTER)
     at_address = options.base_url is not None  # FLOWDEBATE_MODEL is on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
@@ -310,7 +310,7 @@ def _efforts(plan: Plan) -> Seats | None:
 
 
 def _with_seats(plan: Plan) -> Plan:
-    """Return `plan` with the models that its options name by seat; raise ConfigurationError for an unknown seat."""
+    """Return `plan` with the models that its options assign to seats; raise ConfigurationError for an unknown seat."""
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.model is None:
         return plan
@@ -348,7 +348,7 @@ def _with_seats(plan: Plan) -> Plan:
 
 
 def _with_full_names(options: PlanOptions) -> PlanOptions:
-    """Return the options with full names of models, including providers; they are stored with the plan."""
+    """Return the options with full model names, including providers, for the stored plan."""
 
     def named(value: Any, place: tuple[str, str]) -> Any:  # noqa: ANN401 - a value of any option
         match value:
@@ -371,7 +371,7 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
-    """Replace files of sources in the options by their texts, which a stored run needs."""
+    """Replace source files in the options with their texts, which a stored run needs."""
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
@@ -399,7 +399,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
 
 
 def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
-    """Reject a plan file with a gate or exclusions if it is part of the reviewed change: its author controls it."""
+    """Reject a plan file with a gate or exclusions if it is in the reviewed change, since its author controls it."""
     if not options.is_of_file(source.name for source in changes):
         return
     if options.from_file("exclude") or getattr(options, "gate", None) is not None:
@@ -411,13 +411,13 @@ def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
 
 
 def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
-    """Return `plan` with sources that the front end has read."""
+    """Return `plan` with sources that the front end has already read."""
     entries: dict[str, SourceEntry | str] = {source.name: SourceEntry.of(source) for source in sources}
     return replace(plan, options=plan.options.replaced(sources=entries))
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Return `plan` of a debate without sides, with `sides`; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to the plan of a debate without any; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -425,7 +425,7 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
 
 
 def pattern_of_file(path: str) -> PatternInfo:
-    """Return the pattern named in the plan file at `path`; raise ConfigurationError without one."""
+    """Return the pattern named in the plan file at `path`; raise ConfigurationError if it names none."""
     name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in load_patterns():
         raise ConfigurationError(path, "pattern", name, f"one of {', '.join(load_patterns())}")
@@ -433,7 +433,7 @@ def pattern_of_file(path: str) -> PatternInfo:
 
 
 def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
-    """Read the schema file into the options; raise BadFile or ConfigurationError for an invalid one."""
+    """Read the schema file into the options; raise BadFile or ConfigurationError if it is invalid."""
     from flowdebate.models.output import OutputSchema
 
     if not isinstance(options, OutputOptions) or options.output_schema is None:
@@ -456,7 +456,7 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
 
 
 def stored_plan(plan: Plan) -> dict[str, Any]:
-    """Convert `plan` to JSON data without secrets: a base URL loses its user, its password and its query."""
+    """Convert `plan` to JSON data without secrets: user, password and query are removed from a base URL."""
     options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
     if plan.dealt is not None:  # a resumed run has the same models, whatever the environment is then
         options["model"] = plan.dealt
@@ -484,12 +484,12 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     verb: str = "resume",
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan of a stored run, changed by the values of the front end.
+    """Build the plan of a stored run, with changes from the front end.
 
-    `values` replace options of the stored plan (None: unchanged), and so do `changes`, written as in a plan file. Raise
-    ConfigurationError for a run without a plan. If models are `to_ask`, also raise it if a secret has to be given
-    again, and for an imported run that is not `trusted` and whose `reached_by` is not empty. The plan of an imported
-    run that is only shown leaves out the files that it names. `verb` describes its use in errors.
+    `values` replace options of the stored plan (None: unchanged), and so do `changes`, in plan file form. Raises
+    ConfigurationError for a run without a plan. If models are `to_ask`, this includes a secret that has to be entered
+    again, and an imported run that is not `trusted` and whose `reached_by` is not empty. If an imported run is only
+    shown, its plan leaves out the files that it names. `verb` describes the plan's use in errors.
     """
     stored = run.header.plan
     if stored is None:
@@ -524,7 +524,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 
 
 def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """Build the option of a fork that continues a finished debate; empty for other forks."""
+    """Build the option for a fork that continues a finished debate; empty for other forks."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
     return {"goes_on": values} if values else {}
@@ -540,9 +540,9 @@ def plan_of_fork(
     ask: Ask | None = None,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan of a fork of a stored run: `plan_of` with the seed and the models of the run.
+    """Build the plan of a fork of a stored run with `plan_of`, using the run's seed and models.
 
-    `location` names the place of `changes` in errors. Also raise ConfigurationError if the subject is changed.
+    `location` is the location of `changes` in errors. Also raises ConfigurationError if the subject is changed.
     """
     if run.header.plan is None:
         raise _of_another(run, "fork")
@@ -564,7 +564,7 @@ def plan_of_fork(
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """Return the models of a run that have names."""
+    """Return the named models of a run."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None
@@ -572,7 +572,7 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 
 
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return addresses, paths and programs in the plan of an imported run, by option, except for the `given` ones.
+    """Return URLs, paths and programs in the plan of an imported run, by option, except the `given` ones.
 
     The user has to confirm them before the run is resumed. The result is empty for a run started in this store.
     """
@@ -590,7 +590,7 @@ _AGENT = re.compile(rf"(?<![^\s=:,])cli/(?:{'|'.join(PROGRAMS)})(?:/\S+)?")
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in a JSON value, at any depth."""
+    """Yield the texts in a JSON value at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (Mapping, list, tuple)):
@@ -599,7 +599,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """Return the pattern of a run with a plan; None if another program or version started it."""
+    """Return the pattern of a run with a plan; None if another program or version started the run."""
     plan = run.header.plan or {}
     # workers store the name given by their application under "pattern"
     name = None if "workers" in plan else plan.get("pattern")
@@ -620,7 +620,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 
 
 def with_stored_sources(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a stored plan with its stored sources, without reading files again."""
+    """Return the options of a stored plan with its stored sources, without reading the files again."""
     sources = options.get("sources")
     if not isinstance(sources, Mapping):
         return dict(options)
@@ -634,7 +634,7 @@ def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
 
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
-    """Return `plan` with the models and policies of `base`, a plan with the same speakers."""
+    """Return `plan` with the models and policies of `base`, a plan for the same speakers."""
     # All runs of a batch share one object, with its connections, recording and circuit breaker.
     models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
     speakers = [replace(member, model=models.get(_name_of(member.model), member.model)) for member in plan.speakers]
