@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.journal import OnUncertain
 
 IfExists: TypeAlias = Literal["raise", "resume", "wait"]
-"""Policy for a run whose id is already in the store; "wait" also resumes it, once no other process runs it."""
+"""Policy for a run whose id is already in the store; "wait" also resumes it, once no other process is executing it."""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -57,13 +57,13 @@ class CommonOptions(TypedDict, total=False):
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options of a single run: batches have no session, which their runs would share."""
+    """Options of a single run; batches have no session, because their runs would share it."""
 
     session: SessionLike
 
 
 class RunOptions(SessionOptions, total=False):
-    """The options of `Block.run()`."""
+    """Options of `Block.run()`."""
 
     seed: int | None
     store: StoreChoice | StoreOptions
@@ -71,7 +71,7 @@ class RunOptions(SessionOptions, total=False):
 
 
 class ResumeOptions(SessionOptions, total=False):
-    """The options of `Block.resume()`."""
+    """Options of `Block.resume()`."""
 
     store: StoreChoice
     on_uncertain: OnUncertain
@@ -80,15 +80,15 @@ class ResumeOptions(SessionOptions, total=False):
 
 
 class ForkOptions(SessionOptions, total=False):
-    """The options of `Block.fork()`."""
+    """Options of `Block.fork()`."""
 
     seed: int | None
     store: StoreChoice | StoreOptions
     fork_id: str | None
     edits: Mapping[str, Any] | None
-    """Replaced answers, by the paths of their steps."""
+    """Replacement answers, keyed by the paths of their steps."""
     at: str | None
-    """Path of a step: it and all later ones are asked again."""
+    """Path of a step: this step and all later ones are requested again."""
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -96,18 +96,18 @@ T = TypeVar("T")
 
 
 class Seat(NamedTuple):
-    """A block that asks a model."""
+    """A block that calls a model."""
 
     block: str
     model: Model | str
     around: tuple[ModelChoice, ...]
-    """The models of the patterns around it, the nearest first."""
+    """Models of the patterns around the block, the nearest first."""
     checks: Sequence[Callable[[Model, str], None]]
-    """Checks of its additions to prompts, as in `Capability`."""
+    """Checks of the block's additions to prompts, as in `Capability`."""
 
 
 class Runnable(Protocol[OutT_co]):
-    """Interface of a block required by `run_block`."""
+    """Interface that `run_block` requires of a block."""
 
     @property
     def name(self) -> str:
@@ -118,7 +118,7 @@ class Runnable(Protocol[OutT_co]):
         """Resources shared with blocks around it."""
 
     def outline(self) -> object:
-        """Return the block's outline; its text shows whether it has changed."""
+        """Return the block's outline, whose text shows whether the block has changed."""
 
     def seats(self) -> Iterable[Seat]:
         """Return all seats for models inside the block."""
@@ -227,14 +227,14 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
 
 
 class _Starts:
-    """Queue of starting runs in an event loop: one starts in each of its turns, so that other work comes in between."""
+    """Queue of starting runs in an event loop: one run starts per turn, so that other work comes in between."""
 
     def __init__(self) -> None:
         self.starting = False
         self.waiting: deque[asyncio.Future[None]] = deque()
 
     def next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the next run start, if one waits."""
+        """Let the next waiting run start, if there is one."""
         self.starting = False
         while self.waiting and not self.starting:
             run = self.waiting.popleft()
@@ -263,10 +263,10 @@ async def _start_in_turn() -> None:
 
 
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
-    """Raise errors that would otherwise end a new run in the middle, after paid calls.
+    """Raise errors that would otherwise end a new run halfway, after paid calls.
 
-    Unusable seats lack a key, a program or a login, or cannot read the images for them. A run with recorded answers, or
-    a fork, is not checked, because it may no longer need these models.
+    Unusable seats lack a key, a program or a login, or cannot read the images sent to them. A run with recorded
+    answers, or a fork, is not checked, because it may no longer need these models.
     """
     if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
         return
@@ -278,7 +278,7 @@ async def _check_seats(block: Runnable[Any], run: Run) -> None:
 
 
 async def _check_models(block: Runnable[Any], run: Run) -> None:
-    """Raise the error of the first seat whose model cannot be asked."""
+    """Raise the error of the first seat whose model cannot be called."""
     ready: set[int] = set()
     for seat in block.seats():
         model: Model | None = None
@@ -328,7 +328,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
-    """End the run with `failure`; return its text."""
+    """End the run with `failure`; return the failure's text."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
         for task in trail.list(status="awaiting_review"):  # requests to humans that nobody waits for anymore
@@ -352,11 +352,11 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
 
 
 _CHECK_EVERY = 0.5
-"""Seconds between two checks of a waiting thread, which would not notice an interrupt just before its wait."""
+"""Seconds between two checks of a waiting thread, which would otherwise miss an interrupt just before its wait."""
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return the result of the coroutine from `make`, for scripts and notebooks (with a running loop)."""
+    """Return the result of the coroutine made by `make`, for scripts and notebooks (even with a running loop)."""
     if _loop_is_running():
         return _run_in_thread(make)
     results: list[T] = []

@@ -1,4 +1,4 @@
-"""Headers and outcomes of durable runs, which stores record in addition to steps."""
+"""Headers and outcomes of durable runs, which stores record in addition to their steps."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from flowdebate.store.base import RunHeader, Store
 from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
-"""Keys of a header for the default model and for the override of all others."""
+"""Header keys for the default model and for the override of all others."""
 _LONGEST_LINE = 500
-"""Maximum characters of a question in lists."""
+"""Maximum length of a question in lists, in characters."""
 
 
 DEFAULT_MODEL = "the default"
@@ -37,9 +37,9 @@ class StoreOptions:
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the application, to find the run."""
+    """Labels by which the application can find the run."""
     plan: Mapping[str, Any] | None = None
-    """JSON data for the application to rebuild its block."""
+    """JSON data from which the application can rebuild its block."""
 
 
 def attach_journal(
@@ -81,12 +81,12 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return, as text, the parts of a run that must not change until it is resumed."""
+    """Return, as text, the parts of a run that must not change before it is resumed."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair the parts of two headers that must be equal to resume one run as the other."""
+    """Pair the parts of two headers that must be equal if one run is resumed as the other."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),
@@ -120,13 +120,13 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
 
 
 def result_of(raw: object, output: object) -> dict[str, Any]:
-    """Return the raw output and the output of a run in the form of an outcome."""
+    """Return the raw output and the output of a run, as in an outcome."""
     result = _json_or_text(raw)
     return {"output": result if output is raw else _json_or_text(output), "raw": result}
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RunChanged with the differing lines of `pairs`, if a stored and a present text differ."""
+    """Raise RunChanged with the differing lines of `pairs` if a stored and a current text differ."""
     changes: dict[str, tuple[str, ...]] = {}
     for name, (then, now) in pairs.items():
         if then != now:
@@ -137,7 +137,7 @@ def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, st
 
 
 def _json_or_text(value: object) -> object:
-    """Convert `value` to JSON data, or else to text, so that the end of a run can always be recorded."""
+    """Convert `value` to JSON data, or otherwise to text, so that the end of a run can always be recorded."""
     try:
         return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
     except (PydanticSerializationError, ValueError, RecursionError):
@@ -145,7 +145,7 @@ def _json_or_text(value: object) -> object:
 
 
 def read_question(value: object) -> str:
-    """Return the whole question in a run's input, with keys masked."""
+    """Return the complete question from a run's input, with keys masked."""
     if isinstance(value, dict):
         texts = [text for text in value.values() if isinstance(text, str)]
         value = texts[0] if texts else json.dumps(value)
@@ -153,12 +153,12 @@ def read_question(value: object) -> str:
 
 
 def _summarise_question(value: object) -> str:
-    """Return the question as a line for lists and searches."""
+    """Return the question on one line, for lists and searches."""
     return cut(" ".join(read_question(value).split()), _LONGEST_LINE)
 
 
 def list_model_names(model: ModelChoice) -> str:
-    """Return the models' names as text, for the fingerprint."""
+    """Return the names of the models as text, for the fingerprint."""
     if model is None:  # named by the environment, which may differ on the machine that resumes
         return DEFAULT_MODEL
     if isinstance(model, str):
@@ -170,7 +170,7 @@ def list_model_names(model: ModelChoice) -> str:
 
 
 def name_models(model: ModelChoice) -> dict[str, str] | None:
-    """Return the names of the run's models for its header; None if one is an object."""
+    """Return the names of the run's models for its header; None if one of them is an object."""
     if isinstance(model, Mapping):
         names = {intent: spec for intent, spec in model.items() if isinstance(spec, str)}
         return names if len(names) == len(model) else None
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models a run was started with; a single name is that of the environment."""
+    """Return the models that a run was started with; a single name is that of the environment."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the limits to store with a run, without the cost limit, because prices are not data."""
+    """Return the limits to store with a run, except the cost limit, because prices are not data."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
@@ -201,7 +201,7 @@ def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
 
 
 def limits_of(store: Store, header: RunHeader) -> Limits | None:
-    """Return the limits at a run's start; raise StoreError for a header with others."""
+    """Return the limits at a run's start; raise StoreError for a header with invalid limits."""
     limits: Any = header.limits
     if not limits:
         return None
@@ -213,12 +213,12 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed: str) -> StoreError:
-    """Return the error for a stored (perhaps imported) run with an unsuitable header."""
+    """Return the error for a stored (perhaps imported) run with an unusable header."""
     return StoreError(store.name, f"run {header.run_id}: `{field}` of its header must be {allowed} (got {typed(got)})")
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:
-    """Return the session at the start of the run as JSON data, or the names of its non-JSON parts."""
+    """Return the session at the start of the run as JSON data, or the names of its parts that are not JSON."""
     if not (session.state or session.history or session.resources):
         return None
     try:
@@ -244,7 +244,7 @@ def session_of(store: Store, header: RunHeader, location: str) -> Session:
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return `labels` as a dict; raise ConfigurationError for non-texts."""
+    """Return `labels` as a dict; raise ConfigurationError for values that are not strings."""
     for name, text in labels.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ConfigurationError("run", "labels", {name: text}, "a dict of str to str")

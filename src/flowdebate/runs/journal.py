@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnUncertain: TypeAlias = Literal["retry", "raise"]
-"""Policy of a resumed run for a call that was started but never recorded."""
+"""Policy of a resumed run for a call that was started but has no recorded result."""
 
 UNANSWERED = "#unanswered:"
-"""Part of the key of a role's fatal failure, before the name of its block."""
+"""Part of the key of a role's fatal failure, before the block's name."""
 DECISION = "#decision"
-"""End of the key of a decision taken by code without side effects."""
+"""Suffix of the key of a decision made by code without side effects."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -53,7 +53,7 @@ class JournalOptions(TypedDict, total=False):
 
 
 class Journal:
-    """The recorded steps of a durable run, by place, and the way to record more.
+    """The recorded steps of a durable run, by path, and the means to record more.
 
     `now` is the run's clock: it advances only with steps, so that a resumed run reads the same times.
     """
@@ -103,7 +103,7 @@ class Journal:
         return self.header.run_id
 
     def now(self) -> float:
-        """Return the recording time of the last step reached by the run; before the first one, its start time."""
+        """Return the recording time of the last step that the run has reached; before the first one, its start time."""
         return self._clock
 
     async def begin(self) -> None:
@@ -118,13 +118,13 @@ class Journal:
             creating.result()
 
     def takes_any(self, key: str) -> bool:
-        """Return whether an answer recorded at `key` counts for any request."""
+        """Return whether an answer recorded at `key` is valid for any request."""
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
         """Find the recorded step at `key`; JournalMismatch for a repeated key, or (as a rule) for another request.
 
-        A recorded answer counts for any current `model`.
+        A recorded answer is valid for any current `model`.
         """
         if key in self._seen:
             raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
@@ -156,12 +156,12 @@ class Journal:
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """Return the earlier processes' failures at or below `place`, with their keys; each once."""
+        """Return the failures of earlier processes at or below `place`, with their keys, each only once."""
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def _own(self) -> None:
-        """Take a run, so far only read, before its first write; raise RunConflict if it was changed in the meantime."""
+        """Take ownership of a run, so far only read, before its first write; RunConflict if it has since changed."""
         if self._taking is None:  # once, for all concurrent branches that write first
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
@@ -199,7 +199,7 @@ class Journal:
             await self.store.intend(self.run_id, key, "human", request)
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
-        """Record the result of the step `key`: it is durable when this returns, even if the caller is cancelled."""
+        """Record the result of the step `key`, which is durable when this returns, even if the caller is cancelled."""
         # Wall clocks can be set back, and other machines' clocks may be behind.
         self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
@@ -214,7 +214,7 @@ class Journal:
             _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
 
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
-        """Return the recorded result of `call`, or execute it; raise NotRecordable if it is not JSON or a `returns`.
+        """Return the recorded result of `call`, or execute it; NotRecordable if it is neither JSON nor a `returns`.
 
         With `failures` an exception is recorded as well, and raised again on replay.
         """
@@ -270,7 +270,7 @@ class Journal:
         return None if row is None else self.read(row, failure_of)
 
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
-        """Return the last failure of a role and its key, at `key` or a numbered successor, if any.
+        """Return a role's last failure and its key, at `key` or a numbered successor, if any.
 
         A journal that `reopens` lets the role answer after all, and records the new request.
         """
@@ -315,7 +315,7 @@ def is_within(key: str, place: str) -> bool:
 
 
 def plain(value: object) -> object:
-    """Convert `value` to JSON data; ValueError, TypeError or RecursionError if it is none."""
+    """Convert `value` to JSON data; raise ValueError, TypeError or RecursionError if that is impossible."""
     return json.loads(json_text(value))
 
 

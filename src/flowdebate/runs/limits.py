@@ -1,4 +1,4 @@
-"""Limits of a run, reserved before each request; and accounts, the usage of all runs of a service."""
+"""Limits of a run, reserved before each request; and accounts, which track the usage of all runs of a service."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Price:
     prompt: float
     completion: float
     cached: float | None = None
-    """Price of cached prompt tokens; None for the price of all others."""
+    """Price of cached prompt tokens; None to charge the price of other prompt tokens."""
     cache_written: float | None = None
-    """Price of prompt tokens written into a cache; None for the price of all others."""
+    """Price of prompt tokens written into a cache; None to charge the price of other prompt tokens."""
 
     def of(self, usage: Usage) -> float:
         """Return the cost of `usage`; unknown tokens are not counted."""
@@ -51,14 +51,14 @@ class Price:
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
-"""Prices by the model's name, or a function of the model's name and a usage with known tokens."""
+"""Prices keyed by model name, or a function of the model's name and a usage with known tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a run; None is no limit.
+    """Limits of a run; None means no limit.
 
-    Each request counts, also a failed or repeated one. Its estimated usage is reserved before it is sent: a limit is
+    Each request counts, even if it fails or is repeated. Its estimated usage is reserved before it is sent: a limit is
     exceeded at most by the usage of calls in flight beyond their reservations, and never by another call. At a limit a
     debate ends with its partial output: `result.status` is "limit". Other blocks raise LimitReached.
 
@@ -67,16 +67,17 @@ class Limits:
     """
 
     calls: int | None = None
-    """Number of requests to models."""
+    """Maximum number of requests to models."""
     tokens: int | None = None
-    """Tokens of prompts and answers together; estimated, at four characters a token, if a server does not report them.
+    """Maximum number of tokens of prompts and answers together; estimated, at four characters per token, if a server
+    does not report them.
     """
     cost: float | None = None
-    """Cost in the currency of `prices`, or in US dollars without any."""
+    """Maximum cost in the currency of `prices`, or in US dollars if there are none."""
     seconds: float | None = None
-    """Seconds from the start of the run to its end."""
+    """Maximum number of seconds from the start of the run to its end."""
     working_seconds: float | None = None
-    """Total seconds of all requests, without waits for retries, rate limits and queues."""
+    """Maximum total seconds of all requests, without waits for retries, rate limits and queues."""
     prices: Prices | None = None
     """Prices of tokens; None for the prices of `genai-prices`, if it is installed; a table overrides them."""
 
@@ -137,7 +138,7 @@ class Reserved(NamedTuple):
 
 
 class Budget:
-    """The run's `Meter`, which counts its requests against its `Limits`."""
+    """`Meter` of a run, which counts its requests against its `Limits`."""
 
     __slots__ = (
         "_calls",
@@ -179,7 +180,7 @@ class Budget:
 
     @property
     def prices(self) -> str | None:
-        """Unit of `cost`, and the source of its prices; None without a cost."""
+        """Unit of `cost` and source of its prices; None if there is no cost."""
         if self.cost is None:
             return None
         if self._limits.prices is not None:
@@ -187,9 +188,10 @@ class Budget:
         return prices_source() if self.cost else "USD"  # models of this machine, for which no prices were loaded
 
     def price_of(self, model: str, usage: Usage) -> float | None:
-        """Return the cost of `usage` of a model; None if its price is unknown.
+        """Return the cost of a model's `usage`; None if its price is unknown.
 
-        ConfigurationError for a model missing in a table of prices, and for one with limited cost and unknown price.
+        ConfigurationError for a model missing from a table of prices, and for a model of unknown price if the cost is
+        limited.
         """
         prices = self._limits.prices
         if callable(prices):
@@ -221,7 +223,7 @@ class Budget:
         return reserved
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Replace a reservation by the usage of its attempt."""
+        """Replace a reservation with the usage of its attempt."""
         assert isinstance(reserved, Reserved)  # noqa: S101 - the result of `reserve`
         self.release(reserved)
         self._calls += 1
@@ -237,7 +239,7 @@ class Budget:
                 _ = self.cost  # prices of the application are looked up during the run
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
-        """Count attempts at `request` from before this process took over the run; nothing is refused."""
+        """Count attempts at `request` from before this process took over the run; they are never refused."""
         for attempt in attempts:
             reserved = Reserved(request, 0, 0.0)
             self._in_flight.append(reserved)
@@ -251,7 +253,7 @@ class Budget:
                 return
 
     def time_is_up(self) -> LimitReached:
-        """Return the error of a run that has used up its `seconds`."""
+        """Return the error for a run that has used up its `seconds`."""
         assert self._limits.seconds is not None  # noqa: S101 - the caller has a limit
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
@@ -279,9 +281,9 @@ class Budget:
 
 
 OWNER = "owner"
-"""Label with the user who owns a run."""
+"""Label that names the owner of a run."""
 _COLLECTION = "budgets"
-"""Collection of the account of all runs in the store's documents; owners have collections below it."""
+"""Document collection for the account of all runs in the store; owners have collections below it."""
 _DAY = 86_400
 
 
@@ -305,8 +307,8 @@ class Account:
     """Account of all runs in `store`, or of one `owner`'s runs on one day (UTC): `limits` apply to them together.
 
     All processes with the same store share it, and its figures survive processes and deleted runs. The first request of
-    a call is counted before it is sent: a budget is exceeded at most by retries sent by several processes at once, and
-    by answers longer than estimated. Reservations of a killed process stay used.
+    a call is counted before it is sent: a budget is exceeded at most by retries that several processes send at once,
+    and by answers longer than estimated. Reservations of a killed process remain counted.
     """
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
@@ -338,7 +340,7 @@ class Account:
         return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
-        """Estimate the usage of a request; a `usage` is completed by estimates of unreported counts."""
+        """Estimate the usage of a request; if `usage` is passed, only its unreported counts are estimated."""
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
@@ -346,15 +348,15 @@ class Account:
         return Used(1, usage_known.total_tokens or 0, self._pricing.price_of(model, usage_known) or 0.0)
 
     async def used(self) -> Used:
-        """Return the current usage of all processes."""
+        """Return the current usage by all processes."""
         return (await self._read())[0]
 
     async def check(self) -> None:
-        """Raise BudgetReached if nothing is left."""
+        """Raise BudgetReached if the budget is used up."""
         self._check(await self.used(), Used())
 
     def owe(self, used: Used, instead: Used | None = None) -> None:
-        """Count this usage with the next write, `instead` of the reserved one; BudgetReached if it is too much."""
+        """Count this usage with the next write, `instead` of the reserved usage; BudgetReached if it is too much."""
         if instead is None:
             self._check(self._known.plus(self._owed), used)
         self._owed = self._owed.plus(used).plus(instead or Used(), -1)
@@ -399,7 +401,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of the runs of one service: `budget` of all, and `owner_budget` of each owner and day."""
+    """The accounts of one service's runs: `budget` for all runs, and `owner_budget` per owner and day."""
 
     def __init__(self, store: Store, budget: Limits | None, owner_budget: Limits | None) -> None:
         self._store = store
@@ -420,7 +422,7 @@ class Accounts:
 
 @dataclass(slots=True)
 class _Meter:
-    """Reserved and actual usage of one call in one account."""
+    """Reserved and actual usage of one call, in one account."""
 
     account: Account
     reserved: Used = _NOTHING
@@ -428,7 +430,7 @@ class _Meter:
 
 
 class Charge:
-    """Meter of a call, which counts its requests against the budget of its run and the accounts of its service."""
+    """Meter of a call that counts its requests against the budget of its run and the accounts of its service."""
 
     def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
         self._meters = [_Meter(account) for account in accounts]
@@ -436,7 +438,7 @@ class Charge:
         self._sent = False
 
     async def begin(self, model: str, request: ModelRequest) -> None:
-        """Reserve the estimated usage of the call's first request; raise BudgetReached. `end` must always follow."""
+        """Reserve the estimated usage of the call's first request, or raise BudgetReached. `end` must always follow."""
         for meter in self._meters:
             reserved = Used(1)
             with suppress(ConfigurationError):  # a wrapper has no price, and the model inside it is not known yet
@@ -445,14 +447,14 @@ class Charge:
             meter.reserved = reserved
 
     async def end(self) -> None:
-        """Replace the reserved by the actual usage of the call."""
+        """Replace the call's reserved usage with its actual usage."""
         for meter in self._meters:
             meter.account.owe(meter.used, instead=meter.reserved)
             with suppress(StoreError):  # the answer has arrived: its usage is counted with the next write
                 await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:
-        """Reserve a request about to be sent; LimitReached."""
+        """Reserve a request about to be sent; raise LimitReached if it exceeds a limit."""
         for meter in self._meters:
             expected = meter.account.expect(model, request)
             if self._sent:

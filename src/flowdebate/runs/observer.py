@@ -22,13 +22,13 @@ _NOTHING = nullcontext()
 class Observer(RunObserver):
     """Base class of observers of runs, passed as `run(…, observe=…)`.
 
-    By default its methods do nothing. Contexts surround the observed work, in the same task: context variables are
+    Its methods do nothing by default. Contexts surround the observed work, in the same task: context variables are
     visible inside, and exceptions pass through them. Steps replayed from a store, or reused in a fork, are not
     observed.
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
-        """Return a context around the run; it yields the observer of the run's parts.
+        """Return a context around the run, which yields the observer of the run's parts.
 
         `labels` belong to the stored run; labels added to a new run are stored with it.
         """
@@ -55,18 +55,18 @@ NOBODY = Observer()
 
 
 class _Default:
-    """The observer of runs started without one."""
+    """Observer of runs that are started without one."""
 
     observer = NOBODY
 
 
 def set_default_observer(observer: Observer | None) -> None:
-    """Observe all further runs of this process started without `observe`; None to stop."""
+    """Observe all further runs of this process that are started without `observe`; pass None to stop."""
     _Default.observer = NOBODY if observer is None else observer
 
 
 def observer_of(observe: object) -> Observer:
-    """Return the observer of a run from its `observe` option; raise ConfigurationError for a non-observer."""
+    """Return the observer of a run from its `observe` option; raise ConfigurationError if it is not an observer."""
     if observe is None:
         return _Default.observer
     if not isinstance(observe, Observer):
@@ -81,9 +81,9 @@ def observing(observe: object) -> Observing | None:
 
 
 def is_new(events: Sequence[object], place: str = "") -> bool:
-    """Return whether current events follow from a call of this process, not from a replayed one.
+    """Return whether current events result from a call of this process, not from a replayed one.
 
-    The last call at or below `place` decides; if there is none, the last one at all. A resumed run must not log or
+    The last call at or below `place` decides; if there is none, the last call anywhere. A resumed run must not log or
     count its replayed part again.
     """
     calls = [event for event in events if isinstance(event, ModelCalled)]
@@ -93,7 +93,7 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
 
 
 def log_failure(run: Run, path: str, **fields: object) -> None:
-    """Log a tolerated failure of `run` at `path`, unless it is replayed; `fields` have no content."""
+    """Log a tolerated failure of `run` at `path`, unless it is replayed; `fields` contain no content."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
         RUN_LOGGER.warning("run %s goes on: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 LOWEST = 100
-"""Lowest priority: these runs start last."""
+"""Lowest priority, whose runs start last."""
 
 
 def priority_of(header: RunHeader) -> int:
-    """Return the priority of a submitted run; 0 for an import with any other value."""
+    """Return the priority of a submitted run; 0 for an imported run with an invalid value."""
     priority = (header.plan or {}).get("priority")
     return priority if isinstance(priority, int) and 0 <= priority <= LOWEST else 0
 
@@ -33,18 +33,19 @@ class WorkerState(WireModel):
 
 
 class DeliveredRun(WireModel):
-    """A run taken by a worker from its queue."""
+    """A run that a worker took from its queue."""
 
     queue: str
     worker: str
     version: str
     delivery: int
-    """Number of the delivery: 1, and one more for each worker that died while executing the run, and each outage of its
-    provider."""
+    """Number of the delivery: 1, plus one for each worker that died while executing the run, and for each outage of its
+    provider.
+    """
     seconds: float
-    """Seconds the run was due: since it was put on the queue, or since the end of its delay."""
+    """Seconds for which the run was due: since it was put on the queue, or since the end of its delay."""
     resumed: bool = False
-    """True if a worker has executed it before."""
+    """True if a worker has already executed the run before."""
 
 
 class QueueVersion(WireModel):
@@ -53,16 +54,16 @@ class QueueVersion(WireModel):
     version: str
     waiting: int
     put_off: int
-    """Number of delayed runs: their worker died, or their provider was away."""
+    """Number of runs delayed because their worker died or their provider was unavailable."""
     running: int
     oldest: float | None
-    """Waiting time of the oldest run, in seconds; None if none waits."""
+    """Waiting time of the oldest run, in seconds; None if no run is waiting."""
     workers: int
     """Number of live workers of this version."""
 
 
 class QueueState(WireModel):
-    """A queue, and its workers."""
+    """A queue and its workers."""
 
     queue: str
     waiting: int
@@ -72,6 +73,6 @@ class QueueState(WireModel):
     rejected: int
     """Number of runs that no worker can execute in their current form."""
     dead_letters: int
-    """Number of runs given up because they killed their workers."""
+    """Number of runs that were given up because they killed their workers."""
     versions: tuple[QueueVersion, ...]
     workers: tuple[WorkerState, ...]

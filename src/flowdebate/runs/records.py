@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Records:
     """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
 
-    Separate from `Run`, because resources refer to it, and a reference to the run would be a cycle that is freed late.
+    It is separate from `Run`, because resources refer to it, and a reference to the run would be a cycle that is freed
+    late.
     """
 
     saved: InitVar[dict[str, Any]]
@@ -29,15 +30,15 @@ class Records:
     events: list[object] = field(default_factory=list)
     """The events so far, as in `result.events`."""
     listeners: list[Callable[[object], None]] = field(default_factory=list)
-    """Callbacks for each event; without any, text is not streamed."""
+    """Callbacks for each event; text is streamed only if there are any."""
     observe: Callable[[object], None] | None = None
-    """Callback for each recorded event, for the run's observer; it needs no text."""
+    """Callback for each recorded event, for the run's observer, which needs no streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
-    """The model calls in progress, for readers who join while they last."""
+    """Model calls in progress, for readers who join in the meantime."""
     saved_states: dict[str, Any] = field(init=False)
     """The session's states when the run started, by key; new states go to the session, for later runs."""
     held_events: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """Events held back below each path; each entry says whether the event is recorded, and where it happened."""
+    """Events held back below each path; each entry says whether the event is recorded, and where it occurred."""
     closed: bool = False
     """True if the run is over."""
 
@@ -82,9 +83,9 @@ class Records:
 
     @contextmanager
     def hold(self, path: str) -> Iterator[None]:
-        """Keep back the events below `path`, until they are released or the context ends.
+        """Hold back the events below `path` until they are released or the context ends.
 
-        Readers thus see concurrent events one after the other, in the same order in each run.
+        Readers thus see concurrent events one after another, in the same order in each run.
         """
         self.held_events[path] = []
         try:
@@ -109,7 +110,7 @@ class Records:
         return around is not None
 
     def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
-        """Announce a model call; it is in `calls` until `call_ended`."""
+        """Announce a model call, which stays in `calls` until `call_ended`."""
         event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
         self.calls[id(event)] = event
         self.tell(event)
@@ -121,7 +122,7 @@ class Records:
 
 
 class ResourcePlace:
-    """The `ResourceScope` of a resource opened at a path of a run."""
+    """`ResourceScope` of a resource opened at a path of a run."""
 
     __slots__ = ("emit", "now", "saved_states")
 
@@ -132,7 +133,7 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """The session's states at the start of the run, with which all resources open; writes go to the session."""
+    """The session's states at the start of the run, from which all resources open; writes go to the session."""
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

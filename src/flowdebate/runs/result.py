@@ -48,7 +48,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def seed(self) -> int:
-        """The seed of all random draws; pass it as `seed=` to repeat them."""
+        """Seed of all random draws; pass it as `seed=` to repeat them."""
         return self._run.seed
 
     @property
@@ -63,7 +63,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def status(self) -> RunStatus:
-        """The run's status: "running", "complete", or another reason for its end."""
+        """Status of the run: "running", "complete", or another reason for its end."""
         return self._run.status
 
     @property
@@ -73,38 +73,38 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def models(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the answering models so far, by seat: a name on the roster, a role, or a block."""
+        """Names of the models that have answered so far, by seat: a name on the roster, a role, or a block."""
         return models_by_seat(self.events)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks, such as on a setting refused by a model, or on repeated words; empty if there are none."""
+        """Remarks, for example on a setting that a model refused, or on repeated words; empty if there are none."""
         return remarks_on(self.events, self.raw)
 
     @property
     def cost(self) -> float | None:
-        """Cost so far, by the `prices` of the run's limits, or by built-in ones; None if there are none."""
+        """Cost so far, according to the `prices` of the run's limits or to built-in ones; None if there are none."""
         return None if self._run.budget is None else self._run.budget.cost
 
     @property
     def prices(self) -> str | None:
-        """Unit and source of `cost`: "USD by genai-prices 0.2.3 of 2026-11-09", or "by given prices"; None without."""
+        """Unit and source of `cost`: "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices"; None without."""
         return None if self._run.budget is None else self._run.budget.prices
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Cost of `usage` of the model called `model`; None where its price or tokens are unknown."""
+        """Return the cost of `usage` of the model called `model`; None if its price or tokens are unknown."""
         if self._run.budget is None or usage.total_tokens is None:
             return None
         return self._run.budget.price_of(model, usage)
 
     @property
     def parent_labels(self) -> Mapping[str, str]:
-        """Labels of this fork's parent run; empty for any other run, and without its parent."""
+        """Labels of this fork's parent run; empty for any other run, and if the parent no longer exists."""
         return {} if self._run.journal is None else self._run.journal.parent_labels
 
     @property
     def events(self) -> Sequence[object]:
-        """The events so far, in order (without live-only events)."""
+        """The events so far, in order (except live-only events)."""
         return self._run.records.events
 
     @property
@@ -119,7 +119,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw(self) -> RawT_co:
-        """The pattern's raw output (`DebateRawOutput` of a debate), or None if there is none (yet)."""
+        """Raw output of the pattern (`DebateRawOutput` of a debate); None if there is none (yet)."""
         return cast("RawT_co", self._run.raw_output)
 
     @property
@@ -129,23 +129,23 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def pending(self) -> tuple[HumanRequest, ...]:
-        """The open requests of a suspended run (status "awaiting"); answer them with `submit_answer`."""
+        """Open requests of a suspended run (status "awaiting"); answer them with `submit_answer`."""
         return () if self._run.journal is None else self._run.journal.pending
 
     @property
     def limit(self) -> str | None:
-        """The field of `Limits` reached by the run; None if there is none."""
+        """Field of `Limits` that the run has reached; None if there is none."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
     @property
     def task_collections(self) -> list[TaskCollection]:
-        """Every audit trail of the run, in the order of opening."""
+        """All audit trails of the run, in the order in which they were opened."""
         return [handle for _, handle in self._run.opened if isinstance(handle, TaskCollection)]
 
     @property
     def tasks(self) -> TaskCollection:
-        """The audit trail: the outermost pattern's `TaskCollection`, the last if there are several.
+        """Audit trail: the outermost pattern's `TaskCollection`, or the last one if there are several.
 
         LookupError if no block has one. `task_collections` has them all.
         """
@@ -154,7 +154,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
-        """The outermost pattern's transcript so far, the last if there are several.
+        """Transcript of the outermost pattern so far, or the last one if there are several.
 
         LookupError if there is none.
         """
@@ -200,7 +200,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.__await__()
 
     async def started(self) -> None:
-        """Wait until the first block acts: a durable run is then in its store. Raises the error if it cannot start."""
+        """Wait until the first block acts; a durable run is then stored. Raise the error of a run that cannot start."""
         waiting = asyncio.ensure_future(self._run.started.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -220,7 +220,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.done()
 
     def result_if_done(self) -> RunResult[OutT_co, RawT_co] | None:
-        """Return the result of a finished run; None while it is in progress, and if it failed or was cancelled."""
+        """Return the result of a finished run; None while it is in progress, or if it failed or was cancelled."""
         if not self._task.done() or self._task.cancelled() or self._task.exception() is not None:
             return None
         return self._task.result()
@@ -236,14 +236,14 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         self._run.records.subscribe(listener)
 
     def on_end(self, call: Callable[[], object]) -> None:
-        """Call `call` once the run is over; its failure then counts as noticed."""
+        """Call `call` once the run is over; its failure then counts as handled."""
         # `exception` retrieves it: asyncio would log "exception was never retrieved", as nobody awaits the handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
         """Follow the run from now on, even if the events are read later or in another task.
 
-        The events so far come first. A reader from before the run's first action misses no text.
+        The events so far come first. A reader that starts before the run's first action misses no text.
         """
         return RunEvents(self._run, self._task)
 
@@ -252,7 +252,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
 
 class RunEvents:
-    """Events of a run in order, for one reader: `async for event in handle.follow()`. Ends with the run."""
+    """Events of a run in order, for one reader: `async for event in handle.follow()`. They end with the run."""
 
     def __init__(self, run: Run, task: asyncio.Task[Any]) -> None:
         unread: asyncio.Queue[object] = asyncio.Queue()
@@ -277,13 +277,13 @@ class RunEvents:
         return event
 
     def close(self) -> None:
-        """Stop following; a dropped reader does so by itself."""
+        """Stop following the run; a reader that is garbage-collected does so by itself."""
         self._records.unsubscribe(self._unread.put_nowait)
         self._task.remove_done_callback(self._end)
         self._unread.put_nowait(_END)  # for another iteration
 
     async def aclose(self) -> None:
-        """Stop following, for `contextlib.aclosing`."""
+        """Stop following the run, for `contextlib.aclosing`."""
         self.close()
 
     def __del__(self) -> None:

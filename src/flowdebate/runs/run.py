@@ -1,4 +1,4 @@
-"""Run: identity, events, usage, and the single boundary for impure steps."""
+"""Run: its identity, events and usage, and the single boundary for impure steps."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ _NO_LIMITS = Limits()
 
 
 RUN_LOGGER = logging.getLogger("flowdebate.runs")
-"""The logger of runs. Its records contain no content of runs; their fields are attributes of the record."""
+"""Logger of runs. Its records contain no content of runs; their fields are attributes of the record."""
 
 _NOTHING = nullcontext()
 
 
 class RunObserver:
-    """Observes the parts of one run while they last: answers of generators, calls, tools and events."""
+    """Observer of the parts of one run while they last: answers of generators, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
         """Return a context around all calls and tools of one answer of a generator."""
@@ -84,17 +84,17 @@ class RunObserver:
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call with all its attempts; a function yielded by it gets the response."""
+        """Return a context around a model call with all its attempts; it yields a function that gets the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around the execution of a tool; a function yielded by it gets the result."""
+        """Return a context around the execution of a tool; it yields a function that gets the result."""
         del call, path
         return _NOTHING
 
     def event(self, event: object, /) -> None:
-        """React to an event of the run, except for its first one and live-only ones."""
+        """React to an event of the run, except its first event and live-only events."""
 
 
 _UNOBSERVED = RunObserver()
@@ -104,7 +104,7 @@ Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[R
 
 
 class _Observed:
-    """The observer of a run, entered around its execution; it may add labels to a new run before it is stored.
+    """Observer of a run, entered around its execution; it may add labels to a new run before it is stored.
 
     It is not a generator, because an exception of the application may be frozen, and `contextlib` sets tracebacks.
     """
@@ -136,7 +136,7 @@ class Run:
     """A run; created by `Block.run`, and available to blocks as `ctx.run`."""
 
     is_replay: ClassVar[bool] = False
-    """True if the run only replays a journal, without asking anybody."""
+    """True if the run only replays a journal, without calling anybody."""
 
     run_id: str
     session: Session
@@ -144,30 +144,30 @@ class Run:
     models: ModelResolver
     limits: InitVar[Limits | None] = None
     journal: Journal | None = None
-    """Journal of its steps; None without a store."""
+    """Journal of the run's steps; None without a store."""
     observe: Observing | None = None
     """Observer factory of the run; None if it is not observed."""
 
     status: RunStatus = field(default="running", init=False)
     failure: BaseException | None = field(default=None, init=False)
-    """The error that ended the run, if it has failed or reached a limit."""
+    """Error that ended the run, if it failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
     """Status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
     budget: Budget | None = field(init=False)
     accounts: tuple[Account, ...] = field(default=(), init=False)
-    """Accounts of the service and of the run's owner, shared with their other runs; none outside of services."""
+    """Accounts of the service and of the run's owner, shared with their other runs; empty outside services."""
     acting: bool = field(default=False, init=False)
     """True if the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Set once the first block acts; a durable run is then in its store."""
+    """Event that is set once the first block acts; a durable run is then in its store."""
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
-    """Time of the run's first start, by its clock; a resumed run keeps it."""
+    """Time of the run's first start, on its clock; a resumed run keeps it."""
     cache: dict[object, Any] = field(default_factory=dict, init=False)
     """Values looked up or recorded once for the whole run, by owner."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
-    """Observer of its parts, while it is being executed."""
+    """Observer of the run's parts while it is being executed."""
     records: Records = field(init=False)
     """Events and states of the run; `emit`, `tell` and `now` are shortcuts."""
     emit: _Emit = field(init=False)
@@ -175,7 +175,7 @@ class Run:
     now: Callable[[], float] = field(init=False)
     usage: Usage = field(default=Usage.none(), init=False)
     tokens: int = field(default=0, init=False)
-    """Tokens used so far, prompts and answers together; estimated where a server reports none."""
+    """Tokens used so far, prompts and answers together; estimated if a server does not report them."""
     raw_output: object = field(default=None, init=False)
     """The raw output of the last finished or interrupted pattern; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
@@ -183,7 +183,7 @@ class Run:
     """Last raw output at each watched path."""
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
-    """The depth in the run and the handle of each resource, in the order of opening."""
+    """Depth in the run and handle of each resource, in the order in which they were opened."""
     _warned: set[str] = field(default_factory=set, init=False)
     _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
@@ -196,13 +196,13 @@ class Run:
     # Beginning and end
 
     def begin(self, block: str) -> None:
-        """Emit the first event: the run has started."""
+        """Emit the first event, which starts the run."""
         self._started = time.perf_counter()
         self.began_at = self.now()
         self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, path=block))
 
     def end(self, status: RunStatus, error: str | None = None) -> None:
-        """Emit the last event: the run has ended. The first call decides; nothing is emitted afterwards."""
+        """Emit the last event, which ends the run. The first call decides; nothing is emitted afterwards."""
         if self.status == "running":
             self._ended = time.perf_counter()
             self.build_partial_output(status)
@@ -244,7 +244,7 @@ class Run:
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register a callback to build the raw output of the pattern at `path` if the run ends before it does."""
+        """Register a callback that builds the raw output of the pattern at `path` if the run ends before it does."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:
@@ -257,9 +257,9 @@ class Run:
 
     @contextmanager
     def watch_raw_output(self, path: str) -> Iterator[Callable[[], object]]:
-        """Watch the patterns at `path` and below it: the yielded function returns the last raw output of one of them.
+        """Watch the patterns at or below `path`: the yielded function returns the last raw output of one of them.
 
-        Steps of several escalations may run at the same time, and the run's raw output may then be another one's.
+        Steps of several escalations may run at the same time, and the run's raw output may then belong to another one.
         """
         self._raw_outputs[path] = None
         try:
@@ -273,9 +273,9 @@ class Run:
         return bool(self._unfinished)
 
     def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
-        """Return the current raw output of the outermost unfinished pattern, else the existing one.
+        """Return the current raw output of the outermost unfinished pattern, otherwise the existing one.
 
-        With `below` only patterns below the path count; None if there is none.
+        With `below` only patterns below this path count; None if there is none.
         """
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
@@ -305,7 +305,7 @@ class Run:
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
     def was_suspended(self, path: str) -> bool:
-        """Return whether the run was suspended below `path` for an answer that has arrived since."""
+        """Return whether the run was suspended below `path` for an answer that has since arrived."""
         return self.journal is not None and any(key.startswith(f"{path}/") for key in self.journal.reviewed)
 
     # Resources
@@ -318,7 +318,7 @@ class Run:
         return self._add_opened(resource.open_within(around, ResourcePlace(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> object:
-        """Return the run's shared handle of `resource`, opened at first use."""
+        """Return the run's shared handle of `resource`, opened on first use."""
         if resource not in self.shared:
             self.shared[resource] = self.open(resource, path)
         return self.shared[resource]
@@ -340,7 +340,8 @@ class Run:
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
         """Call `model` as the step `path`; the call is counted and emitted, whether it succeeds or fails.
 
-        In a durable run the answer is committed before it is returned, and a recorded one is returned without a call.
+        In a durable run the answer is committed before it is returned, and a recorded answer is returned without a
+        call.
         """
         journal = self.journal
         if journal is not None:
@@ -426,7 +427,7 @@ class Run:
     def _replay(
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
     ) -> ModelResponse:
-        """Return the answer recorded in `row`, counted and emitted as when it was made."""
+        """Return the answer recorded in `row`, counted and emitted as it was originally."""
         assert self.journal is not None  # noqa: S101 - it has given the row
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
@@ -496,7 +497,7 @@ class Run:
 
 
 def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """Read a failed call with its attempts; None for a failure without any. It raises the errors of `read_call`."""
+    """Read a failed call with its attempts; None for a failure without any. Raises the errors of `read_call`."""
     if "attempts" not in json.loads(text):
         return None
     failed = read_record(FailedCall, text)
@@ -519,7 +520,7 @@ _LOGGER = logging.getLogger("flowdebate")
 
 
 def _failure_row(error: str, request: ModelRequest, model: Model, seconds: float) -> str:
-    """Format a failed call with its attempts as `_read_failure` reads it."""
+    """Format a failed call with its attempts, for `_read_failure`."""
     return json_text(
         {
             "error": error,

@@ -23,17 +23,17 @@ class Session:
     state: dict[str, Any] = field(default_factory=dict)
     """The application's state; blocks read and write it as `ctx.session.state`."""
     history: list[Message] = field(default_factory=list)
-    """Messages of blocks whose visibility includes `history`, in order; the `history` slot of generators reads it."""
+    """Messages of blocks whose visibility includes `history`, in order, for the `history` slot of generators."""
     resources: dict[str, Any] = field(default_factory=dict)
     """The last state of each session-scoped resource, by key."""
 
 
 SessionLike: TypeAlias = Session | dict[str, Any] | None
-"""A session, a dict used as its `state` (the same object, not a copy), or None for a new one."""
+"""A session, a dict to be used as its `state` (the same object, not a copy), or None for a new one."""
 
 
 def as_session(value: SessionLike) -> Session:
-    """Return `value` as a session; ConfigurationError for anything else."""
+    """Return `value` as a session; raise ConfigurationError for anything else."""
     if value is None:
         return Session()
     if isinstance(value, Session):

@@ -1,4 +1,4 @@
-"""Suspended runs: requests to humans, and the exception to suspend a run until they are answered."""
+"""Suspended runs: requests to humans, and the exception that suspends a run until they are answered."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class HumanRequest:
     block: str
     """Name of the calling block."""
     role: str | None = field(default=None, compare=False)
-    """Role of the block in its pattern, such as "judge"; None outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; None outside any role."""
     place: str
     """Unique path of the request in the run."""
     shown: str
-    """The text to read: the question, and the transcript so far, with fences around models' texts."""
+    """Text for the human to read: the question, and the transcript so far, with fences around models' texts."""
     expects: str
-    """The expected answer, in words."""
+    """Description of the expected answer."""
     schema: Mapping[str, Any] | None = None
-    """The JSON Schema of the answer; None for text."""
+    """JSON Schema of the answer; None for text."""
     problem: str | None = None
-    """The problem with the previous answer; None for a first request."""
+    """Problem with the previous answer; None for a first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """Sources for the reader to quote. They are stored once, in the journal or the plan, and not in `text`."""
+    """Sources that the reader may quote. They are stored once, in the journal or the plan, and not in `text`."""
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """Function that converts an answer to its value; it raises OutputError with each invalid field."""
+    """Function that converts an answer to its value; it raises OutputError that lists each invalid field."""
 
     @property
     def to_read(self) -> str:
-        """`shown` with the sources, as plain text: short ones whole, others by name and length."""
+        """`shown` with the sources, as plain text: short ones in full, others by name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property
@@ -54,7 +54,7 @@ class HumanRequest:
 
 
 def request_of(place: str, text: str) -> HumanRequest:
-    """Read a request from its stored `text`; ValueError, KeyError or TypeError for another text."""
+    """Read a request from its stored `text`; raise ValueError, KeyError or TypeError for any other text."""
     stored = json.loads(text)
     names = ("block", "shown", "expects", "schema", "problem")
     role = role_in_name(stored["block"], place)
@@ -71,9 +71,9 @@ _ROLES_IN_NAMES = {
 def role_in_name(block: str, path: str) -> str | None:
     """Derive the role of a block from its name, for stored records without a role.
 
-    Failed calls have their roles in the journal since events have them. Requests to humans never do, because a resumed
-    run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or "{pattern}-{role}-{member}". None
-    for a block named by the application.
+    Failed calls have had their roles in the journal since events have them. Requests to humans never do, because a
+    resumed run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or
+    "{pattern}-{role}-{member}". None for a block named by the application.
 
     >>> role_in_name("rent-debater-ann", "rent/round[1]/rent-turn-ann"), role_in_name("solomon", "rent/solomon")
     ('debater', None)
@@ -86,7 +86,7 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer, with `suspended`, if the run was suspended for it, and `by`, its author (None: a human)."""
+    """Serialize an answer, with `suspended` if the run was suspended for it, and `by`, its author (None: a human)."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 
@@ -100,7 +100,7 @@ def read_answer(body: str) -> tuple[Any, bool]:
 class Suspended(BaseException):
     """Raised to suspend the run until `requests` are answered: it ends with the status "awaiting", and can be resumed.
 
-    It is not an `Exception`, so that neither failure policies of patterns nor `except` clauses of blocks catch it.
+    It is not an `Exception`, so neither failure policies of patterns nor `except` clauses of blocks catch it.
     """
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
@@ -124,7 +124,7 @@ def suspend_task(tasks: TaskCollection, task_id: str, suspended: Suspended) -> N
 
 
 def resume_task(tasks: TaskCollection, task_id: str) -> None:
-    """Record the review of a task after the answer to its suspended turn."""
+    """Record the review of a task after its suspended turn has been answered."""
     task = tasks.get(task_id)
     if task.status == "in_progress":
         tasks.await_review(task_id)

@@ -54,7 +54,7 @@ def check_path(text: str, *, location: str, field: str) -> None:
 
 
 def read_postgres_address(text: str, *, location: str, field: str = "url") -> str:
-    """Read an address of PostgreSQL, with or without a driver's name, or in libpq's own form: `host=db dbname=app`.
+    """Read a PostgreSQL address, with or without a driver's name, or in libpq's own format: `host=db dbname=app`.
 
     Raises ConfigurationError for any other address, and if its user and password are ambiguous.
     """

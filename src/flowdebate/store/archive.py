@@ -1,4 +1,4 @@
-"""Persistent archive: records of past debates among the documents of a store.
+"""Persistent archive: records of past debates, kept as documents of a store.
 
 Each debate adds a document to each part under its id, so writing is idempotent, and concurrent processes cannot
 overwrite each other. Stores cannot delete documents, so forgotten ones are overwritten.
@@ -35,25 +35,25 @@ from flowdebate.store.export import GONE
 from flowdebate.store.open import StoreChoice, open_store
 
 _FORMAT = 1
-"""Format number of documents."""
+"""Format number of the documents."""
 _LONGEST_NAME = 100
-"""Maximum characters of a name, which is part of a key in every store and shown in error messages."""
+"""Maximum length of a name in characters; the name is part of a key in every store and shown in error messages."""
 
 
 class ArchivedDebate(PastDebate):
     """A debate in an archive, with its agents and all facts recorded about it since."""
 
     agents: list[str]
-    """Voters, and agents with votes for them."""
+    """Voters, and agents that received votes."""
     recorded: VerdictOutcome | None
 
 
 @dataclass(slots=True, kw_only=True)
 class StoredArchive(Archive):
-    """An archive among the documents of a store: its memory of each debate can be corrected and removed."""
+    """An archive kept as documents of a store: what it remembers of each debate can be corrected and removed."""
 
     logs: Mapping[str, _StoredLog]
-    """The logs of its parts, by the names of their collections."""
+    """Logs of the archive's parts, keyed by the names of their collections."""
 
     async def debates(self) -> list[ArchivedDebate]:
         """List all debates, the newest first."""
@@ -87,7 +87,7 @@ class StoredArchive(Archive):
             await self.logs["debates"].replace(debate, past.model_copy(update={"answer": answer}))
 
     async def forget(self, debate: str) -> None:
-        """Remove all knowledge from a debate, its changes of ratings too."""
+        """Remove everything learned from a debate, including its changes of ratings."""
         for log in self.logs.values():
             await log.replace(debate, None)
 
@@ -95,8 +95,8 @@ class StoredArchive(Archive):
 def stored_archive(store: StoreChoice, *, name: str = "default", patience: float = 10.0) -> StoredArchive:
     """Open an archive in `store`, for `consensus(archive=…)`; several processes may use it at once.
 
-    `store` is a Store, a path, or an address such as "postgresql://…". Archives of different names are independent.
-    `patience` is in seconds, as that of `Archive`.
+    `store` is a Store, a path, or an address such as "postgresql://…". Archives with different names are independent.
+    `patience` is in seconds, as in `Archive`.
 
     >>> archive = stored_archive("memory:", name="city council")
     """
@@ -126,7 +126,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 
 
 class _StoredLog(Log[Any]):
-    """A log with the documents of a collection as its values."""
+    """A log whose values are the documents of a collection."""
 
     def __init__(self, store: Store, collection: str, kind: Any) -> None:  # noqa: ANN401 - a type that pydantic knows
         super().__init__()
@@ -144,7 +144,7 @@ class _StoredLog(Log[Any]):
             )  # a new run has the id of a deleted one
 
     async def replace(self, debate: str, value: object) -> None:
-        """Replace the value of `debate` by `value`; None removes it."""
+        """Replace the value of `debate` with `value`; None removes it."""
         body = GONE if value is None else self._body(debate, value)
         while (before := (await self._store.documents(self._collection)).get(debate)) != body:
             if before is None and value is None:

@@ -1,4 +1,4 @@
-"""`Store` protocol, and the rows that go in and out of it."""
+"""`Store` protocol, and the rows that it reads and writes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ended by one of its limits; failed; suspended until a human answers.
 
 StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
 """Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker), "rejected" (no worker can execute it
-as it is) and "dead_letter" (not resumed any more, after crashing its process too often without progress).
+as it is) and "dead_letter" (no longer resumed, because it crashed its process too often without progress).
 """
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
-"""Statuses of complete runs: resuming one replays it, and asks nobody."""
+"""Statuses of complete runs: resuming such a run replays it, and calls nobody."""
 
 GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
 """Statuses of runs refused by their workers; the `error` of the outcome says why."""
@@ -39,7 +39,7 @@ StepKind = Literal["call", "effect", "loss", "human"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """Inputs and options of a run's start; they never change."""
+    """Inputs and options of a run when it started; they never change."""
 
     run_id: str
     block: str
@@ -51,23 +51,23 @@ class RunHeader:
     input: Any
     """The block's input, as JSON data."""
     fingerprint: Mapping[str, str]
-    """Digests of the block's outline, the models and the limits, by name: a resumed run must match them."""
+    """Digests of the block's outline, the models and the limits, by name; a resumed run must match them."""
     model: Any = None
-    """The names of the run's models: by intent, under "all" where one replaces all, or the one of the environment; None
+    """Names of the run's models: by intent, under "all" if one replaces all others, or the one of the environment; None
     for model objects.
     """
     limits: Mapping[str, float] | None = None
-    """The run's limits that are numbers; None for a run without."""
+    """Numeric limits of the run; None for a run without limits."""
     session: Mapping[str, Any] | None = None
-    """The session's state and history when it began, as JSON data; None if they were empty."""
+    """State and history of the session when the run began, as JSON data; None if they were empty."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the application."""
     plan: Mapping[str, Any] | None = None
-    """Plan for the command line to rebuild the block; None for runs of other programs."""
+    """Plan from which the command line can rebuild the block; None for runs of other programs."""
     foreign: bool = False
     """True if the run was imported, so that its input, options and recorded answers are untrusted."""
     parent: Mapping[str, Any] | None = None
-    """The `run` from which a fork was made, and its changes; None for any other run."""
+    """The `run` from which a fork was made, and the fork's changes; None for any other run."""
     format: int = ROW_FORMAT
 
 
@@ -76,18 +76,18 @@ class StepRow:
     """Step of a run: an attempt, and its recorded result."""
 
     key: str
-    """Path of the step in the run, not a running number, which concurrent branches would confuse."""
+    """Path of the step in the run; a running number would be ambiguous with concurrent branches."""
     kind: StepKind
     request: str | None = None
-    """The hash of the request; for a human's step the whole request as JSON; None if nothing was asked."""
+    """Hash of the request; for a human's step the whole request as JSON; None if nothing was requested."""
     attempts: int = 1
     """Number of attempts; each of them may have been paid for."""
     failures: tuple[str, ...] = ()
     """Failures of earlier attempts, in order."""
     seq: int | None = None
-    """Number among the run's finished steps, from 1; None while it is open."""
+    """Number among the run's finished steps, from 1; None while the step is open."""
     at: float | None = None
-    """Time at which it was finished, in seconds since the epoch; None while it is open."""
+    """Time at which the step was finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
     """The recorded result as JSON text; None while the step is open."""
 
@@ -105,7 +105,7 @@ class StoredRun:
     recoveries: int = 0
     """Number of resumptions after a crash since the last progress."""
     owned: bool = False
-    """True if a live process owns it."""
+    """True if a live process owns the run."""
     outcome: Mapping[str, Any] | None = None
     """Result of the run, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
 
@@ -121,20 +121,20 @@ class Store(Protocol):
 
     When `commit`, `put` or `add` returns, its write and the run's earlier ones are durable; writes of the other methods
     survive the process. A write completes even if its caller is cancelled. A run has one owner at a time: the store
-    object that created or took it, until it finishes or releases the run, or its process dies. Writes of anybody else
-    are refused with RunConflict.
-    StoreError, with the store's name, if the store cannot be read or written; it stays unchanged.
+    object that created or took it, until it finishes or releases the run, or its process dies. Writes by anybody else
+    are refused with RunConflict. StoreError, with the store's name, if the store cannot be read or written; it then
+    stays unchanged.
     """
 
     @property
     def name(self) -> str:
-        """The place, for messages: a path, or an address without its password."""
+        """Location of the store, for messages: a path, or an address without its password."""
 
     async def create(self, header: RunHeader) -> None:
         """Add a new run and own it. Raise RunExists if the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
-        """Take ownership of a run and return it as it was before.
+        """Take ownership of a run and return it in its previous state.
 
         A run with the status "running" and a dead process was abandoned: taking it counts as a recovery. Raises
         RunNotFound, and RunConflict while another owner is alive.
@@ -147,7 +147,7 @@ class Store(Protocol):
         """Record that an attempt at the step `key` begins; return the attempt's number, from 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Record the result of the step `key`, intended or not; a result recorded earlier stays."""
+        """Record the result of the step `key`, intended or not; a result recorded earlier is kept."""
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         """Record how the last attempt at the step `key` failed; the step stays open."""
@@ -156,10 +156,10 @@ class Store(Protocol):
         """Record how the run ended, and give up its ownership."""
 
     async def run(self, run_id: str) -> StoredRun:
-        """Read a run; raises RunNotFound."""
+        """Read a run; raise RunNotFound for an unknown one."""
 
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
-        """Read the run's steps: finished ones behind number `after` in order, then open ones by key; RunNotFound."""
+        """Read the run's steps: finished ones after number `after` in order, then open ones by key; RunNotFound."""
 
     async def runs(
         self,
@@ -173,13 +173,13 @@ class Store(Protocol):
         before: tuple[float, str] | None = None,
         brief: bool = False,
     ) -> Sequence[StoredRun]:
-        """List the runs that match all arguments, newest first, at most `limit`; runs of one moment by their ids.
+        """List the runs that match all arguments, newest first, at most `limit`; runs of equal time by id.
 
-        `text` is searched in the question, in any case; stores may search for one or two characters in the newest
-        10,000 runs alone (`NEWEST_SEARCHED`). The ids begin with `prefix`. `before` is the `position` of any run,
+        `text` is searched for in the question, in any case; stores may restrict searches for one or two characters to
+        the newest 10,000 runs (`NEWEST_SEARCHED`). The ids begin with `prefix`. `before` is the `position` of any run,
         stored or deleted since: only later runs in the list are returned. So the pages of a list neither repeat a run
         nor skip one present from the beginning, even if runs are added or deleted in the meantime. With `brief`,
-        outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for another `limit` or
+        outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an invalid `limit` or
         `before` (see `check_page`).
         """
 
@@ -187,23 +187,23 @@ class Store(Protocol):
         """Delete the run. Raises RunNotFound, and RunConflict while its owner is alive."""
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        """Add a complete run of another store, unchanged and without an owner. Raises RunExists."""
+        """Add a complete run from another store, unchanged and without an owner. Raises RunExists."""
 
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
     ) -> Mapping[str, Mapping[str, str]]:
-        """Read the `documents` of several collections, by collection; with `key`, only those with this key.
+        """Read the `documents` of several collections, grouped by collection; with `key`, only those with this key.
 
-        Collections without any are left out.
+        Empty collections are left out.
         """
 
     async def documents(self, collection: str) -> Mapping[str, str]:
         """Read documents (they outlast runs): JSON texts by key, in the order in which the keys were first put."""
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
-        """Replace the document `expected`, None for a new one; False, and nothing done, if another one is there.
+        """Replace the document `expected` (None for a new one); return False, and do nothing, if another one is stored.
 
-        That is compare-and-set: to change a shared document, read it, put the change, and start over on False.
+        This is compare-and-set: to change a shared document, read it, put the change, and start over on False.
         """
 
     async def close(self) -> None:
@@ -211,7 +211,7 @@ class Store(Protocol):
 
 
 class RunFilter(TypedDict, total=False):
-    """Arguments of `Store.runs`, for stores passing them on."""
+    """Arguments of `Store.runs`, for stores that pass them on."""
 
     status: StoredStatus | None
     block: str | None
@@ -254,7 +254,7 @@ def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Read what `pack_outcome` wrote."""
+    """Read an outcome packed by `pack_outcome`."""
     if packed is None or packed.get(_OUTPUT_IS_RAW) is not True or "raw" not in packed or "output" in packed:
         return packed
     outcome = {key: value for key, value in packed.items() if key != _OUTPUT_IS_RAW}
@@ -262,11 +262,11 @@ def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None
 
 
 NEWEST_SEARCHED = 10_000
-"""Number of newest runs to search for texts of one or two characters, which trigram indexes do not cover."""
+"""Number of newest runs that are searched for texts of one or two characters, which trigram indexes do not cover."""
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
-    """Check the arguments of `Store.runs` that name a page, as every store does first; ConfigurationError."""
+    """Check the paging arguments of `Store.runs`, as every store does first; raise ConfigurationError."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MOST):
         raise ConfigurationError("Store.runs", "limit", limit, f"an int from 0 to {_MOST}, or None")
     match before:
@@ -319,7 +319,7 @@ _RARE = ("foreign", "parent")
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the fields of `header` as they are stored and exported: rare ones only if they are set."""
+    """Return the fields of `header` as they are stored and exported, with rare fields only if they are set."""
     return {name: getattr(header, name) for name in _FIELDS if name not in _RARE or getattr(header, name)}
 
 
@@ -329,7 +329,7 @@ def header_text(header: RunHeader) -> str:
 
 
 def header_of(text: str, store: str) -> RunHeader:
-    """Read a header from JSON; StoreError for another format."""
+    """Read a header from JSON; raise StoreError for another format."""
     try:
         values: dict[str, Any] = json.loads(text)
         written = values.get("format")
@@ -342,7 +342,7 @@ def header_of(text: str, store: str) -> RunHeader:
 
 
 def documents_of(run_id: str) -> str:
-    """Return the collection of a run's documents, such as its readers' votes: exports have them as well.
+    """Return the collection of a run's documents, such as its readers' votes, which exports include.
 
     >>> documents_of("rents")
     'run/rents'
@@ -351,7 +351,7 @@ def documents_of(run_id: str) -> str:
 
 
 def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
-    """Group documents, each a row of its collection, key and body, as `Store.documents_in` returns them.
+    """Group documents, given as rows of collection, key and body, as `Store.documents_in` returns them.
 
     >>> by_collection([("a", "x", "1"), ("b", "x", "2"), ("a", "y", "3")])
     {'a': {'x': '1', 'y': '3'}, 'b': {'x': '2'}}
@@ -363,13 +363,13 @@ def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, s
 
 
 _MARK = "\x1a"
-"""The control character "substitute"; what follows it is a character's number, in four digits."""
+"""The control character "substitute", which is followed by a character's number in four digits."""
 _UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
 _MARKED = re.compile("\x1a([0-9a-f]{4})")
 
 
 def encode_text(text: str) -> str:
-    r"""Escape what databases refuse in `text`: NUL and half surrogate pairs. Most texts are unchanged.
+    r"""Escape characters in `text` that databases refuse: NUL and lone surrogates. Most texts are unchanged.
 
     >>> encode_text("no\x00 end")
     'no\x1a0000 end'

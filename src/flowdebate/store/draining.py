@@ -10,7 +10,7 @@ from flowdebate.store.base import RunFilter, RunHeader, StepKind, StepRow, Store
 
 
 class Draining(Store):
-    """A store in front of `store` that can be drained: after `stop()` no new step starts, `intend` never returns.
+    """A store around `store` that can be drained: after `stop()` no new step starts, because `intend` never returns.
 
     Calls in flight finish and are recorded; then their runs can be interrupted without losing anything. An interrupted
     run goes back to the queue, unless it was `given_up` before. All other methods are those of `store`.
@@ -30,11 +30,11 @@ class Draining(Store):
         return self._store.name
 
     def stop(self) -> None:
-        """Start no more steps."""
+        """Start no further steps."""
         self.stopping = True
 
     async def quiet(self) -> None:
-        """Return once no step started here is open."""
+        """Wait until no step started here is open."""
         await self._quiet.wait()
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:

@@ -1,6 +1,6 @@
 """Export and import of runs as JSON Lines, whose schema is published with the package.
 
-The first part handles files, the second part lines: runs and steps as lines of JSON, and back. Invalid lines raise
+The first part handles files, the second part converts runs and steps to lines of JSON, and back. Invalid lines raise
 ValueError with the problem.
 """
 
@@ -39,9 +39,9 @@ GONE = "null"
 EXPORT_FORMAT = 1
 """Format number of exports."""
 LONGEST_LINE = 64_000_000
-"""Maximum characters of a line, or bytes before decoding."""
+"""Maximum length of a line in characters, or in bytes before decoding."""
 _DEEPEST = 200
-"""Maximum nesting of lists and objects, because stores and readers recurse."""
+"""Maximum nesting depth of lists and objects, because stores and readers recurse."""
 _TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"
 _BOUNDS = {"minimum": "at least", "maximum": "at most"}
 _TYPES = {
@@ -52,13 +52,13 @@ _TYPES = {
     "array": "a list",
     "object": "an object",
 }
-"""Names of the types of JSON."""
+"""Names of the JSON types."""
 _RUN_FIELDS = tuple(field_.name for field_ in fields(StoredRun) if field_.name != "owned")
 _ROW_FIELDS = tuple(field_.name for field_ in fields(StepRow))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("[\x85\u2028\u2029]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
-"""Characters that some readers take for line ends; JSON has them in strings only."""
+"""Characters that some readers treat as line ends; in JSON they only occur in strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +66,16 @@ class Imported:
     """Result of an import."""
 
     added: tuple[str, ...] = ()
-    """The ids of the imported runs, in the order of the file."""
+    """Ids of the imported runs, in the order of the file."""
     skipped: tuple[str, ...] = ()
-    """Ids of existing runs, which were not changed."""
+    """Ids of runs that already existed, and were not changed."""
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
-    """Yield the run as lines without line ends: one for it and its documents, then one for each of its steps.
+    """Yield the run as lines without line ends: one for it and its documents, then one per step.
 
-    A run in progress is exported in its current state. RunNotFound; StoreError for a run with values that are not
-    JSON data.
+    A run in progress is exported in its current state. RunNotFound; StoreError for a run with values that are not JSON
+    data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
@@ -97,9 +97,9 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
     """Write the runs to the file `path` and return their number.
 
-    It appears completely or not at all, readable only by its owner.
+    The file appears completely or not at all, and only its owner can read it.
 
-    BadFile for a path that exists (unless with `overwrite`) or cannot be written.
+    BadFile for a path that exists (unless `overwrite` is set) or cannot be written.
     """
     target = Path(path)
     if not overwrite and await asyncio.to_thread(os.path.lexists, target):
@@ -151,7 +151,7 @@ async def import_runs(
     They are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
     recorded answers. With `trusted`, for files written only by your own programs, they are unchanged. BadFile, with
     `source`, the line and the field, for anything but an export; RunExists for a run whose id is taken, unless `exists`
-    is "skip". Runs before it in the file stay imported, and a note of the error names them.
+    is "skip". Runs before it in the file stay imported, and a note on the error names them.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
@@ -214,7 +214,7 @@ def _taken(path: Path) -> BadFile:
 def read_runs(
     lines: Iterable[str | bytes], source: str
 ) -> Iterator[tuple[StoredRun, list[StepRow], Mapping[str, str]]]:
-    """Yield each run of an export with its steps and documents; BadFile with the number of the line."""
+    """Yield each run of an export with its steps and documents; raise BadFile with the number of an invalid line."""
     read = _line_reader()
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     number, current = 0, None
@@ -253,12 +253,12 @@ async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) 
 
 @dataclass(slots=True)
 class _Reading:
-    """A run in the process of reading its steps."""
+    """A run whose steps are being read."""
 
     run: StoredRun
     documents: Mapping[str, str]
     steps: int
-    """The number of lines with its steps."""
+    """Number of lines with steps of the run."""
     rows: list[StepRow] = field(default_factory=list)
 
     def is_whole(self) -> bool:
@@ -270,7 +270,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step of a line that was read; raise ValueError if no step, or none of this run, may follow."""
+        """Add the step on a line; raise ValueError if no step, or no step of this run, may follow."""
         run_id = self.run.header.run_id
         if self.is_whole():
             raise ValueError(f"this step is one too many: all {self.steps} steps of run {run_id} are above")
@@ -290,7 +290,7 @@ class _Reading:
 
 
 def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
-    """Begin to read the run of a line; ValueError if another line must follow the run `before`."""
+    """Begin to read the run on a line; raise ValueError if another line must follow the run `before`."""
     expected = "run" if before is None else "step"
     if value["kind"] != expected:
         raise ValueError(f'`kind` must be "{expected}" here (got {value["kind"]})')
@@ -333,7 +333,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Convert a non-dict mapping."""
+    """Convert a mapping that is not a dict."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON data")
@@ -341,7 +341,7 @@ def _plain(value: object) -> dict[Any, Any]:
 
 @cache  # cached for verifying or importing many files
 def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
-    """Make the function that parses and checks a line; it raises ValueError for an invalid one."""
+    """Create the function that parses and checks a line; it raises ValueError for an invalid one."""
     import jsonschema
 
     schema = export_schema()
@@ -377,7 +377,7 @@ def _check_formats(value: dict[str, Any]) -> None:
 
 
 def _check_plan(run: StoredRun, source: str) -> None:
-    """Refuse plans of other versions, which no front end here could read."""
+    """Reject plans of other versions, which no front end here could read."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
         problem = f"was exported by another version of flowdebate (plan format {typed(written)}, known: {PLAN_FORMAT})"
@@ -445,7 +445,7 @@ def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported h
 
 
 def _reason(error: Exception) -> str:
-    """Give the reason why a text is not JSON, with the location."""
+    """Explain why a text is not JSON, with the location."""
     return f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else "too deep"
 
 
@@ -455,7 +455,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a body is JSON: it is stored unchanged, and an unreadable one would end the resumed run."""
+    """Check that a body is JSON, because it is stored unchanged, and an unreadable one would end the resumed run."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Jobs of a store's threads: work with a connection, and the future that waits for its result."""
+"""Jobs for a store's threads: work with a connection, and the future that receives its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settle(jobs: Iterable[Job]) -> None:
 
 
 def settle_from_thread(jobs: Iterable[Job]) -> None:
-    """Settle the futures of `jobs` from any thread, with one callback for each loop."""
+    """Settle the futures of `jobs` from any thread, with one callback per loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 StoreChoice: TypeAlias = "Store | str | Path | bool | None"
-"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False: none; None: FLOWDEBATE_STORE, if set.
+"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False for none; None for FLOWDEBATE_STORE, if set.
 
-Addresses of other programs work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
+Address formats of other programs work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
 """
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
@@ -36,7 +36,7 @@ def default_store_path() -> Path:
 
 
 def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | None:
-    """Return the store named by `choice`; None for no store. ConfigurationError for anything else.
+    """Return the store that `choice` names; None for no store. Raise ConfigurationError for anything else.
 
     >>> open_store("memory:").name
     'memory'
@@ -66,7 +66,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
 
 
 async def close_store(store: Store) -> None:
-    """Close `store`; opening its name again opens a new one."""
+    """Close `store`; opening the same name later opens a new one."""
     for key in [key for key, open_store_ in _KNOWN.items() if open_store_ is store]:
         del _KNOWN[key]
     await store.close()

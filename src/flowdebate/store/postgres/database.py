@@ -1,6 +1,6 @@
-"""PostgreSQL database: its address, its sessions' settings, its errors, and its schema.
+"""PostgreSQL database: its address, the settings of its sessions, its errors, and its schema.
 
-Numbered migrations make and change the tables; alembic applies them.
+Numbered migrations create and change the tables; alembic applies them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
 class Address:
     """Address of a database; `name` shows it without user and password.
 
-    `timeout`: seconds allowed for a statement; `schema`: schema of the tables. Raises ConfigurationError for an invalid
+    `timeout`: seconds allowed per statement; `schema`: schema of the tables. Raises ConfigurationError for an invalid
     address, and if psycopg is not installed.
     """
 
@@ -100,14 +100,14 @@ class Address:
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
     def is_full(self, error: BaseException) -> bool:
-        """Return whether the server refused a session because none is left."""
+        """Return whether the server refused a session because it has none left."""
         while error.__cause__ is not None and getattr(error, "sqlstate", None) is None:
             error = error.__cause__
         # a session that was never opened has no code
         return getattr(error, "sqlstate", None) == _FULL or any(text in str(error) for text in _FULL_TEXTS)
 
     def count_free(self, maximum: int) -> int:
-        """Count the sessions still available besides open ones, up to `maximum`."""
+        """Count the sessions still available in addition to the open ones, up to `maximum`."""
         with ExitStack() as opened:
             for count in range(maximum):
                 try:
@@ -119,11 +119,11 @@ class Address:
         return maximum
 
     def is_error(self, error: BaseException) -> bool:
-        """Return whether `error` is one of the driver's."""
+        """Return whether the driver raised `error`."""
         return isinstance(error, self._driver.Error)
 
     def may_pass(self, error: BaseException) -> bool:
-        """Return whether a retry may succeed: the session or server was lost, or transactions collided."""
+        """Return whether a retry may succeed: the session or server was lost, or transactions conflicted."""
         if not isinstance(error, self._driver.Error):
             return False
         code = error.sqlstate
@@ -158,7 +158,7 @@ def _driver() -> ModuleType:
 
 
 def _store_any_text(connection: Session) -> None:
-    """Let `connection` store texts as `encode_text` escapes them, and read them back."""
+    """Let `connection` store texts as escaped by `encode_text`, and decode them when it reads them."""
     from psycopg.types.string import StrDumperUnknown, TextLoader
 
     class Dumper(StrDumperUnknown):
@@ -183,20 +183,20 @@ def _name(parts: dict[str, Any]) -> str:
 
 
 KNOWN = "0001"
-"""The number of the last migration: the schema written by this version of the library."""
+"""Number of the last migration, whose schema this version of the library writes."""
 
 _FOLDER = Path(__file__).with_name("migrations")
 _TABLE = "migrations"
 _ONE_AT_A_TIME = 0x464C4442
-"""The number of the lock for migrations: "FLDB"."""
+"""Number of the lock for migrations: "FLDB"."""
 _SCHEMA_THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
 _TABLE_THERE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
 
 def open_prepared(address: Address) -> Session:
-    """Open a session after migrating the tables to this version's schema, if nobody has.
+    """Open a session after migrating the tables to this version's schema, if necessary.
 
-    StoreError, and nothing written, for a newer schema.
+    StoreError for a newer schema; nothing is written then.
     """
     with address.preparing:
         if not address.prepared:
@@ -212,7 +212,7 @@ def open_prepared(address: Address) -> Session:
 
 
 def read_version(connection: Session, address: Address) -> str | None:
-    """Read the number of the schema in the database; None if there is none, StoreError for one that is not usable here.
+    """Read the number of the database's schema; None if there is none, StoreError if it is not usable here.
 
     A newer schema is usable as long as it only extends this one; it stores the oldest compatible number.
     """
@@ -235,7 +235,7 @@ def read_version(connection: Session, address: Address) -> str | None:
 
 
 def make_schema(connection: Session, schema: str) -> None:
-    """Create `schema` if missing; check first, since not everybody has the right to create it."""
+    """Create `schema` if it is missing; check first, since not everybody has the right to create it."""
     from psycopg import sql
 
     row = connection.execute(_SCHEMA_THERE, (schema,)).fetchone()
@@ -244,7 +244,7 @@ def make_schema(connection: Session, schema: str) -> None:
 
 
 def _migrate(connection: Session, address: Address) -> None:
-    """Apply the missing migrations in one transaction; none stays if one fails."""
+    """Apply the missing migrations in one transaction: either all of them, or none."""
     with IMPORTING:
         import_module("sqlalchemy.orm")  # it patches modules used below, so nobody may be importing them
         from alembic import command

@@ -1,4 +1,4 @@
-"""Rate counter in a PostgreSQL database, shared by all processes, by the clock of the server."""
+"""Rate counter in a PostgreSQL database, shared by all processes and based on the server's clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _ONE_AT_A_TIME = 0x464C4443
-"""The number of the lock under which the table is created: "FLDC"."""
+"""Number of the lock under which the table is created: "FLDC"."""
 _THERE = "SELECT to_regclass(format('%%I.rates', %s::text)) IS NOT NULL"
 _TABLE = """
 CREATE TABLE IF NOT EXISTS rates (
@@ -40,7 +40,7 @@ SET free_at = CASE WHEN spent_until - now <= %(brim)s
 FROM clock WHERE key = %(key)s
 RETURNING wait, granted
 """  # noqa: S608 - a constant
-"""Once a place is taken the next is free `each` later; it may be used up to `burst` before it is due."""
+"""Statement that takes a slot: the next slot is free `each` later, and may be used up to `burst` before it is due."""
 _CHARGE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clock WHERE key = %(key)s
@@ -53,7 +53,7 @@ _LEFT = f"SELECT greatest(0, free_at - {_NOW}) FROM rates WHERE key = %(key)s"  
 
 
 class PostgresCounter:
-    """Queues of time slots in the database at `url`; one session, opened when it is needed.
+    """Queues of time slots in the database at `url`, with one session, opened on demand.
 
     Raise ConfigurationError if psycopg is missing or `url` is not an address, and StoreError, after `patience` seconds,
     if the database cannot be used.
@@ -65,7 +65,7 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the seconds until the next slot, and whether it was taken: not if more than `longest` away."""
+        """Return the seconds until the next slot, and whether it was taken; it is not if it is over `longest` away."""
         values = {"key": key, "each": interval, "burst": burst, "brim": brim, "longest": longest}
 
         def work(session: Session) -> tuple[float, bool]:
@@ -108,7 +108,7 @@ class PostgresCounter:
 
 
 def _open_prepared(address: Address) -> Session:
-    """Open a session after creating the table if missing."""
+    """Open a session after creating the table if it is missing."""
     session = address.connect()
     try:
         row = session.execute(_THERE, (address.schema,)).fetchone()

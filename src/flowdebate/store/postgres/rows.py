@@ -1,4 +1,4 @@
-"""SQL statements of the PostgreSQL store, and conversion of its rows."""
+"""SQL statements of the PostgreSQL store, and the conversion of its rows."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ RUN = (
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
 _BRIEF = RUN.replace(" outcome,", " brief,")
-"""Columns for lists: outcomes in brief."""
+"""Columns for lists, with outcomes in brief."""
 _LABEL = 200
-"""Maximum characters of a label in the index."""
+"""Maximum length of a label in the index, in characters."""
 _CONDITIONS = {
     "status": "status = %(status)s",
     "block": "block = %(block)s",
@@ -47,9 +47,9 @@ _CONDITIONS = {
     "end": "run_id >= %(prefix)s AND run_id < %(end)s",
     "at": "{created} <= %(at)s AND ({created} < %(at)s OR run_id > %(id)s)",
 }
-"""Conditions on a listed run, by parameter; each has an index in the order of lists."""
+"""Conditions on listed runs, by parameter; each has an index in list order."""
 _SHORTEST_GRAM, _GRAMS = 3, 64
-"""Maximum bytes of a text in the index, and of a text to search for."""
+"""Minimum length in bytes of a text that the index can find, and maximum length of the part that is looked up there."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -63,14 +63,16 @@ UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recove
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
-"""Every change of owner changes the claim, so an unchanged claim means that nobody else was faster."""
+"""Statement that takes a run. Every change of owner changes the claim, so an unchanged claim means that nobody else was
+faster.
+"""
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, owner = NULL, claim = %(claim)s,
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
-"""The run's row, locked until the statement is done; no row unless this process owns it."""
+"""Subquery for the run's row, locked until the statement is done; empty unless this process owns the run."""
 INTEND = f"""
 {_MINE}
 INSERT INTO steps AS known (run_id, key, kind, request, attempts)
@@ -122,7 +124,7 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 
 
 def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
-    """Build the statement for listing runs, and its values."""
+    """Build the statement that lists runs, and its values."""
     text, labels = filters.get("text"), filters.get("labels")
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
     parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
@@ -151,7 +153,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
 
 
 def fold_case(text: str) -> bytes:
-    """Fold the case of `text` for searches: bytes, since they can hold any character."""
+    """Fold the case of `text` for searches, as bytes, since they can hold any character."""
     return text.casefold().encode("utf-8", "surrogatepass")
 
 
@@ -161,13 +163,13 @@ def label_texts(labels: Mapping[str, str]) -> list[str]:
 
 
 def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
-    """Format `outcome` as it is stored, also in brief."""
+    """Format `outcome` for storage, whole and in brief."""
     values = {"outcome": pack_outcome(outcome), "brief": brief_of(outcome)}
     return {name: None if value is None else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the columns of INSERT filled by the header."""
+    """Return the columns of INSERT that come from the header."""
     return {
         "run": header.run_id,
         "block": header.block,
@@ -179,7 +181,7 @@ def header_values(header: RunHeader) -> dict[str, Any]:
 
 
 def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
-    """Build the run of a row of RUN."""
+    """Build the run from a row of RUN."""
     header, status, updated_at, steps, recoveries, outcome, owned, *_ = row
     return StoredRun(
         header=header_of(header, store),
@@ -193,7 +195,7 @@ def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
 
 
 def step_of(row: tuple[Any, ...]) -> StepRow:
-    """Build the step of a row of STEPS."""
+    """Build the step from a row of STEPS."""
     key, kind, request, attempts, failures, seq, at, body = row
     return StepRow(
         key=key, kind=kind, request=request, attempts=attempts, failures=tuple(failures), seq=seq, at=at, body=body
@@ -201,13 +203,13 @@ def step_of(row: tuple[Any, ...]) -> StepRow:
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """Return the values of ADD_STEP."""
+    """Return the values for ADD_STEP."""
     failures = list(row.failures)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
 
 
 def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
-    """Delete a run from the queue of workers, in the tables beside `schema`."""
+    """Delete a run from the workers' queue, in the tables next to `schema`."""
     from psycopg import sql
 
     queue = f"{schema}_queue"
@@ -223,11 +225,13 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
 
 
 _OF_DELIVERIES = ("workflow_input", "workflow_output", "operation_outputs")
-"""Tables of DBOS beside that of its workflows; `DBOSClient.delete_workflows` would import DBOS for two seconds."""
+"""DBOS tables other than that of its workflows; `DBOSClient.delete_workflows` would import DBOS, which takes two
+seconds.
+"""
 
 
 def was_committed(session: Session, transaction: int) -> bool:
-    """Return whether a transaction of unknown end was committed; raise a transient error while it is still running."""
+    """Return whether a transaction of unknown outcome was committed; raise a transient error while it is running."""
     from psycopg.errors import SerializationFailure
 
     row = session.execute("SELECT txid_status(%s)", (transaction,)).fetchone()

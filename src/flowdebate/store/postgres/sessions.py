@@ -44,7 +44,7 @@ class _Worker:
         self._drop()
 
     def _execute(self, job: Job, since: float) -> None:
-        """Execute `job`, retrying while the server is away and patience lasts."""
+        """Execute `job`, retrying while the server is unreachable, until `patience` runs out."""
         pause = 0.0
         while True:
             try:
@@ -72,7 +72,7 @@ class _Worker:
 class SessionPool:
     """Pool of up to `number` sessions, opened by `begin`; jobs with the same key are executed in order.
 
-    A job is executed again when its session was lost, even if it had succeeded: it has to be idempotent.
+    A job is executed again if its session was lost, even if it had succeeded, so it has to be idempotent.
     """
 
     def __init__(self, number: int, address: Address, begin: Callable[[], Session]) -> None:
@@ -83,7 +83,7 @@ class SessionPool:
         self._closed = False
 
     async def do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience has ended."""
+        """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience runs out."""
         # One thread for all jobs of a run: a write continues if its caller is cancelled, and the end must not overtake
         # it.
         index = crc32(purpose.encode("utf-8", "surrogatepass")) % len(self._workers)
@@ -121,7 +121,7 @@ FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 ALIVE = f"(SELECT (classid::bigint << 32) | objid::bigint {_HELD})"
-"""SQL subquery: the ids of all live owners, among other numbers."""
+"""SQL subquery for the ids of all live owners, among other numbers."""
 
 _KEEP = """
 SELECT set_config(name, value, false)
@@ -188,7 +188,7 @@ class PostgresOwner:
         self._connection = connection
 
     def _lost(self, connection: Session) -> bool:
-        """Return whether the session has ended; query the server only if something unsolicited has arrived."""
+        """Return whether the session has ended; query the server only if it has sent something unsolicited."""
         if connection.closed:
             return True
         with selectors.DefaultSelector() as selector:

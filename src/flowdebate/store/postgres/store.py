@@ -38,11 +38,11 @@ T = TypeVar("T")
 class PostgresStore(Store):
     """Store runs in the database at `url`; any number of processes on any number of machines may use it at once.
 
-    Writes are as durable as the server makes them; while it is away they are retried for `patience` seconds. The store
-    opens up to `connections` sessions, and one more as a sign of its process's life: a pooler in between must keep
-    sessions whole. The tables are in `schema`, created at first use. `timeout`: seconds allowed for a statement.
-    `grace`: seconds for an owner to be gone before its runs can be taken. Raises ConfigurationError if psycopg is
-    missing: it comes with `flowdebate[postgres]`.
+    Writes are as durable as the server makes them; while it is unreachable they are retried for `patience` seconds. The
+    store opens up to `connections` sessions, and one more as a sign that its process is alive: a pooler in between must
+    keep sessions whole. The tables are in `schema`, created on first use. `timeout`: seconds allowed per statement.
+    `grace`: seconds for which an owner must be gone before its runs can be taken. Raises ConfigurationError if psycopg
+    is missing: it comes with `flowdebate[postgres]`.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class PostgresStore(Store):
     # The database
 
     async def _do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work` in a session, as the owner; jobs with the same key in order."""
+        """Execute `work` in a session, as the owner; jobs with the same key are executed in order."""
 
         def owning(session: Session) -> T:
             if time.monotonic() > self._checked + _CHECKED:
@@ -305,7 +305,7 @@ class PostgresStore(Store):
         return await self._sessions.do(purpose, owning)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run without a written end before it is taken or deleted."""
+        """Release a run whose end was not written before it is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
@@ -352,13 +352,13 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Seconds for which a checked schema is trusted, because a newer one may no longer be usable."""
+"""Number of seconds for which a checked schema is trusted; a newer one may no longer be usable."""
 _LONGEST = 1_000_000
-"""Longest timeout in seconds; the server's maximum is not far above it."""
+"""Maximum timeout in seconds, slightly below the server's maximum."""
 
 
 def _claim() -> int:
-    """Draw the number of one change, to tell a repeated request from a new one; the column is a signed bigint."""
+    """Draw a number for one change, to tell a repeated request from a new one; the column is a signed bigint."""
     return secrets.randbits(63)
 
 

@@ -1,4 +1,4 @@
-"""SQLite file: connections, schema, and the thread that syncs it to disk."""
+"""SQLite file: connections, schema, and the thread that syncs the file to disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowdebate.store.base import decode_text, encode_text
 _APPLICATION = 0x464C4F57
 """The `application_id` of a store's file: "FLOW"."""
 VERSION = 1
-"""The number of the schema written by this version of the library."""
+"""Number of the schema that this version of the library writes."""
 _SCHEMA = (
     """
     CREATE TABLE runs (
@@ -110,7 +110,7 @@ _SCHEMA = (
     """,
 )
 _LOG_PAGES = 4000
-"""Pages in the write-ahead log before a checkpoint: 16 MB."""
+"""Number of pages in the write-ahead log before a checkpoint: 16 MB."""
 _PAUSE = 0.01
 """Seconds between two attempts."""
 _creating = threading.Lock()
@@ -120,8 +120,8 @@ _HEAD = ("application_id", "user_version")
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     """Open the store at `path`, created for its owner alone if missing; errors call it `name`.
 
-    Raise StoreError for a file that is not a store, or that has several names, for each of which SQLite would write a
-    log.
+    Raise StoreError for a file that is not a store, and for one with several names, because SQLite would write a
+    separate log for each name.
     """
     make_private_folder(path.parent)
     # A missing one is created. One that is there is not opened: closing it would end this process's locks on it, and
@@ -142,7 +142,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 
 
 def check_version(version: int, name: str) -> None:
-    """Raise StoreError for the schema of another version."""
+    """Raise StoreError for another version's schema."""
     if version != VERSION:
         problem = f"was written by another version of flowdebate (its schema is {version}, known: {VERSION})"
         raise StoreError(name, f"{problem}: open it with that version, or use another file")
@@ -155,7 +155,7 @@ def _check_names(path: Path, name: str) -> None:
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:
-    """Open a connection without any waiting: no lock, no sync, no checkpoint."""
+    """Open a connection that never waits: for no lock, no sync, no checkpoint."""
     connection = _open(path, 0.0)
     try:
         connection.execute("PRAGMA synchronous = NORMAL")  # it runs in the event loop; `Disk` syncs in a thread
@@ -192,7 +192,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Create the tables of a new file; StoreError, and nothing written, for another program's or version's file."""
+    """Create the tables of a new file; StoreError, with nothing written, for another program's or version's file."""
     connection.execute("BEGIN")  # so that another process that is creating it is seen before or after, not in between
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -222,7 +222,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """Connection with encoded texts; its `text_factory` decodes them."""
+    """Connection that encodes texts; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
         return super().execute(statement, _encode(values))
@@ -257,7 +257,7 @@ _GONE = "was deleted, moved or replaced while it was in use"
 
 
 class Disk:
-    """The database at `path` on its disk: a thread syncs the write-ahead log, and `check` notices that it is gone."""
+    """The database at `path` on disk: a thread syncs the write-ahead log, and `check` notices if the file is gone."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -274,7 +274,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Check that the file is still the original one; return `lost`."""
+        """Check that the file is still the original one, and return `lost`."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -288,7 +288,7 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Call `finish` from the thread once everything written so far is on disk, or with why it may not be."""
+        """Call `finish` from the thread once all writes so far are on disk, or with the reason why they may not be."""
         if self._thread is None:
             with self._lock:  # two loops may get here at once
                 if self._thread is None:
@@ -297,7 +297,7 @@ class Disk:
         self._waiting.put(finish)
 
     def close(self) -> None:
-        """Wait until each `finish` was called, and end the thread."""
+        """Wait until each `finish` has been called, and end the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)

@@ -1,7 +1,7 @@
 """Owner of runs in a SQLite store: its lock file, and its log of open steps.
 
-Both are in a folder beside the database. The lock shows that the owner's process is alive, and dies with it. The log
-is written at each attempt and read only when another process takes over a run.
+Both are in a folder next to the database. The lock shows that the owner's process is alive, and disappears with it. The
+log is written at each attempt and read only when another process takes over a run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Owner:
         return False
 
     def log_of(self, owner: str) -> Path:
-        """Return the path of that owner's log of open steps."""
+        """Return the path of the log of open steps that belongs to an owner."""
         return self._folder / f"{Path(owner).name}.begun"
 
     def end(self) -> None:
@@ -64,7 +64,7 @@ class Owner:
 
 
 _LONG = 1 << 20
-"""Growth of a log in bytes before it is rewritten without the finished steps."""
+"""Growth of a log, in bytes, after which it is rewritten without the finished steps."""
 
 
 class Attempt(NamedTuple):
@@ -81,7 +81,8 @@ _NONE = Attempt("call", None, 0)
 class OpenSteps:
     """Open steps of all runs of one owner.
 
-    Each attempt is a line in the log `path`, which outlives the process and serves those who take over its runs.
+    Each attempt is a line in the log `path`, which outlives the process and is read by processes that take over its
+    runs.
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,9 +102,9 @@ class OpenSteps:
         return run_id in self._runs
 
     def add_run(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
-        """Start to track a run with these open and finished steps; OSError where the log cannot be written.
+        """Start tracking a run with these open and finished steps; OSError if the log cannot be written.
 
-        Earlier lines of the run no longer count: they may be those of a deleted run of the same id.
+        Earlier lines of the run no longer count, because they may belong to a deleted run with the same id.
         """
         self._write(f"\n[{_text(run_id)}, null]".encode())
         self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
@@ -112,9 +113,9 @@ class OpenSteps:
         self._runs.pop(run_id, None)
 
     def begin(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
-        """Log an attempt at a step and return its number; OSError where the log cannot be written.
+        """Log an attempt at a step and return its number; OSError if the log cannot be written.
 
-        It returns None, and writes nothing, for a finished step and for a run not executed by this owner.
+        Return None, and write nothing, for a finished step and for a run that this owner does not execute.
         """
         run = self._runs.get(run_id)
         if run is None:
@@ -141,7 +142,7 @@ class OpenSteps:
             self._runs[run_id][key] = None
 
     def close(self, *, remove: bool) -> None:
-        """Close the log; `remove` it if the database has all open steps."""
+        """Close the log; `remove` it if all open steps are in the database."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -196,6 +197,6 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
 
 
 def _line(run_id: str, key: str, attempt: Attempt) -> bytes:
-    """Format an attempt as a line that starts with a line break: the line before it may have been cut off."""
+    """Format an attempt as a line that starts with a line break, because the line before it may have been cut off."""
     request = "null" if attempt.request is None else _text(attempt.request)
     return f"\n[{_text(run_id)}, {_text(key)}, {_text(attempt.kind)}, {request}, {attempt.number}]".encode()

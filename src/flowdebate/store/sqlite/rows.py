@@ -1,4 +1,4 @@
-"""SQL statements of the SQLite store, and conversion of its rows."""
+"""SQL statements of the SQLite store, and the conversion of its rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUN = (
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
 BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
-"""Columns for lists: outcomes in brief."""
+"""Columns for lists, with outcomes in brief."""
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
@@ -45,13 +45,13 @@ _CONDITIONS = {
     "since": "{created} >= :since",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
-"""Conditions on a listed run, by parameter; each has an index, but "labels" and "text"."""
+"""Conditions on listed runs, by parameter; each has an index, except "labels" and "text"."""
 _TRIGRAM = 3
 _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
 _MANY, _MOST_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Statuses of few runs: their index is the most selective."""
+"""Statuses that few runs have, which makes their index the most selective."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -79,12 +79,12 @@ _SAVE_ATTEMPT = (
     " ON CONFLICT DO UPDATE SET kind = excluded.kind, request = excluded.request, attempts = excluded.attempts"
     " WHERE body IS NULL AND attempts < excluded.attempts"
 )
-"""An attempt at an open step."""
+"""Statement for an attempt at an open step."""
 AGAIN = (
     "UPDATE steps SET attempts = attempts + 1, kind = :kind, request = :request WHERE run_id = :run AND key = :key"
     " RETURNING attempts"
 )
-"""An attempt at a finished one."""
+"""Statement for an attempt at a finished step."""
 COMMIT = (
     "INSERT INTO steps (run_id, key, kind, request, attempts, seq, at, body)"
     f" SELECT :run, :key, :kind, :request, :attempts, :seq, :at, :body WHERE {_OWNED}"
@@ -104,7 +104,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs: runs with a rare text by its index, runs with a frequent one from the newest run on."""
+    """List runs, using the index for a rare text, and reading from the newest run on for a frequent one."""
     folded, parts = (filters.get("text") or "").casefold(), None
     if encode_text(folded) == folded:  # few are not, and the connection encodes what it is given
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
@@ -121,9 +121,9 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
 def build_query(
     parts: str | None = None, since: float | None = None, /, **filters: Unpack[RunFilter]
 ) -> tuple[str, dict[str, Any]]:
-    """Build the statement for listing runs, in the order of the index of trigrams if there are `parts`.
+    """Build the statement that lists runs, in the order of the trigram index if there are `parts`.
 
-    It lists no run from before `since`.
+    It lists no runs from before `since`.
     """
     labels, limit, prefix = filters.get("labels"), filters.get("limit"), filters.get("prefix") or None
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
@@ -157,7 +157,7 @@ def build_query(
 
 
 def outcome_texts(outcome: Mapping[str, Any] | None) -> list[str | None]:
-    """Format an outcome as it is stored, whole and in brief."""
+    """Format an outcome for storage, whole and in brief."""
     forms = pack_outcome(outcome), brief_of(outcome)
     return [None if form is None else json.dumps(form, ensure_ascii=False) for form in forms]
 
@@ -169,7 +169,7 @@ def owner_of(row: tuple[Any, ...]) -> str | None:
 
 
 def run_values(run: StoredRun) -> tuple[Any, ...]:
-    """Return the values of ADD_RUN."""
+    """Return the values for ADD_RUN."""
     header = run.header
     outcomes = outcome_texts(run.outcome)
     folded = header.question.casefold()
@@ -178,13 +178,13 @@ def run_values(run: StoredRun) -> tuple[Any, ...]:
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """Return the values of ADD_STEP."""
+    """Return the values for ADD_STEP."""
     failures = json.dumps([encode_text(failure) for failure in row.failures], ensure_ascii=False)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
 
 
 def save_open_steps(connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
-    """Copy a log's attempts at a run's steps into the database, as far as they are missing there."""
+    """Copy a log's attempts at a run's steps into the database, unless they are already there."""
     for key, (kind, request, number) in attempts.items():
         values = {"run": run_id, "key": key, "kind": kind, "request": request, "attempts": number}
         connection.execute(_SAVE_ATTEMPT, values)

@@ -42,9 +42,9 @@ T = TypeVar("T")
 class SqliteStore(Store):
     """Store runs in the file `path`, created if missing; several processes may use it at once.
 
-    A committed answer is on disk (WAL, synchronous=FULL). A change of a run's status survives the process, but maybe
-    not a power cut. A folder beside the file holds, for each process with runs, a lock and a log of open steps. File
-    systems without working locks, as on many network drives, cannot be used. `patience`: seconds of waiting for another
+    A committed answer is on disk (WAL, synchronous=FULL). A change of a run's status survives the process, but perhaps
+    not a power cut. A folder next to the file holds, for each process with runs, a lock and a log of open steps. File
+    systems without working locks, such as many network drives, cannot be used. `patience`: seconds to wait for another
     program's lock on the file before StoreError is raised.
     """
 
@@ -73,7 +73,7 @@ class SqliteStore(Store):
 
     @property
     def lost(self) -> bool:
-        """True if the object accepts nothing more, because a write failed or the file is gone."""
+        """True if the store accepts nothing more, because a write failed or the file is gone."""
         return self._writer.lost is not None
 
     # Runs
@@ -326,14 +326,14 @@ class SqliteStore(Store):
         return StoreError(self.name, f"cannot be used: {error}")
 
     def _is_read_only(self) -> bool:
-        """Return whether SQLite cannot write the file, or the log beside it."""
+        """Return whether SQLite cannot write the file, or the log next to it."""
         effective = os.access in os.supports_effective_ids
         places = [os.path.realpath(place) for place in (self._path.parent, self._path)]
         existing = [place for place in places if os.path.exists(place)]  # noqa: PTH110 - of a name that is too long, too
         return any(not os.access(place, os.W_OK, effective_ids=effective) for place in existing)
 
     def _own(self) -> Owner:
-        """Return this process's owner, creating it at first use."""
+        """Return this process's owner, creating it on first use."""
         if self._owner is None:
             real = Path(os.path.realpath(self._path))  # one folder, independent of links to the file
             owner = Owner(real.with_name(f"{real.name}-owners"))
@@ -342,7 +342,7 @@ class SqliteStore(Store):
         return self._owner
 
     async def _end(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
-        """Stop tracking the run if `end` changed its row; its open steps are in the database then."""
+        """Stop tracking the run if `end` changed its row; its open steps are then in the database."""
         attempts = {} if self._owner is None else self._open_steps.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
@@ -354,18 +354,18 @@ class SqliteStore(Store):
             await self._write(work, single=not attempts, durably=False)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run without a written end before it is taken or deleted."""
+        """Release a run whose end was not written before it is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
-        """Track a run's open and finished steps, with the attempts logged by `owner` and missing in the database."""
+        """Track a run's open and finished steps, with attempts that `owner` logged and the database lacks."""
         if owner is not None:
             rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
         self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has changed the file since: running work ends, nothing more begins."""
+        """Raise StoreError if another version has since changed the file: running work ends, and nothing new begins."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

@@ -21,16 +21,16 @@ from flowdebate.store.sqlite.file import Disk
 T = TypeVar("T")
 
 _MOST = 500
-"""Maximum jobs of a transaction."""
+"""Maximum number of jobs in a transaction."""
 _LOG_JOBS = 2000
-"""Jobs between two checkpoints: some 16 MB, unless they are large."""
+"""Number of jobs between two checkpoints: about 16 MB, unless they are large."""
 
 
 class _Job(Job):
     """Job of the writer.
 
-    `single`: it is one writing statement whose result is read to its end, so it needs no transaction.
-    `durably`: it is done once its writes are on disk, not only once they survive this process.
+    `single`: it is a single writing statement whose result is read to its end, so it needs no transaction. `durably`:
+    it is done once its writes are on disk, not as soon as they survive this process.
     """
 
     __slots__ = ("durably", "single")
@@ -44,12 +44,12 @@ class _Job(Job):
 
 
 class Writer:
-    """Execute jobs in order, each whole or not at all, even if its caller is cancelled.
+    """Execute jobs in order, each completely or not at all, even if its caller is cancelled.
 
-    Writing to the page cache is quick; waiting for locks or for the disk is not. So all writes of one turn of an event
+    Writing to the page cache is quick; waiting for locks or for the disk is not. So all writes in one turn of an event
     loop become one transaction in its next turn, and one thread syncs the disk once for all of them. Another thread
     takes potentially slow jobs, jobs blocked by a lock on the file, and the writes of a lone task. `connect` opens the
-    connection of this thread, `connect_quick` one without waiting.
+    connection of this thread, `connect_quick` one that never waits.
     """
 
     def __init__(
@@ -116,17 +116,17 @@ class Writer:
 
     @property
     def closed(self) -> bool:
-        """True if the writer takes no more jobs."""
+        """True if the writer accepts no more jobs."""
         return self._closed
 
     @property
     def lost(self) -> OSError | None:
-        """Error of a failed sync, or FileNotFoundError; no more jobs are executed then."""
+        """Error of a failed sync, or FileNotFoundError; no further jobs are executed then."""
         return self._disk.lost
 
     @property
     def forked(self) -> bool:
-        """True if this process was forked from the owner of the thread: nothing would execute jobs here."""
+        """True if this process was forked from the thread's owner: nothing would execute jobs here."""
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -150,7 +150,7 @@ class Writer:
         settle([job for job in jobs if not job.durably])  # the page cache survives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
-        """Submit the batches of loops closed before their next turn."""
+        """Submit the batches of loops that were closed before their next turn."""
         for loop in list(self._batches):
             if closing or loop.is_closed():
                 self._submit_all(self._batches.pop(loop, []))
@@ -161,7 +161,7 @@ class Writer:
             self._submit(job)
 
     def _run_here(self, jobs: list[_Job]) -> bool:
-        """Execute `jobs` immediately; return False, without doing anything, if that is impossible."""
+        """Execute `jobs` immediately; if that is impossible, do nothing and return False."""
         idle = self._connected and self._submitted == self._done
         if not idle or self._disk.check() or not self._quick_lock.acquire(blocking=False):
             return False
@@ -176,9 +176,9 @@ class Writer:
         return True
 
     def _checkpoint(self, finish: Callable[[OSError | None], None], lost: OSError | None) -> None:
-        """Checkpoint the write-ahead log before `finish`: the callers' next write restarts it from its beginning.
+        """Checkpoint the write-ahead log before `finish`, so that the callers' next write restarts it at its start.
 
-        If others read or write at that moment, the log keeps growing, and the next batch tries again.
+        If others are reading or writing at that moment, the log keeps growing, and the next batch tries again.
         """
         with self._quick_lock, suppress(sqlite3.Error):
             if self._quick is not None and lost is None:
@@ -223,7 +223,7 @@ class Writer:
             connection.close()
 
     def _next(self) -> tuple[list[_Job], bool]:
-        """Wait for jobs and return those in the queue, and whether they are the last."""
+        """Wait for jobs, and return the queued ones and whether they are the last."""
         jobs: list[_Job] = []
         item = self._jobs.get()
         while item is not None:
@@ -235,7 +235,7 @@ class Writer:
 
 
 def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
-    """Execute `jobs` in one transaction; if that fails, each in a separate transaction."""
+    """Execute `jobs` in one transaction; if that fails, each in its own transaction."""
 
     def work(connection: sqlite3.Connection) -> None:
         for job in jobs:
@@ -275,7 +275,7 @@ def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3
 
 
 def _finish(jobs: list[_Job], lost: OSError | None) -> None:
-    """Settle the futures of `jobs` from the thread at hand; `lost` fails them all."""
+    """Settle the futures of `jobs` from the current thread; `lost` fails them all."""
     if lost is not None:
         for job in jobs:
             job.error = job.error or lost
@@ -287,6 +287,6 @@ _OPEN: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Write all submitted jobs before the process ends: the thread is a daemon, and would be cut off."""
+    """Write all submitted jobs before the process ends, because the thread is a daemon and would be cut off."""
     for writer in list(_OPEN):
         writer.close()
