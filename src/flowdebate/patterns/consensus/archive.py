@@ -201,9 +201,7 @@ def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDeba
         id=debate,
         task=output.task,
         outcome=output.outcome or "no_consensus",
-        answer=output.answer
-        if output.consensus_reached
-        else None,  # a proposal that is only in the lead is not an answer
+        answer=output.answer if output.consensus_reached else None,  # merely leading is not enough
         winner=output.winner,
         strength=output.strength,
         confidence=output.confidence,

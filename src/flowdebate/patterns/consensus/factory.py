@@ -148,10 +148,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     location = f"consensus {name!r}"
     if format is not None:
-        from flowdebate.patterns.debate.formats import (
-            find_format,
-            with_roles,
-        )  # imported lazily: most debates have no format
+        from flowdebate.patterns.debate.formats import find_format, with_roles  # most debates have none
 
         if (format_ := find_format(format, location=location, pattern="consensus")) is not None:
             model = with_first(model, listed_models(agents))

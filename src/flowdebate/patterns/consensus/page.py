@@ -305,9 +305,8 @@ def _relationship(relationship: Relationship) -> str:
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")
-        severity = (
-            "unknown" if relationship.severity is None else f"{relationship.severity:.1f}"
-        )  # imported critiques may lack a severity
+        # imported critiques may lack a severity
+        severity = "unknown" if relationship.severity is None else f"{relationship.severity:.1f}"
         done.insert(
             0, f"{critiques} of {relationship.other} (severity {severity}, revised after {relationship.revised})"
         )

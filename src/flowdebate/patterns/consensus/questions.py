@@ -60,7 +60,7 @@ class RevisionAsked(Question):
     answer: ClassVar[object] = RevisionAnswer
     agent: str
     proposal: Proposal
-    """The agent's own proposal, in its current form."""
+    """The agent's own proposal in its current version."""
     critiques: list[Critique]
     """Critiques of the proposal in this round."""
     round: int

@@ -261,9 +261,8 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             {name: versions[name][-2 if name in revised else -1] for name in live},
             positions=state.positions or None,
             similarity=similarity,
-            converged=1.0
-            if bounds.convergence is None
-            else bounds.convergence,  # with None, nothing below ends the rounds
+            # with None, similarity is measured but does not end the rounds
+            converged=1.0 if bounds.convergence is None else bounds.convergence,
             diverging=bounds.lower_bound,
         )
 

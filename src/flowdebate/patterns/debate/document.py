@@ -67,9 +67,7 @@ class DebateDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
     def phases(self) -> Mapping[int, str | None]:
-        return {
-            entry.round: entry.phase for entry in reversed(self.raw.transcript)
-        }  # the phase of each round's first entry
+        return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}  # of each round's first entry
 
     @property
     def last_calls(self) -> int:

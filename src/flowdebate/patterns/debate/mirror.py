@@ -89,9 +89,8 @@ def verdict_of_both(
     spoken = [speaking_order(entries_of(ctx)), speaking_order(mirrored.transcript)]
     ballots: list[JudgeBallot] = []
     for verdict, judging, order in zip((first, second), (first.judging, second.judging), spoken, strict=True):
-        after = (
-            max((ballot.view for ballot in ballots), default=-1) + 1
-        )  # count the mirror's ballots as additional views
+        # the mirror's ballots count as additional views
+        after = max((ballot.view for ballot in ballots), default=-1) + 1
         for ballot in judging.ballots:
             # the text of a single ballot is in its verdict, which is replaced
             words = {} if ballot.verdict else {"verdict": verdict.verdict, "reasoning": verdict.reasoning}

@@ -368,9 +368,7 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-_TURNS_EACH = (
-    4  # maximum number of turns per debater in a round: a model could loop, and a function request any number of calls
-)
+_TURNS_EACH = 4  # maximum turns per debater in a round: a model could loop, and a function request any number of calls
 _LONGEST = 4_000  # maximum length of a briefing or an angle in characters: each prompt of the round contains them
 
 

@@ -2,7 +2,7 @@
 
 A model of a few billion parameters forgets its side, copies earlier turns and ignores sources. So each turn of the
 concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
-continues from there. If a turn copies another one, or ends up on another side, the model is asked once more.
+continues from there. If a turn copies another one, or ends up on another side, the model is asked again.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class SmallModelSupport:
     async def review(
         self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
-        """Ask once more for a turn that copies another one, or ends up on another side; see `Review`.
+        """Ask again for a turn that copies another one, or ends up on another side; see `Review`.
 
         The second answer is a separate step; readers are notified to discard the text streamed so far.
         """

@@ -255,8 +255,8 @@ class ModeratorTemplate(Template):
         "wants, compare their views, and say whether they want the same.",
         uses("round", "rounds", "wishes"),
     )
-    """Task of the moderator; `{rounds}` is " of at most 3" if the maximum is known, `{wishes}` "Ann wants ... Bea wants
-    ...".
+    """Task of the moderator; `{rounds}` is " of at most 3" if the maximum is known, and `{wishes}` repeats "Ann wants
+    ..." for each debater.
     """
     last: str = part(
         "That was round {round}{rounds}, the last one. Review all the arguments and write your report: sum up what "

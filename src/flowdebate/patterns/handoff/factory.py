@@ -483,7 +483,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
-    """Build the turn of the current speaker, who is asked again after naming nobody, and then hands over."""
+    """Build the turn of the current speaker: it speaks, is asked again if it names nobody, and hands over."""
     names, options = loop.names, loop.options
     turns = {
         persona.name: loop.turn(

@@ -136,7 +136,7 @@ class RoundRobinDebaterTemplate(Template):
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
         uses(*_TURN, "other"),
     )
-    """Task after somebody else has spoken; `{other}` is the latest speaker."""
+    """Task after another debater has spoken; `{other}` is the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
     """Task if only the debater itself has spoken."""
 

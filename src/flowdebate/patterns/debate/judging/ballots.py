@@ -125,9 +125,8 @@ class JudgeBallot(WireModel):
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
 
-_FAR = (
-    math.log(4) / 2
-)  # maximum distance from the mean log length; with two sides, one is then four times as long as the other
+# Maximum distance from the mean log length; with two sides, one is then four times as long as the other.
+_FAR = math.log(4) / 2
 
 
 class Statement(WireModel):

@@ -348,9 +348,7 @@ class Judge(Block[Any, JudgedVerdict]):
                 calls.append(partial(self._ballot, juror, replace(case, model=juror.voter), inner))
         if not self.how.curtail:
             return await self._usable(await in_order(calls, finish=True), ctx)
-        cast = await in_order(
-            calls[: len(calls) // 2 + 1], finish=True
-        )  # a smaller number could be outvoted by the other calls
+        cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # fewer could be outvoted by the other calls
         while not is_settled(
             [juror_ballot.ballot for juror_ballot in cast],
             remaining=len(calls) - len(cast),
