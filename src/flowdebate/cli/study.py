@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from flowdebate._text import typed
 from flowdebate._util.option_types import Count, Text
 from flowdebate.cli import options as opt
 from flowdebate.cli.asking import Ending, ProgressLines, Totals, ask, store_for_asking
@@ -158,7 +159,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
                 raise BadFile(
                     path, f"row {int(row) + 1}: {names} {are} empty: fill in a text, or delete the row"
                 ) from None
-            received = "" if error.given is None else f" (got {error.given})"
+            received = "" if error.given is None else f" (got {typed(error.got)})"
             raise BadFile(path, f"row {int(row) + 1}: `{error.field}` {error.problem}{received}") from None
         flag = _FLAGS.get(error.field, f"--{error.field.replace('_', '-')}")
         raise ConfigurationError(COMMAND, flag, error.got, error.allowed) from None
