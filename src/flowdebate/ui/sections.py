@@ -1,4 +1,4 @@
-"""Sections of a page as data, which any front end can render."""
+"""Sections of a page as data that any front end can render."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """A heading in the words of the page."""
+    """A heading written by the page itself."""
 
     title: str
     level: int = 1
@@ -27,13 +27,13 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A quote in a contribution, looked up in the sources."""
+    """A quote in a contribution, checked against the sources."""
 
     start: int
     end: int
-    """Position in the text, without quotation marks."""
+    """End position in the text, without quotation marks."""
     source: str | None
-    """The source that contains the quote; None if there is none."""
+    """The source that contains the quote; None if no source does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class Entry:
     about: str
     text: str
     flag: Flag | None = None
-    """Fault of the contribution; `FLAGS` describes it in words."""
+    """Fault of the contribution, described by `FLAGS`."""
     quotes: tuple[Quoted, ...] = ()
     """Quotes from the sources of a debate."""
     does: str = ""
-    """Act in a cross-examination, such as "asks Ben"; empty for an argument."""
+    """Action in a cross-examination, such as "asks Ben"; empty for an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +59,15 @@ class Fact:
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Speaker whose colour the label has."""
+    """Speaker whose colour is used for the label."""
     edge: bool = False
-    """True for a statement of the page itself, placed at the left edge."""
+    """True for a statement by the page itself, placed at the left edge."""
     summary: str | None = None
-    """Text without the details, for a page that folds them."""
+    """Text without the details, for a page that collapses them."""
     short: bool = False
-    """True if a narrow page may cut the text; reports show all of it."""
+    """True if a narrow page may cut the text; reports show it in full."""
     exact: bool = False
-    """True for code, kept unchanged in HTML."""
+    """True for code, which HTML pages show unchanged."""
     apart: Literal["paragraphs", "heading"] | None = None
     """Form of the text in HTML without its label: paragraphs, or the heading of the round it opens."""
 
@@ -80,21 +80,21 @@ class Group:
     text: str
     facts: tuple[Fact, ...] = ()
     remark: str | None = None
-    """Remark in the words of the page."""
+    """Remark written by the page itself."""
     opens: bool = False
     """True if the group opens a round and addresses its speakers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Shares of the sides in one answer of a judge."""
+    """Shares of the sides in a single answer of a judge."""
 
     order: tuple[str, ...]
-    """Names of the sides in the judge's order of reading."""
+    """Names of the sides in the order in which the judge read them."""
     values: tuple[float, ...]
     """The share of each side, in the order of the sides in `Ballots`."""
     model: str | None = None
-    """The judging model, if several were asked."""
+    """The judge's model, if there were several."""
 
     @property
     def winner(self) -> int | None:
@@ -105,18 +105,18 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
-    """A judge's answers, view by view."""
+    """A judge's answers, one per view."""
 
     sides: tuple[str, ...]
     """Names of the sides, in declared order."""
     rows: tuple[Shares, ...]
     total: tuple[float, ...]
-    """The share of each side over all ballots."""
+    """The share of each side across all ballots."""
     remark: str
-    """Conclusion of the group, in a sentence."""
+    """Conclusion from the ballots, in a sentence."""
 
     are_votes: bool = False
-    """True if ballots only name a winner, so that there are no shares to draw."""
+    """True if ballots only name a winner, with no shares to draw."""
 
     @property
     def tally(self) -> str:
@@ -136,7 +136,7 @@ class Ballots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A result, in a frame."""
+    """A result shown in a frame."""
 
     title: str
     facts: tuple[Fact, ...]
@@ -145,7 +145,7 @@ class Card:
     winner: str | None = None
     """Name of the winning speaker, if any."""
     ballots: Ballots | None = None
-    """Ballots for a page that can draw them; the facts describe them in words."""
+    """Ballots for pages that can draw them; the facts describe them in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A remark of the page on the preceding section."""
+    """A remark by the page about the preceding section."""
 
     text: str
 
@@ -180,7 +180,7 @@ class OutputHeading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A piece of text, while the model writes it."""
+    """A piece of text that the model is still writing."""
 
     text: str
 
@@ -192,22 +192,22 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """Current work and progress of the run; shown until the next one arrives."""
+    """Current work and progress of the run, shown until the next update."""
 
     who: str
     """A sentence such as "The judge is weighing the arguments"."""
     since: float
-    """Start of the work, by the clock of the live view."""
+    """Start of the work, according to the live view's clock."""
     facts: tuple[str, ...] = ()
-    """Further facts, the most important first: the turn, tokens and cost so far."""
+    """Further facts, most important first: the turn, tokens and cost so far."""
     model: str = ""
-    """Model that is being asked; "" for several."""
+    """Model being called; "" if there are several."""
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""A part of a page. Code that prints sections ends with `assert_never`, so that a new kind cannot vanish silently."""
+"""A part of a page. Code that renders sections ends with `assert_never`, so that no new kind is silently dropped."""
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
-"""A part of a live view whose text only grows."""
+"""A part of a live view with append-only text."""
 
 
 # Sections of reports only
@@ -215,17 +215,17 @@ LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | W
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of figures or runs; the first column names them."""
+    """Table of figures or runs; the first column names the rows."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
-    """Title on a page with several tables."""
+    """Title of the table on a page with several tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """List of conclusions from figures."""
+    """List of conclusions drawn from figures."""
 
     items: tuple[str, ...]
     lead: str = ""
@@ -242,7 +242,7 @@ FLAGS: Mapping[Flag, str] = {
     "cut_off": "the answer was cut off; it counts up to its last full sentence",
     "empty": "no text",
 }
-"""Faults of a contribution, in words."""
+"""Descriptions of a contribution's faults."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is skipped",
     "stand_in": "a stand-in argues",
@@ -258,16 +258,16 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "next_step": "the next step follows",
     "earlier_answer": "the answer of an earlier step stands",
 }
-"""Recoveries from a role's failure, in words."""
+"""Descriptions of the recoveries from a role's failure."""
 
 
 def step_fact(step: EscalationStep) -> Fact:
-    """Show a finished step of an escalation."""
+    """Render a finished step of an escalation as a fact."""
     return Fact(label=f"Step {step.name}", text=f"{step_cost(step)}: {step.reason or 'goes on'}", tone="dim")
 
 
 def step_cost(step: EscalationStep) -> str:
-    """Calls and tokens of a step and of its check, in words."""
+    """Describe the calls and tokens of a step and of its check."""
     tokens = None if step.tokens is None or step.check_tokens is None else step.tokens + step.check_tokens
     return counted(step.calls + step.check_calls, "call") + ("" if tokens is None else f", {tokens:,} tokens")
 
@@ -291,7 +291,7 @@ _VERBS = {"question": "asks", "answer": "answers"}
 
 
 def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
-    """Describe a role's failure, with its recovery."""
+    """Describe a role's failure and the recovery from it."""
     what = {"unheard": "was not heard", "not_counted": "named no side", "empty": "said nothing"}.get(recovery, "failed")
     label = f"{role.capitalize()} {name} {what}"
     unread = "the answer could not be read" if why.startswith(UNREADABLE) else None
@@ -304,7 +304,7 @@ INCOMPLETE = "Incomplete"
 
 
 def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | None:
-    """Build the line about missing participants, above a result; None if nobody is missing."""
+    """Build the line about missing participants for the top of a result; None if nobody is missing."""
     failure_list = list(failures)
     line = missing_line(failure_list)
     if line is None:

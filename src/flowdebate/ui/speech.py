@@ -1,4 +1,4 @@
-"""Speech of a run, from its events: the speakers' texts, piece by piece, and their withdrawals."""
+"""Speech in a run, derived from its events: the speakers' texts, piece by piece, and withdrawals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flowdebate.runs.events import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """Somebody begins to say something."""
+    """The beginning of an utterance."""
 
     id: str
     """Unique id within the run: the path of the block, `~`, and the number of its utterances so far."""
@@ -32,12 +32,12 @@ class Opened:
     """Path of the speaking block."""
     at: float
     turn: TurnStarted | None
-    """Turn of the utterance; None outside of turns, as for a synthesizer."""
+    """Turn of the utterance; None outside turns, as for a synthesizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """The next piece of an utterance; never empty."""
+    """The next piece of an utterance, which is never empty."""
 
     id: str
     text: str
@@ -56,21 +56,21 @@ WITHDRAWN = "the model was only thinking"
 """Reason for withdrawing text that turned out to be thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
-"""A part of a speech."""
+"""An update to the speech in a run."""
 
 
 @dataclass(slots=True)
 class _Turn:
     started: TurnStarted
     task: tuple[str, str] | None
-    """The collection and the id of its task in the audit trail."""
+    """The collection and id of the turn's task in the audit trail."""
     recorded: str | None = None
-    """Text of the turn in the transcript."""
+    """Text of the turn as recorded in the transcript."""
     was_asked: bool = False
     answered: bool = False
     """True if the turn has visible answers."""
     text: str = ""
-    """Last text of the turn that was not withdrawn."""
+    """Most recent text of the turn that was not withdrawn."""
 
 
 @dataclass(slots=True)
@@ -82,11 +82,11 @@ class _Utterance:
 
 
 class Speech:
-    """Finder of utterances in the events of a run, which it has to get from the first one on.
+    """Finder of utterances in the events of a run; it has to receive all events from the first one on.
 
-    Several speakers may speak at once. Texts of models are passed on as they arrive; an answer that is not streamed is
-    one piece. Each utterance is opened and closed once. It is void if its call is retried or fails, or if another text
-    counts instead, which is then a separate utterance.
+    Several speakers may speak at once. Texts from models are passed on as they arrive; an answer that is not streamed
+    is a single piece. Each utterance is opened and closed once. It is void if its call is retried or fails, or if
+    another text replaces it, which is then a separate utterance.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,9 @@ class Speech:
         """Text of the turn that ended last, as in the transcript if it is there."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech in `event`; a text begins at the character `start` of its call, or continues."""
+        """Return the speech in `event`; a text starts at the character `start` of its call, or continues
+        the last one.
+        """
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
@@ -115,12 +117,12 @@ class Speech:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """The turns in progress, each with its text so far."""
+        """The turns in progress, with their texts so far."""
         texts = {id(utterance.turn): utterance.text for utterance in self._open.values()}
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
     def end(self) -> Iterator[Closed]:
-        """Close the open utterances at the end of the updates, if the run was cut short."""
+        """Close the open utterances at the end of the updates, in case the run was interrupted."""
         for utterance in list(self._open.values()):
             yield from self._closed(utterance, void="cut short")
 
@@ -191,7 +193,7 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn; emit the recorded text before if it was not streamed, as that of a function."""
+        """End the turn, emitting the recorded text first if it was not streamed, as with a function's text."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded
@@ -243,7 +245,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block of a `call`: further calls append a `#` to it."""
+    """Return the path of the block that made a `call`; further calls append a `#` to it."""
     return call.partition("#")[0]
 
 

@@ -1,4 +1,4 @@
-"""Statuses of runs in front ends: one table of words, and the actions that each status allows."""
+"""Statuses of runs in front ends: a table of their wording, and the actions that each status allows."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ State: TypeAlias = Literal[
     "rejected",
     "dead_letter",
 ]
-"""Status of a stored run as users see it: `StoredStatus`, or "left_behind" for a running one without a process."""
+"""Status of a stored run as users see it: `StoredStatus`, or "left_behind" for a running one whose process is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Wording and form of a status."""
+    """Wording and display style of a status."""
 
     words: str
-    """Words for a sentence or a list."""
+    """Description of the status for a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
-    """The form of its display on a page."""
+    """Display style of the status on a page."""
     mark: str = ""
-    """Words for a mark on a page, if they differ from `words`."""
+    """Label of the status on a page, if it differs from `words`."""
     ending: str = ""
-    """Words for an unexpected end, as at the beginning of "… after 2 complete arguments."."""
+    """Description of an unexpected end, as at the beginning of "… after 2 complete arguments."."""
 
 
 STATUSES: Mapping[str, Status] = {
@@ -55,14 +55,13 @@ STATUSES: Mapping[str, Status] = {
 }
 
 RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
-"""Statuses of runs that can continue without input from their user; a run without a verdict continues with the judge.
-"""
+"""Statuses of runs that can continue without user input; a run without a verdict continues with the judge."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
-"""Statuses of runs that ask nobody anymore."""
+"""Statuses of runs that no longer wait for anybody."""
 
 
 def status_text(status: str) -> str:
-    """Describe a status in words; return an unknown status of a newer version unchanged.
+    """Describe a status in words; return a status unknown to this version unchanged.
 
     >>> status_text("left_behind"), status_text("paused")
     ('left behind', 'paused')
@@ -71,7 +70,7 @@ def status_text(status: str) -> str:
 
 
 def status_mark(status: str) -> str:
-    """Return the words that mark a status on a page.
+    """Return the label of a status on a page.
 
     >>> status_mark("no_verdict"), status_mark("limit")
     ('No verdict', 'Limit')

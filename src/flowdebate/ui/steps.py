@@ -1,4 +1,4 @@
-"""Steps of stored runs as front ends show them, and a comparison of a fork's steps with its parent's."""
+"""Steps of stored runs as shown by front ends, and the relation of a fork's steps to its parent's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StepTokens(WireModel):
 
 
 class RefusedAnswer(WireModel):
-    """Failed request without a usable answer."""
+    """Failed request that produced no usable answer."""
 
     model: str
     error: str
@@ -52,28 +52,28 @@ class RefusedAnswer(WireModel):
 
 
 class StepState(WireModel):
-    """A step of a run: a call of a model, a side effect, an accepted failure, or a human's answer."""
+    """A step of a run: a model call, a side effect, an accepted failure, or a human's answer."""
 
     place: str
     """Unique path of the step in the run."""
     kind: str
     finished: bool
     at: float | None
-    """Time of its end, in seconds since the epoch."""
+    """Time when the step ended, in seconds since the epoch."""
     attempts: int
     failures: list[str]
     """Failures of earlier attempts."""
     refused: list[RefusedAnswer]
-    """Failed requests of the call; in an answered call, those before the answer."""
+    """Failed requests of the call; if it was answered, the ones before the answer."""
     repaired: list[str]
-    """Repairs of a structured answer, in words such as "code fence"."""
+    """Repairs made to a structured answer, described in words such as "code fence"."""
     model: str | None
     usage: StepTokens | None
     seconds: float | None
     origin: str | None
-    """Origin of an answer: "asked", or for a fork also "reused" or "edited"."""
+    """Origin of an answer: "asked", or in a fork also "reused" or "edited"."""
     text: str
-    """The answer; a structured one as JSON."""
+    """The answer; a structured answer as JSON."""
 
     @classmethod
     def of(cls, step: StepRow) -> Self:
@@ -99,7 +99,7 @@ class StepState(WireModel):
 
 
 class CallTool(WireModel):
-    """A tool offered to the model of a call."""
+    """A tool offered to the model in a call."""
 
     name: str
     description: str
@@ -107,7 +107,7 @@ class CallTool(WireModel):
 
 
 class CallDetails(WireModel):
-    """A model call as it was sent: in the library's terms, before conversion to a provider's format."""
+    """A model call as the library sent it, before conversion to a provider's format."""
 
     place: str
     block: str
@@ -117,9 +117,11 @@ class CallDetails(WireModel):
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Beginning of the answer, for models that continue it."""
+    """Beginning of the answer, for models that continue a given text."""
     recorded: bool
-    """True if this is exactly the request in the journal; another version of the pattern may make another request."""
+    """True if this is exactly the request in the journal; another version of the pattern may send a
+    different request.
+    """
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
@@ -147,9 +149,9 @@ class Fork(WireModel):
     """A fork's relation to its parent."""
 
     parent: str
-    """Id of the run that was forked."""
+    """Id of the run from which the fork was made."""
     reused: int
-    """Number of reused answers from the parent's journal."""
+    """Number of answers reused from the parent's journal."""
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)
     """Path of the first step that was not reused; None (and omitted from JSON) if the fork did not name one."""
     edited: tuple[str, ...] = ()
@@ -159,7 +161,7 @@ class Fork(WireModel):
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
-        """Build the description of a stored run's fork; None if it is not a fork."""
+        """Describe the fork of a stored run; None if the run is not a fork."""
         parent = run.header.parent
         if parent is None:
             return None
@@ -176,7 +178,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Count the answers by origin, in words.
+        """Description of the number of answers by origin.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'
@@ -189,9 +191,9 @@ class Fork(WireModel):
 def check_edits(
     edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
 ) -> dict[str, Any]:
-    """Check `edits` against their steps: data if the answer has a schema, otherwise text.
+    """Check `edits` against the steps they replace: data if the answer has a schema, otherwise text.
 
-    `requests` are the requests of the run's calls. Raise OutputError with each invalid field.
+    `requests` are the requests of the run's calls. Raises OutputError with each invalid field.
     """
     from flowdebate.blocks.human.answers import check_answer, check_submission
     from flowdebate.runs.suspend import request_of
@@ -243,7 +245,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the answering model by its name in the request, instead of the server's name for it."""
+    """Return the name of the answering model as in the request, not as the server reports it."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])

@@ -1,4 +1,4 @@
-"""Rows of CSV, JSON Lines and Parquet files, and cells that no spreadsheet runs as a formula."""
+"""Rows of CSV, JSON Lines and Parquet files, with cells that no spreadsheet interprets as a formula."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from flowdebate.errors import BadFile
 from flowdebate.ui.files import parse_json, read_text
 
 MEGABYTES = 64
-"""Maximum size of a file, in megabytes: hundreds of thousands of rows. The file and its rows are held in memory."""
+"""Maximum size of a file in megabytes, enough for hundreds of thousands of rows. The file and its rows are held in
+memory.
+"""
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """File formats by suffix."""
 
 
 def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the rows of a CSV, JSON Lines or Parquet file ("-": JSON Lines or CSV on stdin), with their line numbers.
+    """Read the rows of a CSV, JSON Lines or Parquet file ("-" for JSON Lines or CSV on stdin), with their line numbers.
 
-    `column` is the name of a column of the file; it reveals the delimiter of a CSV file. Raise BadFile with the line.
+    `column` is the name of a column in the file; it reveals the delimiter of a CSV file. Raises BadFile with the line.
     """
     form = SUFFIXES.get(Path(path).suffix.lower())
     content = read_parquet(path) if form == "parquet" else read_text(path, megabytes=MEGABYTES)
@@ -71,7 +73,7 @@ def read_parquet(path: str) -> str:
 
 
 def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int, list[str]]]:
-    """Read the records of CSV, each with the line on which it begins."""
+    """Read CSV records with the line number where each begins."""
 
     def has_column(delimiter: str) -> bool:
         names = content.split("\n", 1)[0].split(delimiter)
@@ -91,17 +93,17 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
 
 
 def allow_long_cells(content: str) -> None:
-    """Let a CSV cell be as long as its file; the size of files is limited elsewhere."""
+    """Allow a CSV cell to be as long as its file; the size of files is limited elsewhere."""
     csv.field_size_limit(max(csv.field_size_limit(), len(content)))
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Beginning of a text that spreadsheets run as a formula, after any number of our own marks."""
+"""Pattern of text that spreadsheets interpret as a formula, after any number of our own marks."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 
 def safe_cell(text: str) -> str:
-    """Write `text` as a cell that no spreadsheet runs as a formula; `read_cell` restores it.
+    """Convert `text` to a cell that no spreadsheet interprets as a formula; `read_cell` restores it.
 
     >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
     ("'=1+1", "''=1+1", '-3.5', "'tis so")
@@ -110,7 +112,7 @@ def safe_cell(text: str) -> str:
 
 
 def read_cell(cell: str) -> str:
-    """Read the text of a cell written by `safe_cell`; cells of other programs stay unchanged, except for such a mark.
+    """Restore the text of a cell written by `safe_cell`; other cells are unchanged, unless they begin with its mark.
 
     >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
     ('=1+1', "'=1+1", '-3.5', "'tis so")
@@ -119,7 +121,7 @@ def read_cell(cell: str) -> str:
 
 
 def csv_line(texts: Iterable[str]) -> str:
-    r"""Write a record of CSV with safe cells and a final line feed.
+    r"""Format a CSV record with safe cells and a final line feed.
 
     >>> csv_line(["a\rb", "=1"])
     '"a\rb",\'=1\n'

@@ -1,6 +1,6 @@
-"""Escaping of untrusted text and JSON for terminals: nothing can move the cursor, reverse lines, or hide.
+"""Escaping of untrusted text and JSON for terminals: no character can move the cursor, reverse lines, or be invisible.
 
-All text from models, users, servers and files passes through here before it is written.
+All text from models, users, servers and files passes through this module before it is written.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from unicodedata import category
 from flowdebate._util.documentation import ONE_MODEL, cite
 
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
-"""Characters to examine: all except printable ASCII and Latin letters."""
+"""Characters to examine: everything except printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that act or are invisible: controls, formats, surrogates, line separators."""
+"""Categories of characters that have an effect or are invisible: controls, formats, surrogates, line separators."""
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
 """Unassigned code points, which are never shown."""
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
-"""Categories of characters that a joiner may join: letters and marks of scripts using it, emoji."""
+"""Categories of characters that a joiner may join: letters and marks of scripts that use joiners, and emoji."""
 _FIRST_JOINED = "\u0600"
-"""First character after the scripts that need joiners; from here on a joiner could only hide."""
+"""First character after the scripts that need joiners; beyond it a joiner can only hide something."""
 
 
 def printable(text: str) -> str:
-    r"""Escape every character of `text` that a terminal would obey or would not show.
+    r"""Escape every character of `text` that a terminal would interpret or not display.
 
-    Line feeds and tabs stay, and so do joiners between the letters, marks and emoji that they join.
+    Line feeds and tabs are kept, and so are joiners between letters, marks and emoji.
 
     >>> printable("\x1b[2Jgone?\r\u202e")
     '\\x1b[2Jgone?\\r\\u202e'
@@ -65,11 +65,11 @@ def time_text(seconds: float) -> str:
 
 
 _NO_TENTH = 0.05
-"""Seconds below which a duration would round to zero."""
+"""Duration in seconds below which the rounded value would be zero."""
 
 
 def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str:
-    """Format a cost with its currency, if known; if `complete`, also with the list of prices and its date.
+    """Format a cost with its currency, if known; if `complete`, also with the price list and its date.
 
     >>> cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09"), cost_text(12.5, "by given prices")
     ('0.00021 USD', '12.50')
@@ -83,12 +83,12 @@ def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str
 
 
 def acts_or_hides(char: str) -> bool:
-    """Check whether a terminal would obey `char`, or not show it."""
+    """Check whether a terminal would interpret `char` or not display it."""
     return category(char) in _OBEYED or _HIDDEN.match(char) is not None
 
 
 def in_line(text: str) -> str:
-    r"""Return `printable(text)` as a part of a line.
+    r"""Return `printable(text)` as part of a single line.
 
     >>> in_line("two\nlines")
     'two\\nlines'
@@ -97,7 +97,7 @@ def in_line(text: str) -> str:
 
 
 def as_json(value: object) -> str:
-    r"""Write `value` as indented JSON with escaped control characters; it can be read back as the same value.
+    r"""Serialize `value` as indented JSON with escaped control characters; parsing it restores the same value.
 
     >>> as_json("é\x7f")
     '"é\\u007f"'
@@ -106,7 +106,7 @@ def as_json(value: object) -> str:
 
 
 def seen_json(text: str) -> str:
-    """Return JSON `text` with escapes for characters that a terminal would obey or would not show."""
+    """Return JSON `text` with escapes for characters that a terminal would interpret or not display."""
 
     def escape(match: re.Match[str]) -> str:
         char = match[0]
@@ -132,7 +132,7 @@ class PrintableStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return the text that can be shown now; a joiner waits for the next character."""
+        """Return the text that can be shown now; a joiner is held back until the next character."""
         text = self._held + piece
         self._held = ""
         if text and text[-1] in _JOINERS:
@@ -140,7 +140,7 @@ class PrintableStream:
         return self._shown(text, self._held)
 
     def end(self) -> str:
-        """Return the rest; the stream can then be reused for another text."""
+        """Return the remaining text; the stream can then be reused for another text."""
         text = self._shown(self._held, "")
         self._held = self._before = ""
         return text

@@ -1,7 +1,8 @@
-"""HTML of runs: the pages of the server, and the report as a file, from the same templates.
+"""HTML of runs: the server's pages and the report file, rendered from the same templates.
 
-`run/` turns a run into data for a page, `forms` its requests, `written` the same requests as text, `notebook` the pages
-of notebooks; `templates` renders, and `report` makes the one file. This package does not serve HTTP.
+`run/` turns a run into data for a page, `forms` builds its requests, `written` shows the same requests as text, and
+`notebook` builds the pages for notebooks; `templates` renders, and `report` creates a single file. This package does
+not serve HTTP.
 """
 
 import lazy_loader

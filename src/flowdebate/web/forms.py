@@ -1,4 +1,4 @@
-"""Forms: fields of a new run, from the options of its pattern, and fields of an answer, from its schema."""
+"""Forms: fields for a new run, from the options of its pattern, and fields for an answer, from its schema."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ Kind: TypeAlias = Literal[
     "text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "numbers", "pairs", "entries", "schema",
     "json", "group",
 ]  # fmt: skip
-"""Kind of a field's input: "long" text, "mixed" text or number or off, "choice" of one, "choices" of several, "lines"
-of texts, "numbers", "pairs" of a name and a value, "entries" with fields of their own, the fields of a "schema", any
-other value of an answer as its "json", and a "group" of fields."""
+"""Kind of a field's input: "long" text, "mixed" for text, a number or off, a single "choice", several "choices",
+"lines" of text, "numbers", "pairs" of name and value, "entries" with fields of their own, the fields of a "schema",
+"json" for any other value of an answer, and a "group" of fields.
+"""
 
 _FRONT = ("answer", "model")
-"""Options at the top, besides question, speakers and material, in this order."""
+"""Options at the top, besides question, speakers and material, in display order."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
-"""Groups of options that are elsewhere on the command line."""
+"""Option groups that differ from those on the command line."""
 _LABELS: Mapping[str, str] = {
     "answer_form": "How the judge answers",
     "attempts": "Attempts for each call",
@@ -70,9 +71,9 @@ _LABELS: Mapping[str, str] = {
     "terminate_when": "End early when",
     "turn_timeout": "Most seconds for an answer",
 }
-"""Labels of options whose names are not plain."""
+"""Labels of options whose names are not self-explanatory."""
 _ELSEWHERE = frozenset({"suspend", "goes_on", "earlier"})
-"""Options for terminals, forks, and programs, which the form leaves out."""
+"""Options for terminals, forks and programs, which are left out of the form."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "answer": "The answer to check. Default: the author, a model, answers first.",
@@ -82,14 +83,14 @@ _HELP: Mapping[str, str] = {
     "focus": "What reviewers look for, such as security. A reviewer's role says what this one looks for.",
     "weights": "Weights of votes by name, one a line, as Planner=2; a weight that is not given is 1.",
 }
-"""Help on options that differ from those of the command line."""
+"""Help texts that differ from those on the command line."""
 _LONG_TEXTS = ("TEXT", "FILE")
-"""Placeholders of options for texts of several lines."""
+"""Placeholders for options with multi-line text."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
-"""Fields of a speaker on one line."""
+"""Fields of a speaker that share one line."""
 _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "name": {"placeholder": "opening"},
     "rounds": {"placeholder": "1"},
@@ -98,29 +99,29 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "aim": {"placeholder": "what the turns are for"},
     "length": {"placeholder": "short"},
 }
-"""Labels of the fields of phases, with an example in grey."""
+"""Labels of the fields of phases, with an example as a placeholder."""
 _FEW = 6
-"""Maximum number of choices to show one below the other; more become a drop-down list."""
+"""Maximum number of choices shown as a list; more become a drop-down."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Maximum levels of a schema that become fields: a schema may refer to itself; deeper levels are entered as JSON."""
+"""Maximum depth of schema levels shown as fields: a schema may refer to itself; deeper levels are entered as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Field of a form."""
+    """Field in a form."""
 
     name: str
-    """Key in the request."""
+    """Key of the field in the request."""
     label: str
     help: str = ""
     kind: Kind = "text"
     choices: tuple[Any, ...] = ()
-    """The values of a choice; for text, suggestions."""
+    """Values to choose from; for a text field, suggestions."""
     required: bool = False
     nullable: bool = False
-    """True if the empty field sends null, instead of being left out."""
+    """True if an empty field is sent as null instead of being left out."""
     minimum: float | None = None
     maximum: float | None = None
     is_integer: bool = False
@@ -128,58 +129,58 @@ class Field:
     value: object = None
     """Initial value."""
     placeholder: str = ""
-    """Grey text in the empty field; it is never sent."""
+    """Grey text in an empty field, never sent."""
     explanations: Mapping[str, str] = field(default_factory=dict)
-    """Explanations of the choices, a line each."""
+    """Explanations of the choices, one per line."""
     none: str = "Default"
     """Label of the empty choice."""
     flag: str = ""
-    """Flag on the command line and in its errors."""
+    """Flag on the command line, also used in its errors."""
     models: bool = False
-    """True for a field of models."""
+    """True for a field that lists models."""
     parts: tuple[Field, ...] = ()
 
     @property
     def few(self) -> bool:
-        """Return whether there are few enough choices to show each on a line."""
+        """Return whether there are few enough choices to show one per line."""
         return len(self.choices) <= _FEW
 
     @property
     def folds(self) -> bool:
-        """Return whether all parts except the first are folded: models of single roles, next to one for all."""
+        """Return whether all parts except the first are collapsed: models for single roles, next to one for all."""
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The form of a new run of a pattern."""
+    """The form for a new run of a pattern."""
 
     pattern: str
     subject: str
-    """The key of its subject, such as the question."""
+    """Key of the subject, such as "question"."""
     question: str
     """Initial question."""
     example: str = ""
-    """Sample question; it fills the form only on request."""
+    """Sample question, filled in only on request."""
     about_material: str = ""
-    """Default question about material without one."""
+    """Default question for material without a question."""
     roster: str = ""
-    """The key of the speakers."""
+    """Key of the speakers."""
     speakers: tuple[tuple[Field, ...], ...] = ()
     """The fields of each speaker."""
     blank: tuple[Field, ...] = ()
-    """The fields of one more speaker."""
+    """Empty fields for one more speaker."""
     proposes: bool = False
-    """True if speakers are optional, because the question names them."""
+    """True if speakers are optional because the question names them."""
     people: tuple[str, ...] | None = None
-    """Roles besides the speakers that people can take; None if people can take no role."""
+    """Roles besides speakers that people can take; None if they cannot take any."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
-    """Other options by group."""
+    """Other options, by group."""
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request as the untouched form would send it."""
+        """The request that the untouched form would send."""
         entries = [
             {field_.name: field_.value for field_ in speaker if field_.value is not None} for speaker in self.speakers
         ]
@@ -196,7 +197,7 @@ def form_of(
 ) -> Form:
     """Build the form of a built-in pattern from the class of its options, filled with its sample if `example`.
 
-    Otherwise the sample is a placeholder: sides of one question must not be debated about another one.
+    Otherwise the sample is a placeholder, because the sides of one question do not fit another.
     """
     page = info.load_page()
     options: type[PlanOptions] = page.options
@@ -261,9 +262,9 @@ _CHOICE = r" ?\b{}: "
 
 
 def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field, ...]:
-    """Build the fields of an option by seat: for all without one of their own, and for each role.
+    """Build the fields of an option by seat: one for all seats that have none of their own, and one for each role.
 
-    Models without `levels`.
+    The fields name models unless there are `levels` to choose from.
     """
     labels = {"default": "For everyone", **{role: _label(role) for role in options.ROLES}}
     kind: Kind = "choice" if levels else "text"
@@ -272,7 +273,7 @@ def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field,
 
 
 def _explained(field: Field) -> Field:
-    """Remove the lines on single choices from the help of a field."""
+    """Remove the lines about individual choices from a field's help."""
     starts = {choice: match for choice in field.choices if (match := re.search(_CHOICE.format(choice), field.help))}
     if not starts or len(starts) < len(field.choices):
         return field
@@ -290,9 +291,9 @@ def _explained(field: Field) -> Field:
 def _speakers(
     info: PatternInfo, schema: Mapping[str, Any], *, filled: bool, placeholders: bool
 ) -> tuple[tuple[Field, ...], tuple[tuple[Field, ...], ...]]:
-    """Build the blank fields of a speaker, and the fields of each initial speaker.
+    """Build the empty fields of a speaker, and the fields of each initial speaker.
 
-    Speakers of the sample are `filled` in, or appear as `placeholders`.
+    The speakers of the sample are `filled` in, or appear as `placeholders`.
     """
     page = info.load_page()
     options = page.options
@@ -312,7 +313,7 @@ def _speakers(
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """Build the fields of an answer; one without a name for text, and for anything but an object."""
+    """Build the fields for an answer; a single field without a name for text, and for anything but an object."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
     definitions, properties = schema.get("$defs", {}), schema.get("properties", {})
@@ -333,7 +334,7 @@ def _parts(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -
 
 
 def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Field:
-    """Build the field of a value with the schema `part`."""
+    """Build the field for a value with the schema `part`."""
     alternatives = _alternatives(part, root)
     field = Field(
         name=name,
@@ -354,7 +355,7 @@ def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: i
 
 
 def _without_json(field: Field, part: Mapping[str, Any], root: Mapping[str, Any]) -> Field:
-    """Replace the JSON field of an option by a field for people."""
+    """Replace an option's JSON field with one that people can fill in."""
     for alternative in _alternatives(part, root):
         items = _resolved(alternative.get("items", {}), root)
         if items.get("type") == "object":
@@ -396,7 +397,7 @@ def _single(field: Field, part: Mapping[str, Any], root: Mapping[str, Any], dept
 
 
 def _alternatives(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the possible values, besides null."""
+    """Return the possible values, except null."""
     return [alternative for alternative in _all(part, root) if alternative.get("type") != "null"]
 
 
@@ -425,7 +426,7 @@ def _label(name: str) -> str:
 
 
 def _in_words(help: str) -> str:  # noqa: A002 - as in Option
-    """Rewrite the help of an option without the flags of the command line.
+    """Rewrite an option's help without command line flags.
 
     >>> _in_words("Default: that of --model.")
     'Default: that of “Models”.'
@@ -440,15 +441,15 @@ def _in_words(help: str) -> str:  # noqa: A002 - as in Option
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as its reader may see it."""
+    """A request, as its recipient may see it."""
 
     parts: RequestParts
     blind: Mapping[str, str]
-    """Letters of the stances, for a judge reading without names."""
+    """Letters in place of the stances, for a judge who reads without names."""
 
     @classmethod
     def of(cls, pending: PendingInput) -> Asked:
-        """Build the request; it is blind if all its speakers argue for one of the reader's choices of a winner."""
+        """Build the request; it is blind if all its speakers argue for one of the winners offered to the recipient."""
         parts = parse_request(pending.shown)
         # only a judge is asked for one of several winners; other requests name nobody
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
@@ -478,7 +479,7 @@ def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
 
 
 def role_in_words(block: str, pattern: str) -> str:
-    """Describe the role of a block to its person.
+    """Describe a block's role to the person who plays it.
 
     >>> role_in_words("rent-judge", "rent"), role_in_words("rent-debater-Ann", "rent"), role_in_words("chair", "rent")
     ('the judge', 'Ann', 'chair')
@@ -490,7 +491,7 @@ def role_in_words(block: str, pattern: str) -> str:
 
 
 def said_since(document: Document, answer: object) -> list[Turn]:
-    """Return the contributions after the `answer`; nothing if the document does not contain it."""
+    """Return the contributions after the `answer`; empty if the document does not contain it."""
     parties = parties_of(document)
     entries = [section for section in document.sections() if isinstance(section, Entry)]
     positions = [

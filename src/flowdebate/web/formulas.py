@@ -1,4 +1,4 @@
-"""Formulas in LaTeX as MathML, which browsers render: found, converted and reduced to a safe subset.
+"""LaTeX formulas in text: found, converted to MathML, which browsers render, and reduced to a safe subset.
 
 The converter, latex2mathml, is optional: without it, formulas are shown as written.
 """
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 RULE = "formula"
-"""Name of the rule, and of its tokens."""
+"""Name of the parser rule and of its tokens."""
 _LONGEST = 1_000
-"""Maximum characters of a formula; a longer one is shown as written."""
+"""Maximum length of a formula in characters; longer ones are shown as written."""
 _MOST = 1_000
-"""Maximum number of formula beginnings to try in one text: each may look at as many characters as a formula has."""
+"""Maximum number of possible formula starts tried in one text, since each may scan as many characters as a
+formula has.
+"""
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
     r"|\\\[(?P<brackets>.{1,1000}?)\\\]"
@@ -38,21 +40,21 @@ _ELEMENTS = frozenset(
         *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
     )
 )
-"""Elements of a formula; none of them can hide its content, like a phantom."""
+"""Allowed elements in a formula; none of them can hide its content, unlike a phantom."""
 _WORDS = frozenset(
     (
         *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),
         *("movablelimits", "notation", "separator", "stretchy", "symmetric"),
     )
 )
-"""Attributes with words as values."""
+"""Attributes whose values are words."""
 _VALUE = re.compile(r"[a-z][a-z -]{0,60}")
 _WIDTH = re.compile(r"\d?(?:\.\d{1,4})?em")
 _ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")
 
 
 def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule of the parser is called so
-    """Read a formula where the parser stands; a rule for its inline text."""
+    """Read a formula at the parser's position; a rule for inline text."""
     if state.src[state.pos] not in "$\\" or converter() is None:
         return False
     tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1
@@ -69,7 +71,7 @@ def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a 
 
 @cache
 def converter() -> Callable[[str], Element] | None:
-    """Return the function for turning LaTeX into MathML; None if the library is not installed."""
+    """Return the function that converts LaTeX to MathML; None if the library is not installed."""
     try:
         from latex2mathml.converter import convert_to_element
     except ImportError:
@@ -79,7 +81,7 @@ def converter() -> Callable[[str], Element] | None:
 
 @lru_cache(maxsize=1024)
 def as_mathml(latex: str, *, block: bool) -> Markup | None:
-    """Convert a formula to MathML, with its LaTeX as an annotation; None for an unreadable one.
+    """Convert a formula to MathML, with its LaTeX as an annotation; None if it cannot be parsed.
 
     >>> print(as_mathml("7", block=False))
     <math><semantics><mrow><mn>7</mn></mrow><annotation encoding="application/x-tex">7</annotation></semantics></math>
@@ -97,7 +99,7 @@ def as_mathml(latex: str, *, block: bool) -> Markup | None:
 
 
 def _safe(element: Element) -> list[str]:
-    """Write the inside of an element, with the known elements and attributes alone; ValueError for other elements."""
+    """Serialize the content of an element, with allowed elements and attributes only; ValueError for other elements."""
     pieces = [_text(element.text)]
     for child in element:
         if child.tag not in _ELEMENTS:
@@ -112,5 +114,5 @@ def _safe(element: Element) -> list[str]:
 
 
 def _text(text: str | None) -> str:
-    """Escape a text; the library already writes some characters as entities."""
+    """Escape text; the library already writes some characters as entities."""
     return str(escape(unescape(text or "")))

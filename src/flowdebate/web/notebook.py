@@ -1,7 +1,7 @@
-"""Pages of notebooks: reports of runs in a frame, live pages of runs in progress, summaries of evaluations.
+"""HTML for notebooks: reports of runs in a frame, live pages of runs in progress, and summaries of evaluations.
 
-`RunView`, `Document` and the reports of evaluations use it to answer IPython. Failures are not raised, and the notebook
-shows the repr instead.
+`RunView`, `Document` and the reports of evaluations use it for IPython's display methods. Failures are not raised; the
+notebook shows the repr instead.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MOST_EVENTS = 20_000
-"""Maximum number of events of a run with a task board."""
+"""Maximum number of events in a run that is shown with its task board."""
 _LARGEST = 3_000_000
-"""Maximum characters of a report in a notebook; a larger one is summarized."""
+"""Maximum length of a report in a notebook, in characters; larger ones are summarized."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
-"""Maximum characters of a live page, and of a text still being written."""
+"""Maximum length, in characters, of a live page and of a text still being written."""
 
 
 def html_of(value: object) -> str | None:
-    """Render `value` as HTML for a notebook; None without a page, and after a failure."""
+    """Render `value` as HTML for a notebook; None if it has no page or rendering fails."""
     try:
         value = _ended(value)
         if isinstance(value, RunView) and value.status in ("running", "awaiting"):
@@ -67,7 +67,7 @@ def html_of(value: object) -> str | None:
 
 
 def markdown_of(value: object) -> str | None:
-    """Render `value` as Markdown; None without a page, and after a failure."""
+    """Render `value` as Markdown; None if it has no page or rendering fails."""
     try:
         return _markdown(_ended(value))
     except Exception:  # noqa: BLE001 - see html_of
@@ -103,8 +103,8 @@ def _ended(value: object) -> object:
 def frame_of(value: RunView | Document) -> str | None:
     """Render the report of a run or a document as HTML for a notebook; None for a run without a pattern.
 
-    In a sandbox: its content cannot act or change how the notebook looks. Where a notebook is not trusted, its reader
-    leaves out the frame, and shows the summary behind it.
+    The report is sandboxed, so it cannot run code or change how the notebook looks. In an untrusted notebook, the
+    viewer leaves out the frame and shows the summary behind it.
     """
     try:
         document = value if isinstance(value, Document) else document_of_view(value)
@@ -117,7 +117,7 @@ def frame_of(value: RunView | Document) -> str | None:
 
 
 def document_of_view(run: RunView) -> Document:
-    """Build the current document of a run; raise BadFile for a run without a pattern or not yet started."""
+    """Build the current document of a run; raise BadFile for a run without a pattern or one that has not started."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
     result, location = result_of(raw, output), f"run {run.run_id}"
@@ -147,14 +147,14 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """Return the person that a suspended run waits for; "" for other runs."""
+    """Return the person for whom a suspended run waits; "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""
 
 
 def _in_short(document: Document) -> Summary:
-    """Summarize a report in a few lines: the question, the state, and the result."""
+    """Summarize a report in a few lines: question, state and result."""
     card = next((section for section in document.sections() if isinstance(section, Card)), None)
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
     points = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
@@ -164,9 +164,9 @@ def _in_short(document: Document) -> Summary:
 
 
 def _state(value: object) -> Summary | None:
-    """Describe the state of a run without a document.
+    """Describe the state of a run that has no document.
 
-    None for a result with a more informative repr, unless it waits.
+    None for a result with a more informative repr, unless it waits for a person.
     """
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
@@ -189,9 +189,9 @@ def _numbers(run: RunView) -> Iterator[str]:
 
 
 def live_html(run: RunView, live: Live | None = None) -> str:
-    """Render a run in progress, or a suspended one, as HTML in the look of the notebook, with the knowledge of `live`.
+    """Render a run in progress, or a suspended one, as HTML in the notebook's style, from the state of `live`.
 
-    It has no frame, because a frame would be empty for a moment at each update, and lose the scroll position.
+    It is not in a frame, because a frame would be blank for a moment at each update, and lose its scroll position.
     """
     live_state = live if live is not None and run.status == "running" else Live()
     if live is None and run.status == "running":
@@ -225,15 +225,15 @@ def live_html(run: RunView, live: Live | None = None) -> str:
 # Excerpts: sections within a size that a notebook can hold
 
 _LONGEST = 20_000
-"""Maximum characters of a text."""
+"""Maximum length of a text in characters."""
 _MOST = 300_000
-"""Maximum characters of all contributions."""
+"""Maximum total length of all contributions in characters."""
 
 
 def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int = _LONGEST) -> list[Section]:
-    """Cut long texts of sections, and omit contributions in the middle if there are too many.
+    """Shorten long texts in sections, and omit contributions in the middle if there are too many.
 
-    The first and the last ones and everything else stay; a remark says how many are missing.
+    The first and last contributions and everything else are kept; a remark states how many are missing.
     """
     cut = [_cut_section(section, longest) for section in sections]
     spoken = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
@@ -249,7 +249,7 @@ def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int =
 
 
 def shortened(text: str, longest: int) -> str:
-    """Cut `text` to a length, with a remark.
+    """Shorten `text` to a length, with a remark.
 
     >>> shortened("a" * 2_000, 5)
     'aaaa… (2,000 characters)'
@@ -258,7 +258,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and the last place to omit in the middle, so that the rest has at most `maximum` characters."""
+    """Find the first and last index to omit in the middle, so that the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
@@ -270,7 +270,7 @@ def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
 
 
 def _size(section: Section) -> int:
-    """Count characters, plus some for the markup of a page."""
+    """Count characters, with an allowance for the page's markup."""
     if not isinstance(section, (Entry, Group)):
         return 0
     facts = section.facts if isinstance(section, Group) else ()
@@ -302,20 +302,21 @@ def _cut_section(section: Section, longest: int) -> Section:  # noqa: PLR0911 - 
 
 
 _FACTS = 200
-"""Maximum number of facts of one statement."""
+"""Maximum number of facts in one statement."""
 
 
 # Summaries of evaluations and of values without a page
 
 _ROWS = 100
-"""Maximum rows of a table; further ones are counted. A notebook is a file, to be mailed and put under version control.
+"""Maximum number of rows in a table; the remaining ones are only counted, because notebooks are files that get mailed
+and put under version control.
 """
 _CELL, _SENTENCE = 300, 2_000
-"""Characters."""
+"""Maximum length of a cell and of a sentence, in characters."""
 
 
 def summary_html(summary: Summary) -> str:
-    """Render a part of a page, in the notebook's own look."""
+    """Render part of a page in the notebook's own style."""
     return render(
         "notebook/summary",
         title=summary.title,
@@ -325,7 +326,7 @@ def summary_html(summary: Summary) -> str:
 
 
 def summary_markdown(summary: Summary) -> str:
-    """Render a part of a page as Markdown."""
+    """Render part of a page as Markdown."""
     suffix = f": {escaped(shortened(summary.subtitle, _SENTENCE))}" if summary.subtitle else ""
     lines = [f"**{escaped(summary.title)}**{suffix}", ""]
     for section in summary.sections:
@@ -353,7 +354,7 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """Omit surplus rows of a section, and cut long texts."""
+    """Omit surplus rows from a section, and shorten long texts."""
     match section:
         case Heading():
             return section

@@ -1,4 +1,4 @@
-"""Plots without a script, as data for templates: shares with intervals on lines, and points in a plane."""
+"""Script-free plots as data for templates: shares with intervals on lines, and points in a plane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Ticks = tuple[tuple[float, str], ...]
 
 _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
-"""Geometry of a drawing of lines, in its own units: the place of 0, the distance to 1, and the height of a row."""
+"""Geometry of a line plot in its own units: the position of 0, the distance to 1, and the height of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +26,15 @@ class PlotRow:
     y: float
     x: float
     low: float | None
-    """The ends of the interval; None if there is none."""
+    """Lower and upper end of the interval; None without an interval."""
     high: float | None
     even: float | None
-    """Value of a fair judge."""
+    """Value that a fair judge would have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Plot of shares from 0 to 1, one below the other."""
+    """Plot of shares from 0 to 1, one below another."""
 
     rows: tuple[PlotRow, ...]
     ticks: Ticks
@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Draw the plot of these figures; None if there are none. Figures outside of 0 to 1 are left out."""
+    """Create the plot of these figures; None if there are none. Figures outside 0 to 1 are left out."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
@@ -64,46 +64,46 @@ def _at(share: float) -> float:
 
 
 _X, _Y = (40.0, 308.0), (200.0, 12.0)
-"""The ends of both axes in a drawing of points."""
+"""Ends of both axes in a scatter plot."""
 _QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""Minimum distance between two legible letters."""
+"""Minimum distance between two letters that keeps both legible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Point with the interval of its height, in the units of the drawing."""
+    """Point with a vertical interval, in the units of the plot."""
 
     name: str
     description: str
-    """Description for readers."""
+    """Description of the point for readers."""
     x: float
     y: float
     low: float
     high: float
     letter: tuple[str, float, float] | None = None
-    """Letter of the point, and its place; None for a point without a name."""
+    """Letter of the point and its position; None for an unnamed point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """Points over an axis, with shares as their heights."""
+    """Scatter plot with shares on the vertical axis."""
 
     points: tuple[Point, ...]
     x_ticks: Ticks
     y_ticks: Ticks
     line: tuple[tuple[float, float], ...]
-    """A line through the plane, from place to place."""
+    """Line across the plot, as a sequence of positions."""
     name: str
-    """Name of the axis below."""
+    """Name of the horizontal axis."""
     across: tuple[float, float] = field(default=_X)
     up: tuple[float, float] = field(default=_Y)
 
 
 def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str) -> Scatter | None:
-    """Place points by cost, on a scale of equal factors, with a `line` through the named ones.
+    """Plot points by cost on a logarithmic scale, with a `line` through the named ones.
 
-    None if there are none.
+    None if there are no points.
     """
     lowest, highest = (end(point.x for point in points) if points else 0.0 for end in (min, max))
     if lowest <= 0:
@@ -122,7 +122,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
-    """Place points by a share, with the line on which height and share are equal; None if there are none."""
+    """Plot points by a share, with the line where both shares are equal; None if there are no points."""
     if not points:
         return None
     ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]
@@ -130,7 +130,7 @@ def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
 
 
 def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
-    """Place the points in the units of the drawing, with letters that do not overlap."""
+    """Convert the points to the units of the plot, with letters that do not overlap."""
     placed: list[Point] = []
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):
