@@ -1,8 +1,8 @@
 """Markdown by models and people, rendered as HTML in one safe subset for all pages.
 
 Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are supported, and headings become bold lines.
-HTML is shown as text. Links and images become their words followed by the address: nothing can be clicked or loaded. No
-part of a text is hidden: a block that would lose a word is shown as written.
+HTML is shown as text. Links and images become their text followed by the URL: nothing can be clicked or loaded. No part
+of a text is hidden: a block that would lose a word is shown as written.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 _RULES = ("autolink", "backticks", "blockquote", "code", "emphasis", "escape", "fence", "heading", "hr", "image")
 _MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
 _LONGEST = 100_000
-"""Maximum characters of a text; a longer one is shown as written, because some take a second."""
+"""Maximum length of a text in characters; longer ones are shown as written, because some take a second."""
 _DEEPEST = 20
-"""Maximum nesting of lists and quotes; the parser drops deeper levels."""
+"""Maximum nesting depth of lists and quotes; the parser drops deeper levels."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Special characters: a text without any of them consists of plain paragraphs."""
+"""Pattern of special characters: a text with none of them consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
-"""Pattern of a task's text in a list item."""
+"""Pattern of the text of a task in a list item."""
 _INDENTED = re.compile(r"\n[ \t]*")
-"""A line break and the indentation behind it, removed by the parser as well."""
+"""Pattern of a line break and the indentation after it, which the parser removes as well."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
@@ -73,7 +73,7 @@ _HTML = {
     "s_open": "<s>",
     "s_close": "</s>",
 }
-"""HTML elements that a text can become, by the parser's tokens; list items, code and links are written by `_Writer`."""
+"""HTML elements by parser token; list items, code and links are rendered by `_Writer`."""
 
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
@@ -85,25 +85,25 @@ _UNMARKED = str.maketrans(dict.fromkeys((_MARK, _BEGINS, _ENDS), "\ufffd"))
 _MARGIN = re.compile(r"[ \t]*(?:(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]+|>[ \t]*|\|[ \t]*)*")
 """Pattern of the characters before the text of a line."""
 _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]*){3,}$)", re.MULTILINE)
-"""A line without text."""
+"""Pattern of a line without text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a text to mark on a page, anywhere in the Markdown. Spans do not overlap."""
+    """Part of a text to mark on a page, at any position in the Markdown. Spans do not overlap."""
 
     start: int
     end: int
     tag: str
-    """HTML element around it, such as `q`."""
+    """HTML element around the span, such as `q`."""
     kind: str = ""
-    """The class of the element."""
+    """CSS class of the element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen
-    """Text after its end."""
+    """Text after the end of the span."""
 
 
 def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
-    r"""Render `text` as HTML, an element for each of its blocks.
+    r"""Render `text` as HTML, with one element for each of its blocks.
 
     >>> print(prose("Count **drivers**.\n\n- first\n- <b>then</b>"))
     <p>Count <strong>drivers</strong>.</p>
@@ -121,7 +121,7 @@ def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
 
 
 def inline(text: str) -> Markup:
-    r"""Render `text` in a line, with emphasis and code.
+    r"""Render `text` as inline HTML, with emphasis and code.
 
     >>> print(inline("*Two* of `n`\n# no heading"))
     <em>Two</em> of <code>n</code><br># no heading
@@ -141,14 +141,14 @@ def _prose_in_line(text: str) -> Markup:
 
 
 def is_marked(text: str) -> bool:
-    """Check whether `text` may have more than paragraphs."""
+    """Check whether `text` may contain more than plain paragraphs."""
     return _SPECIAL.search(text) is not None
 
 
 def _plain(text: str) -> str:
-    """Clean `text`: line feeds alone at the ends of lines, and no characters that act or hide.
+    """Clean `text`: lines end with a line feed only, and characters that act or hide are removed.
 
-    Spaces at the ends of lines are removed: to the parser, a line of Unicode spaces would not be blank.
+    Trailing spaces are removed as well, because the parser would not treat a line of Unicode spaces as blank.
     """
     return "\n".join(map(str.rstrip, printable("\n".join(text.splitlines())).split("\n")))
 
@@ -166,9 +166,9 @@ def _parser() -> MarkdownIt:
 
 
 def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = False) -> Iterator[tuple[int, Markup]]:
-    """Split a text into blocks: the line of each beginning, and its HTML.
+    """Split a text into blocks, each with its first line and its HTML.
 
-    The last one may continue if the text `grows`.
+    The last block may continue if the text `grows`.
     """
     if not parsed or not is_marked(text):
         yield from _paragraphs(text, spans)
@@ -211,7 +211,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Writer of tokens as HTML, which records the text that readers can see."""
+    """Renderer of parser tokens as HTML, which records the text that readers can see."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -222,7 +222,7 @@ class _Writer:
         self.inside: Span | None = None
 
     def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
-        """Write the tokens of a block; if `directed`, each part of it has the direction of its own text."""
+        """Render the tokens of a block; if `directed`, each of its parts has the direction of its own text."""
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
@@ -235,7 +235,7 @@ class _Writer:
         self._directed = False
 
     def write(self, tokens: Iterable[Token]) -> None:  # noqa: C901, PLR0912 - a case for each kind
-        """Write the tokens of a block, or of a line."""
+        """Render the tokens of a block or a line."""
         links: list[Token] = []
         for token in tokens:
             if self._starts_item and token.type not in ("list_item_open", "paragraph_open", "inline", "text"):
@@ -282,7 +282,7 @@ class _Writer:
         return tag.replace(">", f' dir="{direction}">', 1) if direction else tag
 
     def write_plain(self, text: str) -> None:
-        """Write a block unchanged."""
+        """Render a block as written."""
         self._pieces.append('<p dir="auto">' if _RIGHT_TO_LEFT.search(text) else "<p>")
         for number, line in enumerate(filter(None, _INDENTED.split(text.strip()))):
             self._pieces.append("<br>" if number else "")
@@ -290,16 +290,16 @@ class _Writer:
         self._pieces.append("</p>")
 
     def take(self) -> Markup:
-        """Return the text written since the last time."""
+        """Return the HTML written since the previous call."""
         pieces, self._pieces, self._read = self._pieces, [], []
         return Markup("".join(pieces))  # noqa: S704 - each is one of `_HTML`, or escaped
 
     def is_whole(self, source: str) -> bool:
-        """Check whether everything readable in `source` was written."""
+        """Check whether everything readable in `source` was rendered."""
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
 
     def _task(self, task: re.Match[str]) -> None:
-        """Write the text of a task, with a box, ticked or not."""
+        """Render the text of a task with a checkbox, ticked or not."""
         self._starts_item = False
         done = task[1] != " "
         box, word = ("☑", "done") if done else ("☐", "open")
@@ -308,7 +308,7 @@ class _Writer:
         self._text(task[2])
 
     def _formula(self, token: Token) -> None:
-        """Write a formula; unchanged if it is unreadable or contains a mark of a span."""
+        """Render a formula; leave it as written if it cannot be parsed or contains a mark of a span."""
         html = (
             None if self._spans and _MARKED.search(token.markup) else as_mathml(token.content, block=bool(token.info))
         )
@@ -324,7 +324,7 @@ class _Writer:
         self._pieces.append(after)
 
     def _address(self, token: Token, name: str, *, is_told: bool = False) -> None:
-        """Write the address of a link or an image, and its title, after its words."""
+        """Render the URL of a link or an image, and its title, after its text."""
         title = token.attrGet("title")
         words = str(token.attrGet(name) or "") + (f' "{title}"' if title else "")
         if not is_told:
@@ -351,7 +351,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the direction of the first letter that has one; "" if none has."""
+    """Return the direction of the first letter that has one; "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -377,7 +377,7 @@ def _with_marks(text: str, spans: Sequence[Span]) -> str:
 
 
 def _marked_at(text: str, at: int) -> int:
-    """Move a mark for the place `at` off a list's, a quote's, a table's or a rule's marker."""
+    """Move a mark at position `at` past the marker of a list, a quote, a table or a rule."""
     begin = text.rfind("\n", 0, at) + 1
     while (rule := _RULE.match(text, begin)) is not None and rule.end() < len(text):
         begin = at = text.find("\n", rule.end()) + 1 or len(text)
@@ -388,21 +388,23 @@ def _marked_at(text: str, at: int) -> int:
 # Texts that grow
 
 _ALWAYS = 50
-"""An open block is rendered again once it has grown by this part, so a long one costs as much as a few short ones."""
+"""Divisor of an open block's length: the block is rendered again once it has grown by that part, so that a long block
+costs as much as a few short ones.
+"""
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
-"""Ambiguous end of a growing text: it may become anything."""
+"""Pattern of an ambiguous end of a growing text, which later text may turn into anything."""
 
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """Text in progress: finished blocks are rendered once, and the rest is rendered again.
+    """Text in progress: finished blocks are rendered once, and only the rest is rendered again.
 
-    A block is finished when the start of the next one is final. An incomplete line does not decide it: `***` is a rule,
-    but `***so***` continues the paragraph before it. Later text never changes a finished block, because the subset has
-    no reference definitions.
+    A block is finished when the start of the next one is final. An incomplete line is not enough: `***` is a rule, but
+    `***so***` continues the paragraph before it. Later text never changes a finished block, because the subset has no
+    reference definitions.
     """
 
     def __init__(self) -> None:
@@ -421,7 +423,7 @@ class GrowingProse:
         """Number of rendered characters."""
 
     def grow(self, text: str) -> bool:
-        """Update the whole text; return whether to show it again."""
+        """Update the whole text and return whether to show it again."""
         if not text.startswith(self._text):  # the text was requested again
             self.__init__()  # type: ignore[misc]
         self._text = text
@@ -449,7 +451,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """Return the blocks after the unchanged ones."""
+        """Return the blocks that follow the unchanged ones."""
         return [*self._done[self.kept :], *self._open]
 
     @property
@@ -467,7 +469,7 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
 
 
 def _close(group: Sequence[Token]) -> None:
-    """Close open emphasis and code in the last line of a block, so that it looks like the finished one."""
+    """Close open emphasis and code in the last line of a block, so that it looks as it will when finished."""
     token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return

@@ -1,4 +1,4 @@
-"""Reports as single HTML files without scripts: of a run, with its journal, and of a study."""
+"""Reports as single HTML files without scripts: a run with its journal, or a study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 _MEGABYTES = 64
-"""Maximum size, in megabytes, of a file to verify, and of its journal."""
+"""Maximum size of a file to verify, and of its journal, in megabytes."""
 STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
@@ -43,7 +43,7 @@ _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
 async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
     """Render the report of a run from the lines of its export and its evidence.
 
-    Raise BadFile if there is nothing to show, or too much. `evidence_in` and `Service.evidence` give both.
+    Raises BadFile if there is nothing to show, or too much. `evidence_in` and `Service.evidence` return the evidence.
     """
     journal = "".join(f"{line}\n" for line in lines).encode()
     if len(journal) > _MEGABYTES * 1_000_000:
@@ -54,16 +54,16 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
 
 
 def report_policy(*, base: str = "'none'") -> str:
-    """Return the content security policy of reports.
+    """Return the content security policy for reports.
 
-    It forbids loading and scripts, and only allows the style of the report.
+    It forbids loading resources and running scripts, and allows only the report's own style.
     """
     digest = base64.b64encode(sha256(style_of(*STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
 async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
-    """Render the report as a function of only the journal; `packed` is its form in the report."""
+    """Render the report as a function of the journal alone; `packed` is the journal as stored in the report."""
     replay = evidence.replay
     sheet = Sheet.of(
         await evidence.document(),
@@ -87,9 +87,9 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """Render the report of a document, and of the events of its run, for a frame: it carries no journal.
+    """Render the report of a document and the events of its run for a frame, without a journal.
 
-    `sections` replace those of the document.
+    `sections` replaces the document's own.
     """
     return _rendered(Sheet.of(document, events=events, sections=sections), framed=True)
 
@@ -105,7 +105,7 @@ def _rendered(sheet: Sheet, **journal: object) -> str:
 
 
 async def verify_file(path: str) -> list[Finding]:
-    """Check the report at `path`, or each run of an export ("-": on stdin); BadFile for any other file."""
+    """Check the report at `path`, or each run of an export ("-" for stdin); raise BadFile for any other file."""
     # mail programs and editors change line ends, which do not affect the text
     text = read_text(path, megabytes=_MEGABYTES).replace("\r\n", "\n")
     if text.lstrip()[:1] == "<":
@@ -119,10 +119,10 @@ async def verify_file(path: str) -> list[Finding]:
 async def verify_report(
     html: str, *, source: str = "report", block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> Finding:
-    """Check a report against its journal, by replaying the journal: no model is asked, and nothing is stored.
+    """Check a report by replaying its journal: no model is called, and nothing is stored.
 
-    Regardless of the report, no file is read and no server is connected to. `block` is the pattern of a run without a
-    plan, and `model` its model. BadFile, with `source`, for a file that is not a report.
+    Whatever the report contains, no file is read and no connection is made. `block` is the pattern of a run without a
+    plan, and `model` its model. Raises BadFile, with `source`, for a file that is not a report.
     """
     from flowdebate import __version__
 
@@ -164,7 +164,7 @@ def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
 
 
 def _unpacked(packed: str, source: str) -> bytes:
-    """Unpack the journal of a report, whose content may be anything; raise BadFile for an invalid or too large one."""
+    """Unpack a report's journal, which may contain anything; raise BadFile if it is invalid or too large."""
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
@@ -183,7 +183,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or say that the file differs in its invisible parts."""
+    """Describe the visible differences, or state that the file differs in its invisible parts."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"
@@ -201,7 +201,7 @@ class _Piece:
 
     text: str
     place: str
-    """The nearest heading or id before it."""
+    """The nearest heading or id before the text."""
 
 
 def _pieces(html: str) -> Sequence[_Piece]:
@@ -212,7 +212,7 @@ def _pieces(html: str) -> Sequence[_Piece]:
 
 
 class _Texts(HTMLParser):
-    """The texts of a page, without its style."""
+    """The texts of a page, leaving out its style."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ class _Texts(HTMLParser):
 
 
 def study_html(report: StudyReport) -> str:
-    """Render the page of a study report, finished or not; it loads nothing and has no scripts."""
+    """Render the page of a study report, finished or not; it loads no resources and contains no scripts."""
     from flowdebate import __version__
 
     accuracies = [

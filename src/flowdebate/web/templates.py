@@ -1,4 +1,4 @@
-"""Rendering with Jinja templates that escape foreign text and make hidden characters visible."""
+"""Rendering with Jinja templates that escape untrusted text and make hidden characters visible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 _LONG = 220
-"""Minimum characters of a result to be set in smaller type."""
+"""Minimum length, in characters, of a result that is set in smaller type."""
 
 
 def render(template: str, **data: object) -> str:
@@ -37,33 +37,33 @@ def render(template: str, **data: object) -> str:
 
 
 def macro(name: str, *arguments: object) -> str:
-    """Render the macro `name` with escaped arguments."""
+    """Render the macro `name`, escaping its arguments."""
     return str(getattr(_environment().get_template("pieces.html").module, name)(*arguments))
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for a part of a page without a template, which must not vanish silently."""
+    """Raise an error for a part of a page that has no template, so that it is not silently dropped."""
     raise TypeError(type(part).__name__)
 
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Return style sheets, scripts and pictures by name: everything loaded by pages."""
+    """Return all style sheets, scripts and pictures that pages load, by name."""
     contents = sorted(_STATIC.iterdir(), key=lambda path: path.name)
     return {content.name: content.read_bytes() for content in contents if content.is_file()}
 
 
 def asset(name: str) -> str:
-    """Return a style sheet or a script as text.
+    """Return a style sheet or script as text.
 
-    The assets of notebooks, which pages do not load, are in a separate folder.
+    Assets for notebooks, which pages do not load, are in a separate folder.
     """
     return _STATIC.joinpath(name).read_text("utf-8")
 
 
 @cache
 def style_of(*names: str) -> str:
-    """Style sheets in one line, without their comments. Each page of a notebook, and each report, has its own copy."""
+    """Return style sheets on one line, without comments. Each page in a notebook, and each report, contains a copy."""
     sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
     return _SPACES.sub(" ", sheets).strip()
 
@@ -115,7 +115,7 @@ def _seen(value: object) -> object:
 
 
 def shares(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Compute the bars of shares on a line of 100: the beginning and the width of each.
+    """Compute the bars for shares on a line of length 100: the start and the width of each.
 
     >>> shares([0.44, 0.56])
     [(0.0, 43.0), (45.0, 55.0)]
@@ -130,7 +130,7 @@ def shares(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _error_words(name: str) -> str:
-    """Turn the name of an error into words.
+    """Convert the name of an error to words.
 
     >>> _error_words("CircuitOpen"), _error_words("SchemaViolation")
     ('circuit open', 'the answer could not be read')
@@ -141,7 +141,7 @@ def _error_words(name: str) -> str:
 
 
 def _failure(text: str) -> str:
-    """Describe why a run failed, without the error's class and the fields of a schema, which its page folds.
+    """Describe why a run failed, without the error class and schema fields, which the page collapses.
 
     >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is missing (block 'b', model 'm')")
     "a model's answer could not be read"
@@ -155,11 +155,11 @@ def _failure(text: str) -> str:
 
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
-"""Spellings of names, beyond replacing underscores by spaces."""
+"""Spellings of names for which it is not enough to replace underscores with spaces."""
 
 
 def _words(name: object) -> str:
-    """Split a name into words.
+    """Convert a name to words.
 
     >>> _words("round_robin")
     'Round robin'

@@ -1,4 +1,4 @@
-"""Requests to begin a run as text: a plan file, a Python program, a line for the shell."""
+"""Requests that start a run, written as a plan file, a Python program, or a shell command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from flowdebate.patterns import find_pattern
 
 _WIDE = 88
-"""Columns of a program, as in Python formatters."""
+"""Maximum line width of a program, as in Python formatters."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PROGRAM = """import asyncio
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def as_toml(request: Mapping[str, Any]) -> str | None:
-    r"""Write the plan file of a request, for `flowdebate PATTERN --file`; None for a registered pattern.
+    r"""Format a request as a plan file, for `flowdebate PATTERN --file`; None for a registered pattern.
 
     >>> print(as_toml({"pattern": "debate", "question": "Rent?", "options": {"debaters": [{"name": "Ann"}]}}), end="")
     pattern = "debate"
@@ -64,7 +64,7 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
 
 
 def as_python(request: Mapping[str, Any]) -> str:
-    """Write a Python program to begin the run of a request, and wait for it."""
+    """Format a request as a Python program that starts the run and waits for it."""
     options = {key: value for key, value in (request.get("options") or {}).items() if value is not None}
     keywords = {"options": options or None, "seed": request.get("seed"), "labels": request.get("labels") or None}
     arguments_given = [_literal(request["pattern"], 8), _literal(request["question"], 8)]
@@ -76,7 +76,7 @@ def as_python(request: Mapping[str, Any]) -> str:
 
 
 def as_curl(request: Mapping[str, Any], url: str) -> str:
-    """Write a shell command to send a request to `url`.
+    """Format a request as a shell command that sends it to `url`.
 
     >>> print(as_curl({"pattern": "debate"}, "http://localhost/api/v1/runs"))
     curl http://localhost/api/v1/runs -H "Authorization: Bearer $TOKEN" --json '{"pattern": "debate"}'
@@ -106,13 +106,13 @@ def _value(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    """Write a basic string: like JSON, but without surrogate pairs."""
+    """Format a basic TOML string: like JSON, but without surrogate pairs."""
     # JSON does not escape DEL, but TOML forbids it in a string
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _literal(value: object, indent: int) -> str:
-    """Write a value as Python, on as many lines as needed."""
+    """Format a value as Python, on as many lines as needed."""
     short = _line(value)
     if len(short) + indent < _WIDE or not isinstance(value, (list, dict)):
         return short

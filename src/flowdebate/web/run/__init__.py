@@ -1,1 +1,1 @@
-"""One run as data for its pages and its report, at one of its steps, and beside another run."""
+"""Data of a run for its pages and its report, for the view of a single step, and for comparing it with another run."""

@@ -1,4 +1,4 @@
-"""Pieces of the page of a run in progress, each rendered once for all readers."""
+"""Page fragments of a run in progress, each rendered once for all readers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from flowdebate.web.run.sheet import Party, Round, Turn, parties_of, public_sect
 from flowdebate.web.templates import macro
 
 _REDRAWN = 1.5
-"""Growth of the number of calls after which the trace, which shows all of them, is drawn again.
+"""Growth in the number of calls after which the trace, which shows all of them, is drawn again.
 
-All drawings of a run then cost about as much as three of the last one.
+All drawings of a run then cost about three times as much as the last one.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """A pattern's result so far, before its page is the finished one."""
+    """A pattern's result so far, until the finished page replaces it."""
 
     card: Card | None
     outputs: tuple[Output, ...]
@@ -39,13 +39,13 @@ class _Result:
 
 
 class LivePage:
-    """The pieces of one run's page. Give it all events from the first one on.
+    """The fragments of a run's page. It has to receive all events from the first one on.
 
-    A piece is an element with an id. It goes into the element `at`, at its end, or takes the place of the one with its
-    id. `news` has the pieces since the last time, as a message; `whole` has all of them, for later readers. `link` is
-    the address of the run's steps, and `manual` the address of the documentation's pages. A `public` page shows the
-    contributions, without the record and without failures, since error messages may contain addresses of servers; its
-    result comes with the finished page.
+    A fragment is an element with an id. It is appended to the element `at`, or replaces the element with its id. `news`
+    contains the fragments since the last call, as a message; `whole` contains all of them, for later readers. `link` is
+    the URL of the run's steps, and `manual` the URL of the documentation's pages. A `public` page shows the
+    contributions without the record and without failures, since error messages may contain server addresses; its result
+    comes with the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
@@ -80,7 +80,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or a text from character `start` on; return whether there is news other than that text."""
+        """Process `event`, or a text from character `start` on; return whether there is other news than that text."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -104,11 +104,11 @@ class LivePage:
 
     @property
     def waiting(self) -> int:
-        """Number of pieces in the next news."""
+        """Number of fragments waiting to be sent."""
         return len(self._new)
 
     def news(self) -> str:
-        """Return the news since the last time, as a message in JSON; "" for nothing."""
+        """Return the fragments since the last call as a JSON message; "" if there are none."""
         if not self._changed:
             return ""
         self._changed = False
@@ -128,11 +128,11 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Return everything up to the last news, as a message in JSON."""
+        """Return everything up to the last news as a JSON message."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
-        """Return the additions of a text of the call at `path`, as a message in JSON; "" for nothing to show."""
+        """Return the additions to a text of the call at `path` as a JSON message; "" if there is nothing to show."""
         for turn, text in self._live.speaking:
             if path.startswith(f"{turn.path}/") and (growing := self._growing.get(turn.path)) and growing.grow(text):
                 message = {"kind": "text", "path": turn.path, "keep": growing.kept, "html": growing.news}
@@ -251,7 +251,7 @@ class LivePage:
         self._put(f"step-{call.number}", "steps", "step", call, self._link)
 
     def _sum_up(self) -> None:
-        """Add up the figures since the last time."""
+        """Add up the figures since the last call."""
         places = {at for at, _, _ in self._new.values()}
         if places & {"steps", "failed"}:
             if len(self._calls) >= _REDRAWN * self._drawn:
@@ -266,5 +266,5 @@ class LivePage:
 
 
 def _published(sections: Iterable[Section]) -> Iterator[Section]:
-    """Leave out remarks, which say what failed, and results, which come with the finished page."""
+    """Remove remarks, which describe failures, and results, which come with the finished page."""
     return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))

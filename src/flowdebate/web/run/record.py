@@ -1,4 +1,4 @@
-"""The record beside a run: its calls over time, and its task board."""
+"""The record shown next to a run: its calls over time, and its task board."""
 
 from __future__ import annotations
 
@@ -20,44 +20,42 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
-"""Geometry of the drawing, in its own units: the beginning of the bars, their longest length, and the height of a
-row.
-"""
+"""Geometry of the drawing in its own units: the left end of the bars, their maximum length, and the height of a row."""
 _LONGEST_LABEL = 10
-"""Maximum characters of a name: a longer one would run into the bars, which begin at `_LEFT`."""
+"""Maximum length of a name in characters; a longer one would overlap the bars, which begin at `_LEFT`."""
 _MOST_DRAWN = 400
-"""Maximum number of calls to draw."""
+"""Maximum number of calls in the drawing."""
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 _TICKS = 5
 _LAST_TIME = 1e12
-"""Latest valid time, in seconds from the epoch."""
+"""Latest valid time, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """An answer of a model, or of a person."""
+    """An answer from a model or a person."""
 
     number: int
-    """Number of the call, from 1, in the order of recording."""
+    """Number of the call in recorded order, from 1."""
     place: str
     who: str
-    """A speaker, or a role."""
+    """Name of the speaker or role."""
     party: Party | None
     model: str | None = None
     attempts: int = 0
-    """Number of requests for the call; 0 for a person's answer."""
+    """Number of requests made for the call; 0 for a person's answer."""
     failures: tuple[str, ...] = ()
     repaired: tuple[str, ...] = ()
-    """Repairs of a structured answer."""
+    """Repairs made to a structured answer."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
     starts: float | None = None
-    """Start in seconds since the epoch."""
+    """Start of the call, in seconds since the epoch."""
     origin: str = "asked"
-    """"asked", or for a fork also "reused" or "edited"."""
+    """Origin of the answer: "asked", or in a fork also "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
-    """Failed requests, with the texts of their models."""
+    """Failed requests, with the models' texts."""
     text: str = ""
 
     @property
@@ -74,10 +72,10 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Sums of calls; None if there is no call of a model, or one of them does not have the count."""
+    """Totals over calls; None if there is no model call, or if one of them lacks the count."""
 
     requests: int = 0
-    """Number of requests to models, failed attempts included."""
+    """Number of requests to models, including failed attempts."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
@@ -95,7 +93,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A call, drawn."""
+    """Bar that represents a call in the drawing."""
 
     x: float
     y: float
@@ -105,7 +103,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The name beside a row of bars."""
+    """Name next to a row of bars."""
 
     label: str
     y: float
@@ -113,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A time on the axis."""
+    """Time label on the axis."""
 
     x: float
     label: str
@@ -121,23 +119,23 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The calls of a run, also as a drawing of their times."""
+    """The calls of a run, with a drawing of their times."""
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
-    """Calls without an answer, which were paid for but are not steps of the run."""
+    """Calls without an answer, which cost money but are not steps of the run."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """Return the answers of this speaker, or of a role that has turns without being a party."""
+        """Return the answers of this speaker, or of a role that takes turns without being a party."""
         return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
     def models(self) -> str:
-        """The models used, and for whom."""
+        """The models used, with their seats."""
         return models_of(self.calls)
 
     @property
@@ -149,7 +147,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """Name the answering models, by seat, on a line; "" if there are none."""
+    """List the answering models by seat on one line; "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -158,7 +156,7 @@ def models_of(calls: Iterable[Call]) -> str:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """Build the trace of a run's steps; its events name the turn of each, and the role of other requests."""
+    """Build the trace of a run's steps; its events supply the turn of each step, and the role of other requests."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     requests = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
@@ -168,7 +166,7 @@ def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapp
 
 
 def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
-    """Find the innermost turn, by its path, around `place`."""
+    """Find the innermost turn around the path `place`."""
     while place and place not in turns:
         place = place.rpartition("/")[0]
     return turns.get(place)
@@ -207,7 +205,7 @@ def _call(
 
 
 def _sum_of(counts: Sequence[int | None]) -> int | None:
-    """Sum up counts; None if there are none, or if one is unknown."""
+    """Add up counts; None if there are none, or if one is unknown."""
     reported = [count for count in counts if count is not None]
     return sum(reported) if reported and len(reported) == len(counts) else None
 
@@ -215,7 +213,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
-    """Build the answer of an event: like `trace_of` from the journal, but without its text and failures."""
+    """Build the call of an event: like `trace_of` from the journal, but without its text and failures."""
     speaker = turn_at(event.path, turns)
     who, party = speaker or _role(event), parties.get(speaker or "")
     if not isinstance(event, ModelCalled):
@@ -243,7 +241,7 @@ def _role(event: ModelCalled | HumanAsked) -> str:
 
 
 def draw(calls: tuple[Call, ...]) -> Trace:
-    """Draw the trace of these calls; without a drawing if there are too many of them, or no times are known."""
+    """Draw the trace of these calls, without bars if there are too many calls or no known times."""
 
     def is_timed(call: Call) -> bool:  # the journal of an imported run may contain anything
         is_known = None not in (call.starts, call.seconds)
@@ -280,7 +278,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
 
 
 def _time(seconds: float) -> str:
-    """Place a time on the axis.
+    """Format a time for the axis.
 
     >>> _time(0), _time(15), _time(0.5), _time(120), _time(7200)
     ('0 s', '15 s', '0.5 s', '2 min', '2 h')
@@ -293,7 +291,7 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """The tasks of a run as they are now: open ones first."""
+    """The current tasks of a run, open ones first."""
 
     tasks: tuple[tuple[Task, Party | None], ...] = ()
     number: int = 0
@@ -301,7 +299,7 @@ class Board:
 
 
 def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
-    """Build the board at the end of these events."""
+    """Build the task board as it is after these events."""
     tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
     ordered = sorted(tasks.values(), key=lambda task: task.finished)
     return Board(

@@ -1,4 +1,4 @@
-"""Run as shown by its page and its report: speakers, contributions by round, and the result."""
+"""Run as presented on its page and in its report: speakers, contributions by round, and the result."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Shapes of marks; a sixth party reuses the first."""
+"""Shapes of the speakers' marks; a sixth party reuses the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """A speaker, with its mark on all pages."""
+    """A speaker, identified by a mark on all pages."""
 
     name: str
     about: str
@@ -33,7 +33,7 @@ class Party:
 
     @property
     def side(self) -> int:
-        """The number of its mark, from 1."""
+        """The number of the speaker's mark, from 1."""
         return self.number % _MARKS + 1
 
     @property
@@ -61,18 +61,18 @@ class Turn:
 
     @property
     def is_marked(self) -> bool:
-        """Return whether the text has Markdown, which would be lost when copying it from the page."""
+        """Return whether the text contains Markdown, which would be lost when copying it from the page."""
         return is_marked(self.entry.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Part of the page with a heading."""
+    """Part of the page under its own heading."""
 
     number: int
     title: str
     notes: tuple[Group, ...] = ()
-    """Notes of the moderator before it."""
+    """Notes by the moderator at the start of the round."""
     parts: tuple[Turn | Fact | Group | Remark, ...] = ()
 
     @property
@@ -83,7 +83,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """Everything on the page of a run."""
+    """Everything shown on the page of a run."""
 
     document: Document
     question: str
@@ -93,12 +93,12 @@ class Sheet:
     card: Card | None
     outputs: tuple[Output, ...]
     missing: Fact | None
-    """Line about participants missing in the result."""
+    """Line about participants missing from the result."""
     rounds: tuple[Round, ...]
     trace: Trace
     board: Board
     votes: Votes | None = None
-    """Votes of readers before they saw the verdict."""
+    """Votes that readers cast before seeing the verdict."""
 
     @classmethod
     def of(
@@ -111,9 +111,9 @@ class Sheet:
         votes: Votes | None = None,
         sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """Build the sheet of a document; the stored and replayed parts of its run fill the record.
+        """Build the sheet of a document; the stored and replayed parts of its run supply the record.
 
-        `sections` replace those of the document.
+        `sections` replaces the document's own.
         """
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
@@ -137,7 +137,7 @@ class Sheet:
 
     @property
     def judging(self) -> list[Fact]:
-        """Facts about the judging, and the notes on it, as a list of labels and texts."""
+        """Facts and notes about the judging, as a list of labels and texts."""
         notes = (note.partition(": ") for note in self.document.notes)
         facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
         if (votes := self.votes) is not None and votes.readers:
@@ -150,14 +150,14 @@ class Sheet:
 
     @property
     def gist(self) -> str:
-        """The result, in the judge's own words; before it, the speakers."""
+        """The result in the judge's own words, or the speakers if there is no result yet."""
         card = self.card
         text = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
         return " ".join(text.split()) or ", ".join(party.name for party in self.parties)
 
     @property
     def citations(self) -> list[Citation]:
-        """The quotes looked up in the sources."""
+        """The quotes checked against the sources."""
         turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
@@ -167,7 +167,7 @@ class Sheet:
 
 
 def parties_of(document: Document) -> dict[str, Party]:
-    """Return the speakers, by name."""
+    """Return the speakers by name."""
     return {
         speaker.name: Party(name=speaker.name, about=speaker.about, number=number)
         for number, speaker in enumerate(document.speakers)
@@ -175,7 +175,7 @@ def parties_of(document: Document) -> dict[str, Party]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Format a number of seconds in words.
 
     >>> duration(0.01), duration(0.4), duration(57.2), duration(1000)
     ('under 0.1 seconds', '0.4 seconds', '57 seconds', '17 minutes')
@@ -191,7 +191,7 @@ _SHORTEST, _FEW, _MINUTES = 0.1, 10, 180
 
 
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
-    """Split the sections at headings; the result's sections are shown elsewhere."""
+    """Split the sections at headings, leaving out the sections of the result, which are shown elsewhere."""
     title, parts, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
     calls: dict[str, list[Call]] = {}  # by name, including roles that have turns without being a party
 
@@ -233,10 +233,10 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 
 
 def _taken(calls: list[Call], text: str) -> Call | None:
-    """Take the first call with its answer in `text`, unless another contribution has it.
+    """Take the first call whose answer is in `text`, unless it belongs to another contribution.
 
-    A speaker who answers only with data is shown in words that no answer contains; then take the last call of the first
-    turn.
+    The words shown for a speaker who only answers with data are in no answer; in this case, take the last call of the
+    first turn.
     """
     for call in calls:
         # a turn may be cut at its last full sentence, or have a line around the model's text
@@ -254,12 +254,12 @@ def _taken(calls: list[Call], text: str) -> Call | None:
 # Quotes in contributions
 
 _QUOTATION = frozenset({"Pi", "Pf", "Ps", "Pe"})
-"""Categories of opening and closing quotation characters."""
+"""Unicode categories of opening and closing quotation marks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A quote looked up in the sources."""
+    """A quote checked against the sources."""
 
     number: int
     """Number of the quote, from 1."""
@@ -270,7 +270,7 @@ class Citation:
     """End of the quote in the contribution, including quotation marks."""
     text: str
     source: str | None
-    """The source containing it; None if there is none."""
+    """The source that contains the quote; None if no source does."""
 
     @property
     def span(self) -> Span:
@@ -281,7 +281,7 @@ class Citation:
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
-    """Return the quotes of a contribution, numbered after `after`; quotes inside others are left out."""
+    """Return the quotes of a contribution, numbered after `after`; quotes within other quotes are left out."""
     citations: list[Citation] = []
     for quote in sorted(entry.quotes, key=lambda citation: (citation.start, -citation.end)):
         start, end = quote.start, quote.end
@@ -304,7 +304,7 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
 
 
 def public_sections(sections: Iterable[Section]) -> Iterator[Section]:
-    """Leave out warnings, also inside of groups: because error messages may contain addresses of servers."""
+    """Remove warnings, even inside groups, because error messages may contain server addresses."""
     for section in sections:
         if isinstance(section, Group):
             yield replace(section, facts=tuple(fact for fact in section.facts if fact.tone != "warning"))

@@ -1,4 +1,4 @@
-"""A run at one of its steps, with its forks; and two runs side by side, with the differing words marked."""
+"""Views of a run at one of its steps, with its forks, and of two runs side by side with their differences marked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMED = 16
-"""Maximum number of steps to name below the slider."""
+"""Maximum number of steps named below the slider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +30,20 @@ class Moment:
 
     call: Call
     steps: tuple[Call, ...]
-    """All steps."""
+    """All steps of the run."""
     round: str
-    """The title of the step's round; "" for a step outside of all rounds."""
+    """The title of the step's round; "" for a step outside all rounds."""
     rounds: tuple[Round, ...]
-    """Contributions before it."""
+    """Contributions before the step, by round."""
 
     @property
     def before(self) -> int:
-        """Number of answers a fork from here may reuse."""
+        """Number of answers that a fork from this step may reuse."""
         return self.call.number - 1
 
     @property
     def after(self) -> int:
-        """Number of later answers."""
+        """Number of answers after this step."""
         return len(self.steps) - self.call.number
 
     @property
@@ -58,7 +58,7 @@ class Moment:
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """Return the run at this step, or at its last one; None for a run without steps."""
+    """Return the run at this step, or at its last step; None for a run without steps."""
     calls = sheet.trace.calls
     if not calls:
         return None
@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Return the rounds before `call`; turns with an unknown call belong to the preceding turns."""
+    """Return the rounds before `call`; turns whose call is unknown belong with the turns before them."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
@@ -89,11 +89,11 @@ def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkLine:
-    """A fork in the list of forks."""
+    """Entry in the list of forks."""
 
     run: RunState
     step: int | None
-    """The number of the first step that differs by choice; None if options were changed."""
+    """Number of the first step that was deliberately changed; None if options were changed."""
     changed: str
     sheet: Sheet | None
     """Sheet of the fork; None if it has no document."""
@@ -102,7 +102,7 @@ class ForkLine:
 def fork_line(
     run: RunState, *, at: str | None, edited: Sequence[str], steps: Mapping[str, Call], sheet: Sheet | None
 ) -> ForkLine:
-    """Build the line of a fork; `steps` are its parent's steps, by place."""
+    """Build the list entry of a fork; `steps` are its parent's steps, by path."""
     changed = sorted((steps[place] for place in edited if place in steps), key=lambda call: call.number)
     first = steps.get(at or "")
     words = [f"{', '.join(dict.fromkeys(call.who for call in changed))} changed"] if changed else []
@@ -114,14 +114,14 @@ def fork_line(
 # Two runs side by side
 
 _PASS = re.compile(r"\[\d+\]")
-"""Number of a round or another loop pass, within a path."""
+"""Pattern for the number of a round or another loop iteration in a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # the time of a comparison grows with the product of the lengths
 _MOST_COMPARED = 4_000_000
-"""Maximum pairs of words for comparing two texts word by word."""
+"""Maximum number of word pairs for comparing two texts word by word."""
 _ALIKE = 0.4
-"""Minimum share of common words for showing a text as a change of the other one."""
+"""Minimum share of common words for showing one text as a change of the other."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
 _ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by hand"}
 
@@ -131,19 +131,19 @@ class Piece:
     """A part of a text."""
 
     kind: Kind
-    """Kind of the piece: in both texts, in the first one only, or in the second one only."""
+    """Kind of the piece: in both texts, only in the first, or only in the second."""
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A step of one of the runs."""
+    """A step in one of two compared runs."""
 
     call: Call
     pieces: tuple[Piece, ...]
-    """Text in pieces, split where it differs from the other run's."""
+    """The text in pieces, split where it differs from the other run's text."""
     label: str
-    """Origin of the step in a fork; "" for a run not forked from the other one."""
+    """Origin of the step in a fork; "" if this run was not forked from the other one."""
 
     @property
     def html(self) -> Markup:
@@ -156,7 +156,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Step in which the runs differ, or that only one of them has."""
+    """Step that differs between the runs, or that only one of them has."""
 
     one: Side | None
     other: Side | None
@@ -164,22 +164,22 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Same:
-    """Consecutive steps with equal content in both runs."""
+    """Consecutive steps with the same content in both runs."""
 
     first: int
     last: int
-    """Numbers of the steps in the first run."""
+    """Number of the last step in the first run."""
     names: tuple[str, ...]
-    """Names of the speakers of these steps, each once."""
+    """Distinct names of the speakers in these steps."""
     reused: bool
     """True if a fork reused the steps from the other run."""
 
 
 def changes(one: str, other: str) -> list[Piece]:
-    """Compute the changes from one text to the other, word by word.
+    """Compute the changes from one text to another, word by word.
 
-    The pieces without insertions are the one text, the pieces without deletions the other. Texts too long to compare
-    are replaced as a whole.
+    The pieces without insertions make up the first text, the pieces without deletions the second. Texts too long to
+    compare are replaced as a whole.
 
     >>> [(piece.kind, piece.text) for piece in changes("Buses are slow.", "Buses are never slow.")]
     [('same', 'Buses are'), ('ins', ' never'), ('same', ' slow.')]
@@ -203,14 +203,14 @@ def _pieces(*pieces: tuple[Kind, str]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Steps of a run, with the rounds of its turns."""
+    """Steps of a run, with the rounds that its turns belong to."""
 
     calls: Sequence[Call]
     rounds: Sequence[Round] = ()
 
     @classmethod
     def of(cls, sheet: Sheet | None) -> Self:
-        """Build the course of a run; empty for a run without a document."""
+        """Build the course of a run; return an empty one for a run without a document."""
         return cls(calls=()) if sheet is None else cls(calls=sheet.trace.calls, rounds=sheet.rounds)
 
     @property
@@ -233,9 +233,9 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn, not by name; `fork` tells which one was forked.
+    """Pair the steps of two runs by round and turn, not by name; `fork` specifies which run is the fork.
 
-    Steps that only the other run has come after the step that they follow there. Runs without a common step are shown
+    Steps that only the other run has come after the step that they follow there. Runs without common steps are shown
     step by step.
     """
     pairs: list[Pair | Same] = []
@@ -259,7 +259,7 @@ def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None)
 def _pair_steps(
     one: Mapping[tuple[str, ...], Call], other: Mapping[tuple[str, ...], Call]
 ) -> Iterator[tuple[Call | None, Call | None]]:
-    """Steps of both runs in the order of the first one."""
+    """Pair the steps of both runs, in the order of the first run."""
     if one.keys().isdisjoint(other):
         yield from zip_longest(one.values(), other.values())
         return
