@@ -188,7 +188,7 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 @pytest.mark.parametrize("written", NO_CHOICES)
 async def test_other_answers_are_asked_again_with_the_choices(written: object) -> None:
     """No substring, no similarity, no hidden name; the reason quotes what is allowed."""
-    with pytest.raises(SchemaViolation, match="'cap rents' or 'free rents'"):
+    with pytest.raises(SchemaViolation, match='"cap rents" or "free rents"'):
         await read({**VERDICT, "winner": written}, JUDGE)
 
 
@@ -497,7 +497,7 @@ async def test_a_name_counts_where_the_judge_is_shown_names(transport: Any) -> N
         unnamed = await _rent(judge=judge).run("Cap rents?", model=models[0])
         reason = server.bodies[-2]["messages"][-1]["content"]
     assert with_names.raw.verdict.winner == "free rents"
-    assert "'cap rents' or 'free rents'" in reason
+    assert '"cap rents" or "free rents"' in reason
     assert unnamed.raw.verdict is None
     assert [loss.error.partition(":")[0] for loss in unnamed.raw.losses] == ["SchemaViolation"]
 
