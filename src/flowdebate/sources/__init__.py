@@ -1,1 +1,1 @@
-"""Material that arguments may quote: read from files and folders, searched, and looked up word for word."""
+"""Material that arguments may quote: read from files and folders, searched, and used to verify quotes word for word."""

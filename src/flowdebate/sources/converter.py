@@ -1,4 +1,4 @@
-"""Conversion of documents in child processes, whose memory and time are limited."""
+"""Conversion of documents in child processes with limited memory and time."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from flowdebate.sources.documents import Text, resident_memory
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH",
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
-"""Environment variables of a child process, without API keys: a document may take over its parser."""
+"""Environment variables of a child process, without API keys, because a document may take over its parser."""
 _ROOT = Path(__file__).parents[2]
 _LONGEST_ANSWER = 40_000_000
-"""Maximum size of an answer in bytes: JSON may take six times the size of the text."""
+"""Maximum size of an answer in bytes: JSON may take six times as many as the text."""
 
 
 _LOOK = 0.02
 """Seconds between two checks of a busy child."""
 _QUICK = 1.0
-"""Seconds after which a document yields to waiting documents."""
+"""Number of seconds after which a document yields to waiting documents."""
 _PATIENCE = 60.0
-"""Seconds that a document waits for its turn."""
+"""Maximum number of seconds that a document waits for its turn."""
 
 
 class _Answer(WireModel):
-    """Answer of a child process about a document. It is not trusted, because a document may take over the child."""
+    """Answer from a child process about a document. It is not trusted, because a document may take over the child."""
 
     parts: tuple[tuple[str, str], ...] = ()
     unread: tuple[str, ...] = ()
@@ -88,16 +88,16 @@ class _Child:
 
     @property
     def resident(self) -> int:
-        """Memory of the process in bytes; 0 if the system does not report it."""
+        """Memory used by the process in bytes; 0 if the system does not report it."""
         return resident_memory(self._process.pid)
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the process still runs."""
+        """Return whether the process is still running."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End the process at once, even while it works."""
+        """End the process at once, even if it is working."""
         self._process.kill()
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Converter:
     def convert(self, path: str, data: bytes, kind: str) -> Text:
         """Convert a document of one of the `KINDS`.
 
-        Raises BadFile, with the `path`, for a document without text, and if it takes too long or too much memory.
+        Raises BadFile, with the `path`, for a document without text, or if it takes too long or too much memory.
         """
         try:
             with self._place(path, self._quick):
@@ -159,7 +159,7 @@ class Converter:
 
     @contextmanager
     def _place(self, path: str, places: BoundedSemaphore) -> Iterator[None]:
-        """Hold one of the places for documents. Raise BadFile if none becomes free in time."""
+        """Hold one of the slots for documents. Raise BadFile if none becomes free in time."""
         if not places.acquire(blocking=False):
             with self._lock:
                 self._waiting += places is self._quick
@@ -174,7 +174,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return the answer of a child, or the reason for ending it: "turn" only if the document `gives_way`."""
+        """Return a child's answer, or the reason for ending it: "turn" only if the document `gives_way`."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:

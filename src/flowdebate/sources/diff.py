@@ -1,4 +1,4 @@
-"""Reading of diffs: the changes of a git repository as sources, one for each changed file."""
+"""Reading of diffs: the changes in a git repository as sources, one per changed file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
-"""Option for ten lines of context around a change: three are too few for a review."""
+"""Option for ten lines of context around a change, because three are too few for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, and is never read"
 TOO_LARGE = f"is larger than {MOST_OF_FILE} MB"
 """Reasons for leaving a changed file out."""
 _MOST_CONTROL = 0.02
-"""Share of control characters in a text; a compressed file has about .12."""
+"""Maximum share of control characters in a text; in a compressed file it is about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
     r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
@@ -38,7 +38,7 @@ _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of generated files, which people do not review: they come last, and only their beginning is shown."""
+"""Names of generated files, which people do not review: they come last, and only their beginning is included."""
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
 """Pattern of a line too long to be written by a person."""
 _FOLDED_LINES = 40
@@ -53,19 +53,20 @@ _SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={o
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Changes of a git repository, to be reviewed or debated: `review(sources=Diff("main...HEAD"))`.
+    """Changes in a git repository, to be reviewed or debated: `review(sources=Diff("main...HEAD"))`.
 
-    Each changed file is a source of its own. A file that cannot be read, such as a picture, is listed with the reason.
+    Each changed file becomes a separate source. A file that cannot be read, such as a picture, is listed with the
+    reason.
     """
 
     commits: str = "HEAD"
-    """Revisions to compare. "main...HEAD", or "main..HEAD": changes of the branch since it left main. "main": the same,
-    with uncommitted changes. "HEAD": uncommitted changes, new files included."""
+    """Revisions to compare. "main...HEAD", or "main..HEAD": changes on the branch since it left main. "main": the same,
+    plus uncommitted changes. "HEAD": uncommitted changes, including new files.
+    """
     folder: Path | str = "."
-    """A folder of the repository."""
+    """A folder in the repository."""
     exclude: Sequence[str] = ()
-    """Globs of files that nobody has to review, such as "*.lock": they are left out, and a gate may hold without
-    them."""
+    """Globs of files that need no review, such as "*.lock": they are left out, and a gate may hold without them."""
 
 
 class _Change(NamedTuple):
@@ -81,11 +82,10 @@ class _Change(NamedTuple):
 def read_diff(diff: Diff) -> list[Source]:
     """Return the diff of each changed file as a source; an unreadable file has the reason in `left_out`.
 
-    Lock files and other generated files come last and folded: a long one is cut after its first lines, and `unread` has
-    their number. Secrets are masked. Git runs no programs from the configuration of the repository.
+    Lock files and other generated files come last and folded: a long one is cut off after its first lines, and `unread`
+    has their number. Secrets are masked. Git runs no programs from the configuration of the repository.
 
-    Raises `BadFile` if the commits cannot be compared, if nothing changed, and if nothing can be read: see its
-    `no_changes`.
+    Raises `BadFile` if the commits cannot be compared and, with `no_changes` set, if nothing changed or can be read.
     """
     git = _Git(diff.commits, Path(diff.folder))
     with tempfile.TemporaryDirectory(prefix="flowdebate-diff-") as temporary:
@@ -143,17 +143,17 @@ def source_of_patch(name: str, patch: bytes) -> Source:
 
 
 def holds_secrets(name: str) -> bool:
-    """Return whether a changed file may hold secrets by its name; source code is judged by its content."""
+    """Return whether a changed file may hold secrets, judged by its name; source code is judged by its content."""
     return is_secret(Path(name)) and not _CODE.search(name)
 
 
 def comes_last(source: Source) -> bool:
-    """Return whether a changed file is behind all others: it is generated, or was folded."""
+    """Return whether a changed file belongs after all others because it is generated or was folded."""
     return matches_glob(source.name, _GENERATED) or source.unread is not None
 
 
 def _fold(text: str) -> tuple[str, str | None]:
-    """Cut a diff after its first changed lines; return the rest and a note of the number of lines that were cut."""
+    """Cut a diff after its first changed lines; return the remaining diff and a note of the number of lines cut."""
     lines = text.split("\n")
     begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]
@@ -176,12 +176,12 @@ def _fold(text: str) -> tuple[str, str | None]:
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Return whether git shows no lines, because of the content or an attribute of the file."""
+    """Return whether git shows no lines, because of the file's content or an attribute."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
 def _decoded(line: bytes) -> str:
-    """Decode a line from UTF-8, or from the encoding of Windows and older editors."""
+    """Decode a line from UTF-8, or from the encoding used by Windows and older editors."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
@@ -189,7 +189,7 @@ def _decoded(line: bytes) -> str:
 
 
 def as_text(content: bytes) -> str | None:
-    """Decode a file that git takes for binary; None if it is binary."""
+    """Decode a file that git considers binary; None if it really is."""
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])
     text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
@@ -197,12 +197,12 @@ def as_text(content: bytes) -> str | None:
 
 
 def diff_of_texts(old: str, new: str, temporary: Path) -> bytes:
-    """Return the hunks between two texts; `temporary` is an empty folder outside of any repository."""
+    """Return the hunks between two texts; `temporary` is an empty folder outside any repository."""
     return _Git("of two texts", temporary, is_repository=False).diff_of(old, new, temporary)
 
 
 class _Git:
-    """The repository of a diff."""
+    """The repository that a diff comes from."""
 
     def __init__(self, commits: str, folder: Path, *, is_repository: bool = True) -> None:
         self.name = f"diff {commits}"
@@ -224,7 +224,7 @@ class _Git:
             self._settings += ["-c", f"{key}=", "-c", f"{key.rpartition('.')[0]}.required=false"]
 
     def compared(self) -> list[str]:
-        """Return the ids of the two commits to compare, or one id to compare with the working tree."""
+        """Return the ids of the two commits to compare, or a single id to compare with the working tree."""
         if not self._commits.strip() or "\0" in self._commits:
             raise BadFile(self.name, "names no commits")
         base, dots, head = self._commits.partition("..")
@@ -240,7 +240,7 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """Return the id of a commit: the empty tree for the parent of a first commit, and in an empty repository."""
+        """Return the id of a commit; the empty tree for the parent of a first commit, and in an empty repository."""
         identifier = self._id_of(revision)
         if identifier is not None:
             return identifier
@@ -275,7 +275,7 @@ class _Git:
         )
 
     def list_new_files(self, temporary: Path) -> None:
-        """Let git compare untracked files too, with a temporary index."""
+        """Make git compare untracked files as well, using a temporary index."""
         paths = self._run("ls-files", "--others", "--exclude-standard", "-z")
         new = b"".join(b"%s\0" % path for path in paths.split(b"\0")[:-1] if not path.endswith(b"/"))  # a repository
         if not new:

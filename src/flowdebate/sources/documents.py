@@ -1,4 +1,4 @@
-"""Texts of documents. The parsers run in a child process (`converter.py`): a hostile document may crash them."""
+"""Texts of documents. The parsers run in a child process (`converter.py`), which a hostile document may crash."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class _Unreadable(Exception):
 
 @dataclass(slots=True)
 class Text:
-    """Text of a document, collected while it is read. Raises _Unreadable once it is too long for a source."""
+    """Text of a document, collected as it is read. Raises _Unreadable once it is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
-    """Pages, slides or sheets, each with its name; "" is the name of a text without parts."""
+    """Pages, slides or sheets, each with its name; the name is "" for a text without parts."""
     unread: list[str] = field(default_factory=list)
     """Omitted parts, such as "2 pictures"."""
     hidden: int = 0
@@ -72,7 +72,7 @@ class Text:
             self.take(size)
 
     def leave_out(self, what: str, number: int = 1) -> None:
-        """Note omitted parts, such as "1 picture"; do nothing if `number` is 0."""
+        """Record omitted parts, such as "1 picture"; do nothing if `number` is 0."""
         if number:
             self.unread.append(f"{number:,} {what}{'s' * (number > 1)}")
 
@@ -155,7 +155,7 @@ def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
 
 
 def _utf16(call: Callable[..., int]) -> str:
-    """Return the text from a function of pdfium, which returns the size when called without a buffer."""
+    """Return the text from a pdfium function that returns the size when called without a buffer."""
     from ctypes import create_string_buffer, sizeof
 
     from pypdfium2 import raw
@@ -167,7 +167,7 @@ def _utf16(call: Callable[..., int]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Write numbers in ascending order, with consecutive numbers as ranges.
+    """Format numbers in ascending order, with consecutive numbers as ranges.
 
     >>> _ranges([2, 3, 4, 7])
     '2-4, 7'
@@ -243,7 +243,7 @@ def _read_docx(data: bytes, text: Text) -> None:
 
 
 def _is_on(properties: Element, name: str) -> bool:
-    """Return whether the properties of a run or a style turn a switch on."""
+    """Return whether the properties of a run or a style turn a setting on."""
     switch = properties.find(f"{_W}{name}")
     return switch is not None and switch.get(f"{_W}val", "1") not in ("0", "false", "off")
 
@@ -353,7 +353,7 @@ def _read_pptx(data: bytes, text: Text) -> None:
 
 
 def _drop_hidden_shapes(slide: Element) -> int:
-    """Remove hidden shapes from a slide, and return the number of those with text."""
+    """Remove hidden shapes from a slide, and return how many of them had text."""
     hidden = 0
     for properties in list(slide.iter("{*}cNvPr")):
         shape = properties.getparent().getparent()
@@ -393,7 +393,7 @@ def _lines_of_shape(shape: object, title: object) -> Iterator[str]:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Write the lines of a table in Markdown, each cell on one line."""
+    """Format the lines of a table as Markdown, each cell on one line."""
     for number, row in enumerate(rows):
         yield f"| {' | '.join(' '.join(cell.split()) for cell in row)} |"
         if number == 0:
@@ -513,7 +513,7 @@ def _look_at_sheet(packed: zipfile.ZipFile, path: str) -> _Sheet:
 
 
 def _cell(cell: ReadOnlyCell) -> str:
-    """Write the value of a cell in the format of the sheet: as a percentage, or with leading zeros."""
+    """Format the value of a cell as the sheet does: as a percentage, or with leading zeros."""
     value, form = cell.value, cell.number_format or "General"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if re.fullmatch(r"0(\.0+)?%", form):
@@ -536,7 +536,7 @@ def _value(value: object) -> str:
 
 
 _ALL_DIGITS = 1e15
-"""Spreadsheets store all digits of whole numbers below this one."""
+"""Upper limit below which spreadsheets store all digits of whole numbers."""
 
 
 # HTML, books and notebooks
@@ -550,7 +550,7 @@ def _soup(data: bytes | str) -> BeautifulSoup:
 
 
 def _markdown(soup: BeautifulSoup, text: Text) -> str:
-    """Write the visible text of a page as Markdown."""
+    """Convert the visible text of a page to Markdown."""
     from markdownify import ATX, MarkdownConverter
 
     text.hidden += _drop_unseen(soup)
@@ -566,7 +566,7 @@ def _markdown(soup: BeautifulSoup, text: Text) -> str:
 
 
 def _drop_unseen(soup: BeautifulSoup) -> int:
-    """Remove invisible elements from a page, and return the number of those with text."""
+    """Remove invisible elements from a page, and return how many of them had text."""
     for element in soup(["script", "style", "template"]):
         element.decompose()
     hidden = 0
@@ -578,7 +578,7 @@ def _drop_unseen(soup: BeautifulSoup) -> int:
 
 
 def _fill_in(soup: BeautifulSoup) -> None:
-    """Replace the form fields of a page by their values."""
+    """Replace the form fields of a page with their values."""
     for element in soup("input"):
         value = str(element.get("value", ""))
         if element.get("type") in ("checkbox", "radio"):
@@ -700,7 +700,7 @@ OTHERS = {
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported documents, with a supported one to convert them to."""
+"""Suffixes of unsupported documents, each with a supported one to convert to."""
 
 
 def read_document(data: bytes, kind: str) -> Text:
@@ -730,10 +730,11 @@ def read_document(data: bytes, kind: str) -> Text:
 
 
 def serve(memory: int, seconds: float) -> None:
-    """Read documents from stdin, one after the other, until the parent process ends.
+    """Read documents from stdin, one after another, until the parent process ends.
 
-    A request is a line of JSON and the bytes of the document; the answer is a line of JSON. `memory` limits this
-    process, in megabytes. It ends itself if a document takes much longer than `seconds`, or after a long idle time.
+    A request is a line of JSON followed by the bytes of the document; the answer is a line of JSON. `memory` limits
+    this process, in megabytes. The process ends itself if a document takes much longer than `seconds`, or after a long
+    idle time.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of libraries must not mix with answers
@@ -765,11 +766,11 @@ def serve(memory: int, seconds: float) -> None:
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Seconds until an idle child ends, and until a late child ends itself if its parent does not."""
+"""Seconds until an idle child ends, and until an overdue child ends itself if its parent does not end it."""
 
 
 def _limit_memory(megabytes: int) -> None:
-    """Limit the memory of this process, if the system supports it: Linux counts writable memory."""
+    """Limit the memory of this process, if the system supports it (Linux counts writable memory)."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -786,7 +787,7 @@ def resident_memory(pid: int) -> int:
 
 
 def _end_in(seconds: float) -> None:
-    """End this process after some seconds, even while the interpreter is blocked."""
+    """End this process after some seconds, even if the interpreter is blocked."""
     import faulthandler
 
     faulthandler.dump_traceback_later(seconds, exit=True, file=2)

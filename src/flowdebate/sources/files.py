@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Return whether a text is a data URL, which may take long to read."""
+    """Return whether a text is a data URL, which may take long to decode."""
     return _DATA_URL.match(text) is not None
 
 
@@ -70,20 +70,21 @@ def _read_document(name: str, path: str, data: bytes, kind: str) -> Source:
 
 MEGABYTE = 1_000_000
 MOST_OF_FILE = 20
-"""Maximum megabytes of a file: a document of a thousand pages is smaller."""
+"""Maximum size of a file in megabytes; even a document of a thousand pages is smaller."""
 MOST_OF_IMAGES = 10
-"""Maximum megabytes of all images, which are sent with every turn: some providers accept 20, as base64."""
+"""Maximum total size of images in megabytes; they are sent with every turn, and some providers accept 20, as base64."""
 _MOST_LISTED = 200
-"""Maximum number of omitted files to list for a folder."""
+"""Maximum number of omitted files listed per folder."""
 
 
 def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
     """Read files and folders at paths relative to `folder`: "-" is stdin, and "NAME=FILE" sets a name.
 
-    Secrets, links, ignored files (`.gitignore`) and binary files of a folder are not read: their sources have the
+    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read: their sources have the
     reason in `left_out`.
 
-    Raises BadFile, with the path and the reason, for unusable files, and above 2 MB of text or 10 MB of images in all.
+    Raises BadFile, with the path and the reason, for unusable files, and above a total of 2 MB of text or 10 MB of
+    images.
     """
     sources: list[Source] = []
     room = _Room()
@@ -108,7 +109,7 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
 def read_texts(texts: Mapping[str, str]) -> list[Source]:
     """Read sources by name: texts, and files as data URLs.
 
-    Raises BadFile for an unreadable file, and above 2 MB of text or 10 MB of images in all.
+    Raises BadFile for an unreadable file, and above a total of 2 MB of text or 10 MB of images.
     """
     sources: list[Source] = []
     room = _Room()
@@ -151,7 +152,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
 
 
 def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
-    """Return the `entries` outside of all `folders`, such as stdin."""
+    """Return the `entries` outside all `folders`, such as stdin."""
     paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
         entry
@@ -161,7 +162,7 @@ def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
 
 
 def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
-    """Split "NAME=FILE" into the name, None without one, and the path of the file."""
+    """Split "NAME=FILE" into the name (None without one) and the path of the file."""
     name, sign, rest = entry.partition("=")
     path = folder / entry
     if sign and name.strip() and rest and not os.path.lexists(path):
@@ -172,7 +173,7 @@ def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
 
 
 def _is_within(path: Path, allowed: Path) -> bool:
-    """Return whether `path` is below `allowed` when all links are followed."""
+    """Return whether `path` is below `allowed` after following all links."""
     try:
         return path.resolve().is_relative_to(allowed.resolve())
     except (OSError, ValueError):  # links in a circle, a NUL
@@ -189,7 +190,7 @@ def _read_stdin() -> bytes:
 
 
 def _read_file(path: Path, entry: str, name: str) -> Source:
-    """Read a file; raise BadFile, with the `entry` of the user, if it is not a source."""
+    """Read a file; raise BadFile, with the user's `entry`, if it is not a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
             raise BadFile(entry, "is a link to a file outside its folder: name that file")
@@ -208,7 +209,7 @@ def _read_file(path: Path, entry: str, name: str) -> Source:
 
 
 def read_content(name: str, path: str, data: bytes) -> Source:
-    """Make a source from `data`, with secrets masked; raise BadFile unless it is a text, a document or an image."""
+    """Make a source from `data`, with secrets masked; raise BadFile unless it is text, a document or an image."""
     source = _read_content(name, path, data)
     text, masked = mask_secrets(source.text)
     return source if masked is None else source.model_copy(update={"text": text, "masked": masked})
@@ -301,7 +302,7 @@ def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
 
 
 def _spec_of(folder: Path) -> GitIgnoreSpec:
-    """Read the `.gitignore` of a folder; raise ConfigurationError if the required library is missing."""
+    """Read a folder's `.gitignore`; raise ConfigurationError if the required library is missing."""
     check_library(f"a folder with {folder / '.gitignore'}", "pathspec", library="pathspec", extra="documents")
     from pathspec import GitIgnoreSpec
 

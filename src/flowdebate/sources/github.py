@@ -1,4 +1,4 @@
-"""Pull requests through the REST API of GitHub: their changes as sources, and the comments on them."""
+"""Pull requests through GitHub's REST API: their changes as sources, and the comments on them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 API = "https://api.github.com"
 GITHUB_ACTIONS = "github-actions[bot]"
-"""Author of what a workflow's own token writes."""
+"""Author of comments written with a workflow's own token."""
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
 _MOST_WAIT = 300.0
 """Maximum seconds to wait for a rate limit."""
 _MOST_COMPARED = 300
-"""Maximum files listed by a comparison of commits."""
+"""Maximum number of files listed by a comparison of commits."""
 _MOST_OF_MESSAGE = 300
 _NO_NEWLINE = "\\ No newline at end of file"
 _SUBMODULE = re.compile(r"^[-+]Subproject commit [0-9a-f]{40}(-dirty)?$")
@@ -55,7 +55,7 @@ ModelT = TypeVar("ModelT")
 
 
 class _Answer(BaseModel):
-    """Part of an answer of GitHub."""
+    """Base class for parts of GitHub's answers."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
@@ -113,7 +113,7 @@ class _Entry(_Answer):
 
 
 class _Rejected(BadFile):
-    """Request that GitHub understood and rejected (422), such as a note on a line outside of the diff."""
+    """Request that GitHub understood and rejected (422), such as a note on a line outside the diff."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,21 +125,21 @@ class Changes:
     merge_base: str
     """Commit where the branch began."""
     since: str | None
-    """Commit whose changes were read before; None if the whole change is to be read."""
+    """Commit up to which the changes were read before; None if the whole change is to be read."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
     lines: dict[str, set[int]] = field(default_factory=dict)
-    """Numbers of the lines on which GitHub takes notes, by file."""
+    """Numbers of the lines on which GitHub accepts notes, by file."""
     renamed: dict[str, str] = field(default_factory=dict)
     """New names of moved files."""
 
 
 class GitHub:
-    """Client for one repository. Use it in a `with` statement.
+    """Client for one repository, to be used in a `with` statement.
 
-    Every method raises `BadFile` with GitHub's message if it refuses a request. A request over a rate limit is sent
-    again as soon as GitHub allows it, if the wait is within five minutes.
+    Every method raises `BadFile` with GitHub's message if GitHub refuses a request. A request over a rate limit is sent
+    again as soon as GitHub allows it, if the wait is at most five minutes.
     """
 
     def __init__(self, repository: str, *, token: str | None, api: str = API) -> None:
@@ -163,7 +163,7 @@ class GitHub:
     def login(self) -> str:
         """Return the name under which the token writes.
 
-        GitHub tells the token of an app its name only over GraphQL.
+        For an app's token, GitHub only reports the name over GraphQL.
         """
         try:
             return self._get("/user", User).login
@@ -177,7 +177,7 @@ class GitHub:
         return login if login.endswith("[bot]") else f"{login}[bot]"
 
     def reviews(self, number: int) -> list[Comment]:
-        """List the reviews of a pull request, from the oldest."""
+        """List the reviews of a pull request, oldest first."""
         return [*self._pages(f"{self._pull(number)}/reviews", Comment)]
 
     def notes(self, number: int) -> list[Comment]:
@@ -196,7 +196,7 @@ class GitHub:
         """Read the changes of a pull request; with `since`, only the changes after that commit.
 
         `merge_base` is where the branch began when `since` was read, and `again` names files that are read in full. The
-        whole change is read if `since` is no longer part of the branch, and if the comparison is too long.
+        whole change is read if `since` is no longer part of the branch, or if the comparison is too long.
         """
         pull = self._get(self._pull(number), _Pull)
         files = [*self._pages(f"{self._pull(number)}/files", _File)]
@@ -277,7 +277,7 @@ class GitHub:
         return source_of_patch(name, f"{_head_of(file)}{patch.removesuffix(chr(10))}\n".encode(errors="replace"))
 
     def _why_left_out(self, file: _File, commit: str) -> str | None:
-        """Return the reason for leaving a file out, apart from its content; None to include it."""
+        """Return the reason for leaving out a file, regardless of its content; None to include it."""
         if holds_secrets(file.filename):
             return HOLDS_SECRETS
         patch = file.patch or ""
@@ -291,7 +291,7 @@ class GitHub:
         return None
 
     def _whole_patch(self, file: _File, old: str, new: str) -> str:
-        """Compare both versions of a file; BadFile has the reason if they cannot be read as text."""
+        """Compare both versions of a file; raise BadFile with the reason if they cannot be read as text."""
         name = file.filename
         contents = [
             b"" if file.status == "added" else self._content(file.previous_filename or name, old),
@@ -306,14 +306,14 @@ class GitHub:
             return diff_of_texts(before, after, Path(temporary)).decode(errors="replace")
 
     def _content(self, path: str, commit: str) -> bytes:
-        """Return a file at a commit."""
+        """Return a file as of a commit."""
         try:
             return self._send("GET", self._contents(path, commit), accept=_RAW).content
         except BadFile:
             raise BadFile(path, "is not shown by GitHub") from None
 
     def _kind(self, path: str, commit: str) -> str | None:
-        """Return the type of a file at a commit: "file" or "symlink"; None if it is unknown."""
+        """Return the type of a file as of a commit: "file" or "symlink"; None if it is unknown."""
         try:
             entries = self._get(self._contents(path.rpartition("/")[0], commit), list[_Entry])
         except BadFile:
@@ -326,7 +326,7 @@ class GitHub:
     # Writing
 
     def create_review(self, number: int, commit: str | None, body: str, notes: Sequence[JsonValue]) -> bool:
-        """Post a review with notes on lines; return False if GitHub rejects it, as for a line outside of the diff.
+        """Post a review with notes on lines; return False if GitHub rejects it, as for a line outside the diff.
 
         Without a `commit` it is about the newest one.
         """
@@ -339,7 +339,7 @@ class GitHub:
         self._send("PUT", f"{self._pull(number)}/reviews/{review}", {"body": body})
 
     def create_note(self, number: int, commit: str, note: dict[str, JsonValue]) -> bool:
-        """Post a note on a line; return False if GitHub rejects it, as for a line outside of the diff."""
+        """Post a note on a line; return False if GitHub rejects it, as for a line outside the diff."""
         return self._create(f"{self._pull(number)}/comments", {"commit_id": commit, **note})
 
     def _create(self, path: str, body: dict[str, JsonValue]) -> bool:
@@ -437,7 +437,7 @@ class GitHub:
 
 
 def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
-    """Return the seconds that a rate limit asks for; None if the answer is about something else."""
+    """Return the number of seconds that a rate limit asks for; None if the answer is about something else."""
     if response.status_code not in (403, 429):
         return None
     after, remaining = response.headers.get("retry-after", ""), response.headers.get("x-ratelimit-remaining")
@@ -450,7 +450,7 @@ def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
 
 
 def _head_of(file: _File) -> str:
-    """Write the lines above the hunks of a file's diff."""
+    """Format the lines above the hunks of a file's diff."""
     old, new = (
         f"{side}/{name}" for side, name in (("a", file.previous_filename or file.filename), ("b", file.filename))
     )
@@ -466,6 +466,6 @@ def _count(patch: str) -> int:
 
 
 def _lines_of(file: _File) -> set[int]:
-    """Return the numbers of the lines after the change that GitHub's diff of a file shows."""
+    """Return the line numbers, after the change, that GitHub's diff of a file shows."""
     patch = Source.of(file.filename, f"{_head_of(file)}{file.patch or ''}\n")
     return {line.number for line in number_lines(patch) if line.number is not None} if file.patch else set()

@@ -1,4 +1,4 @@
-"""Passages of sources that fit a question best, and quotes in texts, looked up in sources word for word."""
+"""Passages of sources that fit a question best, and quotes in texts, verified against the sources word for word."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from flowdebate.sources.source import Source
 
 _LONGEST = 1_200
-"""Maximum characters of a passage: 300 tokens, a paragraph or two."""
+"""Maximum length of a passage in characters: 300 tokens, a paragraph or two."""
 
 
 class Passage(WireModel):
-    """A place in a source: `text[start:end]`."""
+    """A passage in a source: `text[start:end]`."""
 
     source: str
     start: int
@@ -40,11 +40,10 @@ def find_passages(
 ) -> list[Passage]:
     """Find the best passages for all `queries`, as many as fit into `characters`, in the order of the sources.
 
-    A `share` is the number of a reader, from 0, and the number of readers: half of the room has the same passages for
-    all readers, and the other half different ones of the next best. Neighbours in a source become one passage.
+    A `share` is a reader's number, from 0, and the number of readers: half of the space has the same passages for all
+    readers, and the other half a different selection of the next best. Adjacent passages of a source become one.
 
-    Raises ConfigurationError if the extra `flowdebate[documents]` is not
-    installed.
+    Raises ConfigurationError if the extra `flowdebate[documents]` is not installed.
     """
     passages, index = _index(sources)
     scores = [0.0] * len(passages)
@@ -67,7 +66,7 @@ def find_passages(
 
 
 def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
-    """Choose the first places of `ranked` that fit into `room`, skipping those too long for the rest."""
+    """Choose the first passages in `ranked` that fit into `room`, skipping those too long for the remaining space."""
     places = set[int]()
     for place in ranked:
         if sizes[place] <= room:
@@ -77,7 +76,7 @@ def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
 
 
 def _append(passages: list[Passage], passage: Passage) -> None:
-    """Append a passage, or lengthen the last one that it continues."""
+    """Append a passage, or extend the last one if it continues there."""
     last = passages[-1] if passages else None
     if last is not None and (last.source, last.page, last.end) == (passage.source, passage.page, passage.start):
         passages[-1] = last.model_copy(update={"end": passage.end})
@@ -164,19 +163,19 @@ QuoteStatus = Literal["verified", "unverified", "too_short"]
 
 
 class Span(WireModel):
-    """A place in a text, `text[start:end]`: half-open offsets in characters."""
+    """A span of a text, `text[start:end]`: half-open offsets in characters."""
 
     start: Annotated[int, Field(ge=0)]
     end: Annotated[int, Field(ge=0)]
 
 
 class Quote(Span):
-    """A quotation in an argument, with the offsets of its words, without the quotation marks."""
+    """A quotation in an argument, with the offsets of its words, excluding the quotation marks."""
 
     text: str
     """The quoted words as written."""
     depth: Annotated[int, Field(ge=0)] = 0
-    """The number of quotes around it."""
+    """Number of quotes around it."""
 
 
 class VerifiedQuote(Quote):
@@ -184,11 +183,11 @@ class VerifiedQuote(Quote):
 
     status: QuoteStatus
     source: str | None = None
-    """The name of the source that contains it; None if there is none."""
+    """Name of the source that contains the quote; None if there is none."""
     spans: tuple[Span, ...] = ()
-    """Places in the source, from the first word to the last, one for each part between ellipses."""
+    """Spans in the source, from the first word to the last, one for each part between ellipses."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
-    """Page of its beginning in a source with pages: "page 12"; None (and omitted from JSON) for any other."""
+    """Page where the quote begins, in a source with pages: "page 12"; None (and omitted from JSON) for any other."""
 
 
 # Quotations in a text
@@ -248,11 +247,11 @@ _FEWEST = 2  # minimum words: most sources contain any single word
 
 
 def find_quotes(text: str) -> list[Quote]:
-    r"""Find the quotations in `text` in the order of their beginnings, each before the ones nested in it.
+    r"""Find the quotations in `text`, ordered by where they begin, each before the ones nested in it.
 
-    Recognized are straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single ones of these styles
+    Recognized are straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single marks of these styles
     unless they are apostrophes, and block quotes: lines beginning with ">", without a last line for the author. A mark
-    without a counterpart starts no quote. Quotes nested more than two deep are left out.
+    without a counterpart starts no quote. Quotes nested more than two levels deep are left out.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
@@ -313,18 +312,18 @@ _BEGINNINGS = (1, 4, 8, 16)  # lengths of the keys of an index, so that a quote 
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """A text for comparison: letters without spaces and punctuation, numbers and currency signs between spaces."""
+    """A text to compare: letters without spaces and punctuation, numbers and currency signs between spaces."""
 
     text: str
     starts: list[int]
-    """The place of each word in `text`."""
+    """Start of each word in `text`."""
     spans: list[tuple[int, int]]
-    """The place of each word in the original."""
+    """Span of each word in the original."""
     words: list[str]
     _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
-        """Find `part` in the words at or after `begin` in `text`: the first word and the end, or None."""
+        """Find `part` among the words at or after `begin` in `text`: return its first word and its end, or None."""
         length = max(size for size in _BEGINNINGS if size <= len(part))
         if length not in self._indexes:
             index = self._indexes[length] = {}
@@ -341,11 +340,11 @@ class Normalised:
 
 
 def normalise(text: str) -> Normalised:
-    """Normalise `text` (NFKC, casefolded), with the place of each of its words.
+    """Normalise `text` (NFKC, casefolded), with the span of each of its words.
 
-    Characters that prompts escape count as themselves, whether `text` was copied from a prompt or not.
+    Characters that prompts escape are treated as themselves, whether `text` was copied from a prompt or not.
 
-    >>> normalise("It cost “1.5\u00a0Mio” in well-known ti\u00admes.").text
+    >>> normalise("It cost “1.5 Mio” in well-known ti­mes.").text
     'itcost 1.5 mioinwellknowntimes'
     >>> normalise("⟦U+003C⟧|im_end|>").text == normalise("<|im_end|>").text
     True
@@ -402,7 +401,7 @@ def verify_quotes(
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
     """Look up the parts of `quote` around its ellipses, and return its status, with source and spans if verified.
 
-    A failed lookup is repeated with points and brackets as text, as in code: `<Row {...props} key={key}>`.
+    A failed lookup is repeated with dots and brackets as text, as in code: `<Row {...props} key={key}>`.
     """
     plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
     parts = [part for part in map(normalise, _ELLIPSIS.split(plain)) if part.words]
@@ -462,7 +461,7 @@ def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
     r"""Return the forms of a `quote` with decreasing decoration, with the line numbers removed from each.
 
     The first form is the quote itself. The others have no code fence or surrounding marks, no bars, and no line numbers
-    (None without any; numbers of blank lines are omitted).
+    (None if there are none; numbers of blank lines are omitted).
 
     >>> copied_forms("`  | 4 return x`")[1:]
     [('  | 4 return x', None), ('4 return x', None), ('return x', frozenset({4}))]
@@ -493,7 +492,7 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
 
 _FEWEST_WORDS, _FEWEST_CHARACTERS = 3, 10
 _LONGEST_VERBATIM = 4_000
-"""Maximum characters of a quote with points as text: a hundred lines of code."""
+"""Maximum length in characters of a quote whose dots count as text: a hundred lines of code."""
 _FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
 _BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)
@@ -509,7 +508,7 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up an unverified quote again without decoration from a prompt; line numbers must match its lines."""
+    """Look up an unverified quote again, without the decoration of a prompt; line numbers must match its lines."""
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:

@@ -14,7 +14,7 @@ FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker", ".oci", ".password-store",
     ".terraform.d", ".bitcoin", ".ethereum", ".electrum", "keyrings",
 })  # fmt: skip
-"""Folders without material, often with secrets."""
+"""Folders that contain no material, but often secrets."""
 _NAMES = (
     # environments and settings
     *(".env", ".env[._-]*", "*.env", ".envrc", "*.env.local", "env.local", "env.prod", "env.production", "env.staging"),
@@ -36,7 +36,7 @@ _NAMES = (
 )
 _PATHS = (".config/gh/*", ".config/gcloud/*", ".config/op/*", ".config/rclone/*", ".config/hub", ".m2/settings*.xml",
           ".gem/credentials", ".cargo/credentials*", ".subversion/auth/*", ".config/github-copilot/*")  # fmt: skip
-"""Path patterns, for files with ordinary names."""
+"""Path patterns, for secret files with ordinary names."""
 _KEYS = re.compile(
     rb"PRIVATE KEY(?: BLOCK)? ?-{4}|PuTTY-User-Key-File-\d|OpenVPN Static key"
     rb"|(?<![A-Z0-9])AGE-SECRET-KEY-1[A-Z0-9]{50}"
@@ -45,7 +45,7 @@ _KEYS = re.compile(
 
 
 def is_secret(path: PurePath) -> bool:
-    """Return whether files of this name, or in this folder, often contain secrets."""
+    """Return whether files with this name, or in this folder, often contain secrets."""
     name, full_path = path.name.lower(), path.as_posix().lower()
     if not FOLDERS.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _NAMES):
         return True
@@ -116,9 +116,9 @@ _MOST_LINES = 5
 
 
 def mask_secrets(text: str) -> tuple[str, str | None]:
-    r"""Mask keys and tokens of known forms in a text, character by character, so that offsets stay valid.
+    r"""Mask keys and tokens of known formats in a text, character by character, so that offsets stay valid.
 
-    Returns the text, and a note about the masked secrets, None if there is none.
+    Returns the text and a note about the masked secrets, or None in its place if there are none.
 
     >>> mask_secrets("on: push\ntoken: ghp_" + "a1B2c3" * 6)
     ('on: push\ntoken: ghp_************************************', '1 secret masked: line 2')

@@ -33,38 +33,38 @@ class Page(WireModel):
     start: Annotated[int, Field(ge=0)]
     """Start of the page in the text, in characters."""
     name: str
-    """Name of the page for readers: "page 12"."""
+    """Name of the page as shown to readers: "page 12"."""
 
 
 def is_none(value: object) -> bool:
-    """Return whether a field is None, and thus not written."""
+    """Return whether a field is None, and therefore not serialized."""
     return value is None
 
 
 class SourceInfo(WireModel):
-    """A source as results list it, without its text."""
+    """A source as listed in results, without its text."""
 
     name: str
     size: int = 0
-    """Bytes of the file, or of the text as UTF-8."""
+    """Size of the file in bytes, or of the text as UTF-8."""
     sha256: str = ""
     """Hash of the same bytes."""
     characters: int = 0
-    """Length of the text; 0 if it was left out."""
+    """Length of the text in characters; 0 if it was left out."""
     pages: int | None = Field(default=None, exclude_if=is_none)
-    """The number of its pages; None (and omitted from JSON) if there are none."""
+    """Number of pages; None (and omitted from JSON) if there are none."""
     media_type: str | None = Field(default=None, exclude_if=is_none)
     """Media type of an image, such as "image/png"; None (and omitted from JSON) for a text."""
     masked: str | None = Field(default=None, exclude_if=is_none)
-    """Note of the secrets in its text that were masked; None (and omitted from JSON) if there are none."""
+    """Note about masked secrets in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Reason why a file was not read; None (and omitted from JSON) for all others."""
     unread: str | None = Field(default=None, exclude_if=is_none)
     """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
-    """True if the user excluded it by a glob; False is not written."""
+    """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Commits compared by its diff; None (and omitted from JSON) for all others."""
+    """Commits that its diff compares; None (and omitted from JSON) for all others."""
 
 
 IMAGES = {
@@ -75,13 +75,13 @@ IMAGES = {
 }
 """First bytes of the image formats that providers accept."""
 MOST_OF_IMAGE = 3.75
-"""Maximum megabytes of an image: Anthropic accepts five in base64, and others accept more."""
+"""Maximum size of an image in megabytes: Anthropic accepts five in base64, and others accept more."""
 AN_IMAGE = "(an image, which is shown to you)"
-"""Placeholder in a prompt for an image's text."""
+"""Placeholder in a prompt for the text of an image."""
 
 
 def image_type(data: bytes) -> str | None:
-    """Detect the media type of a supported image by its content; None for any other data."""
+    """Detect the media type of a supported image from its content; None for any other data."""
     return next((kind for kind, start in IMAGES.items() if re.match(start, data, re.DOTALL)), None)
 
 
@@ -107,27 +107,27 @@ class Source(WireModel):
     """Name of the source in prompts and quotes."""
     text: str = ""
     image: str | None = Field(default=None, exclude_if=is_none, pattern=r"^data:image/(png|jpeg|gif|webp);base64,")
-    """An image as a data URL; None (and omitted from JSON) for a text."""
+    """Image as a data URL; None (and omitted from JSON) for a text."""
     pages: tuple[Page, ...] = ()
     """Start of each page, in order; empty for a text without pages."""
     size: int = 0
     sha256: str = ""
     masked: str | None = Field(default=None, exclude_if=is_none)
-    """Note of the secrets in its text that were masked; None (and omitted from JSON) if there are none."""
+    """Note about masked secrets in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = None
-    """Reason why a file of a folder or of a diff was not read; None for a source."""
+    """Reason why a file in a folder or a diff was not read; None for a source."""
     unread: str | None = Field(default=None, exclude_if=is_none)
     """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
-    """True if the user excluded it by a glob; False is not written."""
+    """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Commits compared by its diff; None (and omitted from JSON) for all others."""
+    """Commits that its diff compares; None (and omitted from JSON) for all others."""
 
     @classmethod
     def of(
         cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = (), unread: str = ""
     ) -> Self:
-        """Make a source from `text`, with the file content `data`; None for a text without a file."""
+        """Make a source from `text` and `data`, the content of its file; `data` is None for a text without a file."""
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
         fields = {"size": len(data), "sha256": hashed, "unread": unread or None}
@@ -148,7 +148,7 @@ class Source(WireModel):
 
     @property
     def info(self) -> SourceInfo:
-        """Summary of the source in results."""
+        """Summary of the source for results."""
         return SourceInfo(
             name=self.name,
             size=self.size,
@@ -164,12 +164,12 @@ class Source(WireModel):
         )
 
     def page_at(self, place: int) -> str | None:
-        """Return the name of the page with the character at `place`; None without pages."""
+        """Return the name of the page that contains the character at `place`; None without pages."""
         index = bisect_right(self.pages, place, key=lambda page: page.start)
         return self.pages[index - 1].name if index else None
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield the text page by page, each with the names of source and page."""
+        """Yield the text page by page, each with the names of the source and the page."""
         if not self.pages:
             yield self.name, self.text if self.image is None else AN_IMAGE
         ends = [*[page.start for page in self.pages[1:]], len(self.text)]
@@ -179,12 +179,12 @@ class Source(WireModel):
 
 
 MOST_OF_NAME = 200
-"""Maximum characters of the name of a source."""
+"""Maximum length of a source's name in characters."""
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def name_problem(name: str) -> str | None:
-    r"""Return the rule that an invalid name of a source breaks; None for a valid name.
+    r"""Return the rule that a source's name breaks; None for a valid name.
 
     >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
     (None, 'has at most 200 characters', 'has no line breaks and no other control characters')
@@ -197,7 +197,7 @@ def name_problem(name: str) -> str | None:
 
 
 def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
-    """List omitted files with the reason, and omitted parts of documents.
+    """List omitted files with the reasons, and omitted parts of documents.
 
     >>> omissions([Source(name="a.png", left_out="is a link"), Source.of("b.docx", "Text.", unread="2 pictures")])
     ['a.png (is a link)', 'in b.docx: 2 pictures']
@@ -207,12 +207,12 @@ def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
 
 
 def matches_glob(name: str, globs: Sequence[str]) -> bool:
-    """Return whether a glob matches the path of a file, or its last part."""
+    """Return whether a glob matches the path of a file, or its last component."""
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
 
 
 _SHORT = 4_000
-"""Maximum characters of sources on a terminal, above a question: two screens."""
+"""Maximum length in characters of sources shown on a terminal, above a question: two screens."""
 
 
 def listed(sources: Sequence[Source]) -> str:
@@ -250,8 +250,8 @@ class Sources:
     tokens: int | None = field(default=None, kw_only=True)
     """Maximum number of tokens of sources in a prompt.
 
-    If they have more, each turn is shown the best passages for the question and the last arguments. None for a quarter
-    of the model's context, or 32,000 if that is unknown.
+    If the sources have more, each turn gets the best passages for the question and the last arguments. None for a
+    quarter of the model's context, or 32,000 if that is unknown.
     """
 
     def __post_init__(self) -> None:
@@ -303,16 +303,16 @@ class Line(NamedTuple):
     """A line of a source."""
 
     file: str
-    """Name of the source; in a diff, of the changed file."""
+    """Name of the source; in a diff, the name of the changed file."""
     number: int | None
     """Current number of the line in the file; None for lines removed by a diff, and for lines between its hunks.
     """
     start: int
     """Start of the line in the source's text, in characters."""
     text: str
-    """Text of the line, without its line break, and in a diff without its sign."""
+    """Text of the line, without its line break and, in a diff, without its sign."""
     sign: str = ""
-    """Sign of a line in a diff, "+", "-" or a blank; empty for any other line."""
+    """Sign of a line in a diff: "+", "-" or a space; empty for any other line."""
 
 
 @lru_cache(maxsize=512)  # cached: a run looks up many quotes in its sources

@@ -176,7 +176,7 @@ class Writer:
         return True
 
     def _checkpoint(self, finish: Callable[[OSError | None], None], lost: OSError | None) -> None:
-        """Checkpoint the write-ahead log before `finish`, so that the callers' next write restarts it at its start.
+        """Checkpoint the write-ahead log before `finish`, so that the callers' next write reuses it from the top.
 
         If others are reading or writing at that moment, the log keeps growing, and the next batch tries again.
         """
