@@ -546,7 +546,7 @@ async def test_unused_recorded_calls_are_named(path: Path) -> None:
     await ask(replayed, question(messages=[{"role": "user", "content": "0"}]))
     assert replayed.remaining == 7
     assert repr(replayed) == f"<ReplayModel {str(path)!r}: 1 of 8 calls given>"
-    with pytest.raises(AssertionError, match=r"7 of 8 calls .* 'judge' \(line 3\), .* and 2 more") as caught:
+    with pytest.raises(AssertionError, match=r"7 of 8 calls .* judge \(line 3\), .* and 2 more") as caught:
         replayed.assert_complete()
     assert isinstance(caught.value, CassetteMismatch)
 
