@@ -36,7 +36,7 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
 def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
     """Compute the agreement of several raters beyond chance (Fleiss 1971), from the counts of ratings of each item.
 
-    Every item has the same number of ratings, two or more; `krippendorff_alpha` accepts any numbers. None if all
+    All items need the same number of ratings, at least two; use `krippendorff_alpha` if the numbers differ. None if all
     ratings are the same.
 
     >>> fleiss_kappa([{"a": 3}, {"b": 3}, {"a": 1, "b": 2}])
@@ -58,8 +58,8 @@ def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
 def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | None:
     """Compute the agreement beyond chance of any number of raters, for nominal ratings (Krippendorff 2011).
 
-    `ratings` has a row for each rater, with one rating for each item; None is a missing rating. Return None if no item
-    has two ratings, or if all ratings are the same.
+    `ratings` has one row per rater and one rating per item; None is a missing rating. Return None if no item has two
+    ratings, or if all ratings are the same.
 
     >>> round(krippendorff_alpha([["a", "a", "b", None], ["a", "b", "b", "a"]]), 3)
     0.444
@@ -79,7 +79,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
 
 
 class CorrectedRate(NamedTuple):
-    """A rate with the ends of its interval."""
+    """Corrected rate with the bounds of its confidence interval."""
 
     value: float
     low: float
@@ -89,12 +89,12 @@ class CorrectedRate(NamedTuple):
 def corrected_rate(
     judged: Sequence[float], human: Sequence[float | None], *, confidence: float = 0.95
 ) -> CorrectedRate:
-    """Estimate the rate of a judge over all items, corrected by human labels of some of them (None: not labelled).
+    """Estimate the rate of a judge over all items, corrected by human labels for some of them (None: unlabelled).
 
     The estimate is the judge's mean plus the mean difference between people and judge on the labelled items. It is
-    unbiased whatever the judge's errors, if the labelled items were drawn at random (prediction-powered inference,
-    Angelopoulos et al. 2023, arXiv 2301.09633). The interval is too narrow for few labels: use 20 or more. Raise
-    ConfigurationError for fewer than two labelled and two other items.
+    unbiased whatever the judge's errors, provided that the labelled items were drawn at random (prediction-powered
+    inference, Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow: use 20 or more.
+    Raise ConfigurationError for fewer than two labelled or two unlabelled items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)
     >>> [round(part, 2) for part in found]

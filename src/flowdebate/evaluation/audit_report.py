@@ -1,4 +1,4 @@
-"""Reports of judge audits: figures, each with the number of observations, and findings in words."""
+"""Reports of judge audits: figures with their sample sizes, and findings in plain sentences."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ SATURATED = 0.99  # minimum share of a side that counts as all of a ballot
 _BLUNT = 0.8  # minimum saturation of all-or-nothing scores: two orders then gain only .007 of .208 over one
 _FEW = 10  # minimum number of ballots, or of debates with votes, for a share of them
 PlaceKind = Literal["slot", "label", "turn"]
-"""Kind of place: a position in the judge's reading order, the name of a side, or a position in the speaking order."""
+"""Kind of place: a position in the judge's reading order, the label of a side, or a position in the speaking order."""
 
 
 class AuditItem(WireModel):
-    """Transcript with all its ballots: a line of a data set."""
+    """Transcript with all its ballots; one line of a data set."""
 
     id: str | None = None
     ballots: list[JudgeBallot]
     truth: str | None = None
-    """The right side; None if it is not known."""
+    """The correct side; None if unknown."""
     spoken: list[str] | None = None
-    """The sides in the speaking order of the last round; None if unknown."""
+    """Sides in the speaking order of the last round; None if unknown."""
 
 
 class Figure(WireModel):
-    """A number, and the number of observations behind it."""
+    """Number with its sample size."""
 
     value: float
     n: Annotated[int, Field(ge=1)]
     low: float | None = None
-    """The ends of its 95% interval; None if there is none."""
+    """Bounds of the 95% confidence interval; None without an interval."""
     high: float | None = None
 
 
@@ -58,35 +58,39 @@ class PlaceRate(WireModel):
     """Wins of one slot, label or turn."""
 
     place: str
-    """The number of the slot or the turn, from "1", or the label."""
+    """Number of the slot or turn, counted from "1", or the label."""
     wins: int
     rate: float
-    """`wins` as a share of all verdicts for a side; the rates of all places add up to 1."""
+    """`wins` as a share of all verdicts for a side; the rates of all places sum to 1."""
     low: float | None = None
     high: float | None = None
 
 
 class Places(WireModel):
-    """Wins of all slots, labels or turns, over the items with this number of sides."""
+    """Wins of all slots, labels or turns, for items with the same number of sides."""
 
     kind: PlaceKind
     places: list[PlaceRate]
     n: int
-    """Verdicts for a side."""
+    """Number of verdicts for a side."""
     items: int
-    """Items with one or more of them. Items are independent, but verdicts of the same item are not."""
+    """Number of items with at least one such verdict. Items are independent, but verdicts on the same item are not."""
     leaning: int
-    """Items in which the first and the last place won unequally often; of two places, only these count in the test."""
+    """Number of items in which the first and the last place won unequally often. With two places, only these enter the
+    test.
+    """
     first: int
-    """Number of `leaning` items with more wins of the first place."""
+    """Number of `leaning` items in which the first place won more often."""
     arrangements: int
-    """Number of orders of sides, or of assignments of labels, up to about 1,000; a bias can only be found with two."""
+    """Number of different side orders or label assignments, counted up to about 1,000. At least two are needed to find
+    a bias.
+    """
     apart: bool = True
-    """True if labels moved independently of slots; otherwise one bias may look like the other."""
+    """True if labels varied independently of slots; otherwise a label bias cannot be distinguished from a slot bias."""
     p: float | None = None
-    """The p-value: the probability of results at least as uneven as these under a fair judge."""
+    """P-value: the probability that a fair judge gives results at least this uneven."""
     p_holm: float | None = None
-    """The p-value adjusted by Holm's method for the number of tests in the audit."""
+    """P-value adjusted by Holm's method for the number of tests in the audit."""
     test: Literal["sign_flip", "permutation"] | None = None
 
     @property
@@ -95,71 +99,73 @@ class Places(WireModel):
 
     @property
     def separable(self) -> bool:
-        """True if a preference for a place can be told from one for a side, and for labels from one for a slot."""
+        """True if a preference for a place can be distinguished from one for a side (for labels: also for a slot)."""
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
     @property
     def favoured(self) -> PlaceRate:
-        """The place with most wins; the first of several."""
+        """The place with the most wins; the first one if several are equal."""
         return max(self.places, key=lambda place: place.wins)
 
 
 class LastWord(WireModel):
-    """Wins of the last speaker of the last round, for any number of sides."""
+    """Wins of the last speaker in the last round, for any number of sides."""
 
     wins: int
     n: int
-    """Verdicts for a side."""
+    """Number of verdicts for a side."""
     rate: float
     even: float
-    """Rate of a judge unaffected by the last word: one half for two sides."""
+    """Expected rate for a judge unaffected by the last word: one half with two sides."""
     low: float | None = None
     high: float | None = None
     items: int
-    """Items with one or more verdicts."""
+    """Number of items with at least one verdict."""
     orders: int
-    """Number of speaking orders; a preference can only be found with two."""
+    """Number of different speaking orders; at least two are needed to find a preference."""
     p: float | None = None
-    """The p-value; with two sides in all items, the p-value of their `turns`."""
+    """P-value of the preference; if all items have two sides, the p-value of their `turns`."""
     p_holm: float | None = None
-    """The p-value adjusted by Holm's method for the number of tests in the audit."""
+    """P-value adjusted by Holm's method for the number of tests in the audit."""
 
     @property
     def separable(self) -> bool:
-        """True if a preference for the last word can be told from one for a side."""
+        """True if a preference for the last word can be distinguished from one for a side."""
         return self.items == 1 or self.orders > 1
 
 
 class JudgeFigures(WireModel):
-    """Figures of one judge, from its ballots."""
+    """Figures of one judge, computed from its ballots."""
 
     items: int
-    """Items with one of its ballots."""
+    """Number of items with a ballot of the judge."""
     ballots: int
     unparsed: int
-    """Ballots with an unusable answer (`problem`)."""
+    """Number of ballots with an unusable answer (`problem`)."""
     unusable: int
-    """Contradictory ballots: fewer than two sides, a side twice, or a winner or score for an unknown side."""
+    """Number of contradictory ballots: fewer than two sides, a repeated side, or a winner or score for an
+    unknown side.
+    """
     undecided: int
-    """Ballots without a winner."""
+    """Number of ballots without a winner."""
     slots: list[Places] = Field(default_factory=list)
-    """A value for each number of sides."""
+    """Wins of slots, one entry per number of sides."""
     labels: list[Places] = Field(default_factory=list)
-    """A value for each set of labels."""
+    """Wins of labels, one entry per set of labels."""
     turns: list[Places] = Field(default_factory=list)
-    """A value for each number of sides, by speaking order, for items with a known order."""
+    """Wins of turns in the speaking order, one entry per number of sides; only for items with a known order."""
     last_word: LastWord | None = None
-    """The last speaker of the last round; None if the speaking order is unknown, or there was none."""
+    """Wins of the last speaker; None if the speaking order is unknown or nobody had the last word."""
     repetition_stability: Figure | None = None
     """RS: the share of the most frequent verdict, over views that were judged repeatedly."""
     position_consistency: Figure | None = None
-    """PC: the share of items, judged in several orders, with the same verdict in all of them."""
+    """PC: the share of items with the same verdict in every order, among items judged in several orders."""
     preference_fairness: Figure | None = None
     """PF: from -1, if all verdicts went to the first slot (primacy), to +1, if they went to the last slot (recency)."""
     flip_probability: Figure | None = None
-    """The share of pairs of orders of one item with different verdicts."""
+    """Share of pairs of orders of the same item that led to different verdicts."""
     saturation: Figure | None = None
-    """The share of ballots with scores in which a side has .99 or more. Ballots by letter are not counted: their
+    """Share of scored ballots in which one side has at least .99. Ballots by letter are excluded, because their
     log-odds are graded.
     """
     slot_log_odds: Figure | None = None
@@ -167,7 +173,7 @@ class JudgeFigures(WireModel):
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """The places with a meaningful p-value; the last word of two sides is the test of their turns."""
+        """Places with a meaningful p-value; with two sides, the test of the turns also covers the last word."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -175,32 +181,32 @@ class JudgeFigures(WireModel):
 
     @property
     def unparsed_share(self) -> float:
-        """`unparsed` as a share of all ballots; 0 if there are none."""
+        """`unparsed` as a share of all ballots; 0 without ballots."""
         return self.unparsed / self.ballots if self.ballots else 0.0
 
 
 class JudgeAudit(InNotebooks, JudgeFigures):
-    """A judge audit: figures of all ballots and of each model, and the correlation of the models."""
+    """Judge audit: figures over all ballots and per model, and the correlation between models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
-    """Figures by model, if there are several; "" for ballots of an unknown model."""
+    """Figures by model if there are several; the key "" collects ballots of an unknown model."""
     rho: Figure | None = None
-    """The mean correlation of two models, over items; None for one model, or too few items."""
+    """Mean pairwise correlation of models over items; None for a single model or too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Basis of `rho`: errors if the truth is known; otherwise scores, which also correlate if one side is better."""
+    """Basis of `rho`: errors if the truth is known, otherwise scores, which also correlate if one side is better."""
     effective_n: float | None = None
-    """The number of independent judges equivalent to the models: n / (1 + (n - 1) rho)."""
+    """Number of independent judges equivalent to the models: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
-    """The ends of its 95% interval, computed from the interval of `rho`."""
+    """Bounds of the 95% interval of `effective_n`, computed from the interval of `rho`."""
     tests: int = 0
-    """The number of tests used to adjust `p_holm`."""
+    """Number of tests used to adjust `p_holm`."""
     seed: int | None = None
-    """The seed of p-values and intervals; None if there are none."""
+    """Seed of the p-values and intervals; None if none were computed."""
 
     @property
     def findings(self) -> list[str]:
-        """Findings of the audit in sentences; the last one names the limits of all audits.
+        """Findings of the audit in sentences; the last one states the limits of any audit.
 
         >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
@@ -227,22 +233,22 @@ class JudgeAudit(InNotebooks, JudgeFigures):
 
 
 class ReaderAgreement(InNotebooks, WireModel):
-    """Agreement between the judges and readers who voted without knowing the verdict."""
+    """Agreement between judges and readers who voted before seeing the verdict."""
 
     agreement: Figure | None = None
-    """The share of debates in which the side with most of the readers' votes won, with Wilson's interval. Only debates
-    in which both the readers and the judge preferred a side count.
+    """Share of debates won by the side with the most reader votes, with Wilson's interval. Only debates in which both
+    the readers and the judge preferred a side are counted.
     """
     debates: int
     undecided: int
-    """Debates without a side preferred by the judge, or without a side with most of the votes."""
+    """Number of debates in which the judge or the readers preferred no side."""
     votes: int
     same: int
-    """Votes in agreement with the judge: for the same side, or for neither if the judge named no winner."""
+    """Number of votes that agree with the judge: for the winner, or for neither side if the judge named no winner."""
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
-        """Compute the agreement over debates, each with its winner and the votes on it; return None without any votes.
+        """Compute the agreement over debates, each with its winner and its votes; return None without any votes.
 
         >>> found = ReaderAgreement.of([("yes", ["yes", "yes", None]), ("no", ["yes"]), (None, ["no"]), ("no", [])])
         >>> found.agreement.value, found.agreement.n, found.undecided, found.votes, found.same
@@ -255,7 +261,7 @@ class ReaderAgreement(InNotebooks, WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """Findings about the agreement in sentences."""
+        """Findings about the agreement, in sentences."""
         sentences = []
         if (agreement := self.agreement) is not None:
             debates = f"{round(agreement.value * agreement.n)} of {counted(agreement.n, 'debate')}"
@@ -273,20 +279,20 @@ class ReaderAgreement(InNotebooks, WireModel):
 
 @dataclass(slots=True)
 class VoteCounts:
-    """Counts of the votes on debates, added one by one."""
+    """Running counts of the votes on debates."""
 
     debates: int = 0
-    """Debates with votes."""
+    """Number of debates with votes."""
     decided: int = 0
-    """Debates in which both the judge and the readers preferred a side."""
+    """Number of debates in which both the judge and the readers preferred a side."""
     agreeing: int = 0
-    """Debates in which they preferred the same side."""
+    """Number of debates in which the judge and the readers preferred the same side."""
     votes: int = 0
     same: int = 0
-    """Votes in agreement with the judge."""
+    """Number of votes that agree with the judge."""
 
     def add(self, winner: str | None, votes: Sequence[str | None]) -> None:
-        """Add the votes on a debate with this winner; without votes, do nothing."""
+        """Add the votes on a debate with this winner; do nothing if there are no votes."""
         if not votes:
             return
         counts = Counter(votes)
@@ -301,7 +307,7 @@ class VoteCounts:
 
     @property
     def agreement(self) -> ReaderAgreement | None:
-        """The agreement of readers and judges; None without any votes."""
+        """Agreement of readers and judges; None without any votes."""
         if not self.debates:
             return None
         figure = None
@@ -317,18 +323,18 @@ class VoteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit(InNotebooks):
-    """Judge audit of one run. A single debate shows little; `flowdebate eval audit` covers many."""
+    """Judge audit of a single run. One debate shows little; `flowdebate eval audit` covers many."""
 
     judge: JudgeAudit
     """Figures of the judge's ballots; None for a custom judge."""
     leaks: LeakReport | None = None
-    """Names in arguments replaced by aliases; None if names were not hidden."""
+    """Number of names replaced by aliases in arguments; None if names were not hidden."""
     same_family: tuple[tuple[str, str], ...] = ()
-    """Pairs of a judge's and a debater's model of one family."""
+    """Pairs of a judge model and a debater model from the same family."""
 
     @property
     def findings(self) -> list[str]:
-        """Findings of the audit in sentences."""
+        """Findings of the audit, in sentences."""
         sentences = self.judge.findings
         if self.leaks is not None:
             sentences.append(
@@ -401,7 +407,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
 
 
 def _inseparable(places: Places) -> str:
-    """Name the reason why a preference for a place cannot be told from another one."""
+    """Explain why a preference for a place cannot be distinguished from another preference."""
     every = f"all {places.items} items"
     match places.kind:
         case "slot" if places.arrangements == 1:
@@ -415,7 +421,7 @@ def _inseparable(places: Places) -> str:
 
 
 def _about_orders(figures: JudgeFigures) -> Iterator[str]:
-    """Describe how much verdicts depend on the order, if scores are graded at all, and how much a slot changes them."""
+    """Describe how much verdicts depend on the order, whether scores are graded, and what a slot changes."""
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n

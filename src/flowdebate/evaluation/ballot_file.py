@@ -1,4 +1,4 @@
-"""Ballots of judges from any source: a file with a row for each ballot, for audits, judge quality and rankings."""
+"""Ballot files from any source, with one row per ballot, for audits, judge quality and rankings."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from flowdebate.ui.files import problem_of
 from flowdebate.ui.tables import read_table
 
 BallotPath: TypeAlias = str | PathLike[str]
-"""Path of a file of ballots: CSV, JSON Lines or Parquet."""
+"""Path of a ballot file: CSV, JSON Lines or Parquet."""
 
 
 def _read_text(value: object) -> object:
-    """Read a cell as text; an empty cell becomes None, and a number becomes a name."""
+    """Read a cell as text; an empty cell becomes None and a number becomes a string."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:g}"
     return value.strip() or None if isinstance(value, str) else value
 
 
 def _read_list(value: object) -> object:
-    """Read a cell with several values, as JSON or separated by "|"."""
+    """Read a list from a cell, as JSON or separated by "|"."""
     if isinstance(value, str) and value.strip():
         if not value.lstrip().startswith("["):
             return value.split("|")
@@ -56,22 +56,22 @@ class BallotRow(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
     item: _Cell
-    """Item under judgment, such as the id of a debate or of a pair of texts; the same for all its ballots."""
+    """Item under judgment, such as the ID of a debate or of a pair of texts; shared by all its ballots."""
     order: _Texts
-    """The sides in the judge's reading order."""
+    """Sides in the judge's reading order."""
     choice: _Cell | None = None
-    """The judge's choice, one of `order`; None for a tie."""
+    """Side chosen by the judge; None for a tie."""
     judge: _Cell | None = None
     truth: _Cell | None = None
-    """The right side, if known."""
+    """The correct side, if known."""
     cluster: _Cell | None = None
     """Cluster of related items, such as a question or a motion."""
     systems: _Texts | None = None
-    """Authors of the sides, in the order of `order`; None if the sides are the systems."""
+    """Authors of the sides, in the order of `order`; None if the sides themselves are the systems."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
-    """The length of each side, in the order of `order`."""
+    """Lengths of the sides, in the order of `order`."""
     problem: _Cell | None = None
-    """Reason why the answer could not be read; None for a usable ballot."""
+    """Reason why the answer could not be parsed; None for a usable ballot."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> BallotRow:
@@ -90,13 +90,13 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Ballots of a file, in the forms used by audits, judge quality and rankings."""
+    """Parsed ballot file, convertible to the inputs of audits, judge quality and rankings."""
 
     ballots: Sequence[BallotRow]
 
     @property
     def judges(self) -> list[str]:
-        """Names of the judges, in the order of the file."""
+        """Names of the judges, in order of first appearance."""
         return list(dict.fromkeys(ballot.judge for ballot in self.ballots if ballot.judge is not None))
 
     def of_judge(self, judge: str) -> BallotFile:
@@ -132,7 +132,7 @@ class BallotFile:
 
     @property
     def games(self) -> list[Game]:
-        """A game for each pair of systems on each ballot, for `rank_games()`."""
+        """Games for `rank_games()`: one per pair of systems on each ballot."""
         games = []
         for ballot in self._usable():
             sides = list(zip(ballot.order, ballot.systems or ballot.order, strict=True))
@@ -144,7 +144,7 @@ class BallotFile:
 
     @property
     def choices(self) -> list[ContentChoice]:
-        """Choices of all ballots and features of their sides, for `content_audit()`."""
+        """Choices for `content_audit()`: all ballots with the features of their sides."""
         ballots = list(self._usable())
         measured = all(ballot.lengths is not None for ballot in ballots)
         choices = []
@@ -165,15 +165,18 @@ class BallotFile:
 
 
 def read_ballots(path: BallotPath) -> BallotFile:
-    """Read a file of ballots: CSV, JSON Lines or Parquet ("-": stdin), with the columns of `BallotRow`.
+    """Read a ballot file: CSV, JSON Lines or Parquet ("-": stdin), with the columns of `BallotRow`.
 
-    In CSV a list is JSON, or its values are separated by "|". Raise BadFile with the line and the column.
+    In CSV, write a list as JSON or separate its values by "|". Raise BadFile with the line and the column.
     """
     return BallotFile(parse_ballots(fspath(path), read_table(fspath(path), column="item")))
 
 
 def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[BallotRow]:
-    """Check the rows of the file at `path`; raise BadFile for invalid rows, two truths of one item, and no rows."""
+    """Validate the rows of the file at `path`.
+
+    Raise BadFile for invalid rows, conflicting truths of an item, or no rows.
+    """
     ballots: list[BallotRow] = []
     truths: dict[str, str] = {}
     for number, row in rows:
@@ -191,5 +194,5 @@ def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list
 
 
 def is_filled(cell: object) -> bool:
-    """Return whether a cell has a value."""
+    """Return whether a cell contains a value."""
     return is_text(cell) if isinstance(cell, str) else cell is not None

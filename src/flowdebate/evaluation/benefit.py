@@ -1,4 +1,4 @@
-"""Paired comparison of debates with their baselines: accuracy, intervals, exact tests and cost, also in words."""
+"""Paired comparison of debates with their baselines: accuracy, intervals, exact tests, cost, and a summary in words."""
 
 from __future__ import annotations
 
@@ -25,55 +25,57 @@ _WHERE = "benefit_report()"
 DRAFTS = 3  # with so many first drafts, their vote can differ from a single answer
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
-"""Finding: better than the baseline; worse; without a gain of `min_gain` or more; or inconclusive."""
+"""Result of a comparison: better than the baseline, worse, no gain of `min_gain` or more, or inconclusive."""
 Missing = Literal["wrong", "left out"]
-"""Rule for counting a debate without a verdict."""
+"""Rule for counting debates without a verdict."""
 
 
 class MethodResult(WireModel):
-    """Accuracy and cost of one method over all questions with an answer."""
+    """Accuracy and cost of one method over all answered questions."""
 
     method: Method
     n: int
-    """The number of these questions."""
+    """Number of answered questions."""
     right: float
-    """Number of right answers; an undecided one counts as its chance to be right."""
+    """Number of correct answers; an undecided answer counts as its chance of being correct."""
     accuracy: float
     low: float
     high: float
-    """Ends of Wilson's interval."""
+    """Bounds of Wilson's interval for the accuracy."""
     undecided: int
-    """Answers with several positions, or none."""
+    """Number of answers with several positions or none."""
     calls: float
     tokens: float | None
-    """Means over the questions; tokens are None unless they are known for each."""
+    """Mean usage per question; tokens are None unless they are known for every question."""
     completion_tokens: float | None = None
     cost: float | None = None
 
 
 class PairedComparison(WireModel):
-    """Comparison of the debate with a baseline, on the questions answered by both and those with a failed debate."""
+    """Comparison of the debate with a baseline, on questions answered by both and questions whose debate failed."""
 
     baseline: BaselineName
     n: int
     debate_right: float
     baseline_right: float
-    """Number of right answers of each."""
+    """Number of correct answers of the debate and of the baseline."""
     better: int
     worse: int
-    """Discordant pairs: questions on which the debate scored higher than the baseline, and lower."""
+    """Discordant pairs: numbers of questions on which the debate scored higher and lower than the baseline."""
     difference: float
     low: float
     high: float
-    """The debate's accuracy less the baseline's, and the ends of Newcombe's interval for paired shares."""
+    """Accuracy of the debate minus that of the baseline, with the bounds of Newcombe's interval for paired
+    proportions.
+    """
     worst: float
     best: float
-    """Difference if the baseline, or only the debate, were right on every question with a failed debate."""
+    """Difference if, on every question with a failed debate, only the baseline or only the debate had been correct."""
     clusters: int
-    """The number of independent groups of questions."""
+    """Number of independent groups of questions."""
     p: float
-    """P-value of the exact two-sided sign-flip test over clusters: McNemar's exact test if no cluster has two
-    questions.
+    """P-value of the exact two-sided sign-flip test over clusters; equal to McNemar's exact test if every cluster has
+    one question.
     """
     p_holm: float
     """P-value adjusted by Holm's method for the number of baselines."""
@@ -81,36 +83,36 @@ class PairedComparison(WireModel):
     tokens_ratio: float | None
     completion_tokens_ratio: float | None = None
     cost_ratio: float | None = None
-    """The debate's calls, tokens and cost as multiples of the baseline's; None if they are not known."""
+    """Calls, tokens and cost of the debate as multiples of the baseline's; None if unknown."""
     required_n: int
-    """The number of questions needed to show a gain of `min_gain` with a power of 80%."""
+    """Number of questions needed to detect a gain of `min_gain` with a power of 80%."""
     finding: Finding
     summary: str
 
 
 class BenefitReport(InNotebooks, WireModel):
-    """The benefit of debates over their baselines."""
+    """Benefit of debates over their baselines."""
 
     n: int
-    """Counted questions with a known answer."""
+    """Number of counted questions with a known answer."""
     attempted: int
-    """Questions with a known answer."""
+    """Number of all questions with a known answer."""
     failed: int = 0
     """Number of counted questions whose debate ended without a verdict."""
     missing: Missing = "wrong"
     """Rule for counting failed debates."""
     without_truth: int = 0
-    """Questions left out because their answer is not known."""
+    """Number of questions left out because their answer is unknown."""
     confidence: float
     min_gain: float
-    """The smallest gain in accuracy worth the cost."""
+    """Smallest gain in accuracy that justifies the cost."""
     methods: list[MethodResult]
-    """Results of the debate, then of the baselines."""
+    """Results of the debate, followed by the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if this holds against one of them."""
+    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if that holds against any of them."""
     summary: str
-    """Summary of the report in a sentence or two."""
+    """Summary of the report in one or two sentences."""
 
 
 def benefit_report(
@@ -122,23 +124,23 @@ def benefit_report(
 ) -> BenefitReport:
     """Compare debates with their baselines on all `items` with a known truth. Needs scipy.
 
-    An answer is right or wrong. A tie, or a debate without a winner, counts as the chance to pick the right one of the
-    open positions at random. If counting them as wrong would change a finding, the summary says so. A debate that
-    `failed` counts as wrong. Its baselines were not asked, and count as right as often as for other questions; with
-    missing="left out" such questions are not counted. Questions of one `cluster` are not independent: intervals are as
-    wide as their clusters require, and tests flip the signs of whole clusters.
+    An answer is right or wrong. A tie, or a debate without a winner, counts as the chance of picking the right one of
+    the open positions at random. If counting such answers as wrong would change a finding, the summary says so. A
+    debate that `failed` counts as wrong; its baselines did not run and are assumed to be as accurate as on the other
+    questions. With missing="left out", such questions are not counted. Questions in the same `cluster` are not
+    independent: intervals widen accordingly, and tests flip the signs of whole clusters.
 
-    Each baseline is compared by the exact sign-flip test (McNemar's, where questions are independent), adjusted by
-    Holm's method for the number of baselines:
+    Each baseline is compared by the exact sign-flip test (McNemar's test for independent questions), adjusted by Holm's
+    method for the number of baselines:
 
     - "helped", "harmed": the debate was right significantly more often, or less often, at `confidence`;
     - "none_worth_it": neither, and a gain in accuracy of `min_gain` or more is excluded by an interval adjusted for the
       number of baselines (Bonferroni);
     - "too_few": none of these.
 
-    `report.finding` is "helped" if this holds against every baseline; "harmed" or "none_worth_it" if it holds against
-    one; else "too_few". First drafts are compared if three or more of them voted. ConfigurationError without a
-    comparable item.
+    `report.finding` is "helped" if this holds against every baseline, "harmed" or "none_worth_it" if it holds against
+    one, and otherwise "too_few". First drafts are compared if at least three of them voted. Raise ConfigurationError if
+    no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     labelled = [item for item in items if item.truth is not None]
@@ -186,11 +188,11 @@ def benefit_report(
 
 
 _PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
-"""Findings in the order in which they decide: "helped" must hold against every baseline, the others against one."""
+"""Findings by precedence: "helped" must hold against every baseline, the others against one."""
 
 
 def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
-    """Return the baselines with answers, and the vote of drafts only if it differs from one call."""
+    """Return the baselines with answers; include the vote of drafts only if it differs from a single call."""
     return [
         name
         for name in NAMES
@@ -203,7 +205,7 @@ def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
 
 
 def check_report_options(location: str, *, confidence: object, min_gain: object, missing: object) -> None:
-    """Raise ConfigurationError for invalid report options, before any call is made."""
+    """Raise ConfigurationError for invalid report options, before any model call."""
     check_share(location, ends=False, confidence=confidence, min_gain=min_gain)
     if missing not in get_args(Missing):
         raise ConfigurationError(location, "missing", missing, f"one of {join_choices(get_args(Missing))}")
@@ -347,7 +349,7 @@ def _summarize(
     attempted: int,
     missing: Missing,
 ) -> str:
-    """Summarize all comparisons in a few sentences, focused on the most accurate of the deciding baselines."""
+    """Summarize all comparisons in a few sentences, focusing on the most accurate of the decisive baselines."""
     deciding = [comparison for comparison in comparisons if comparison.finding == finding]
     best = max(deciding, key=lambda item: item.baseline_right / item.n)
     lead = _lead(finding, min_gain)
@@ -373,7 +375,7 @@ def _summarize(
 
 
 def _otherwise(compared: PairedComparison, confidence: float, min_gain: float) -> str:
-    """Describe the finding with undecided answers counted as wrong, if it differs."""
+    """Describe the finding with undecided answers counted as wrong, if that changes it."""
     lead = _lead(compared.finding, min_gain)
     return f"With undecided answers counted as wrong: {lead}: {_right(compared)} ({_difference(compared, confidence)})."
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _CONVERGED = 1e-11
 _DOUBTFUL = 10.0
-"""Log-odds between two options of a choice from which on a coefficient might be infinite."""
+"""Log-odds between two options above which a coefficient may be infinite."""
 _NO_VARIANCE = 1e-7
-"""Standard errors below this value are due to rounding."""
+"""Threshold below which standard errors are rounding noise."""
 _FEWEST = 1.5
-"""Minimum degrees of freedom for an interval: two clusters are often alike by chance."""
+"""Minimum degrees of freedom for an interval, because two clusters are often alike by chance."""
 _SOLE = 0.999
-"""Leverage above which only one cluster contains information about a direction."""
+"""Leverage above which a single cluster holds all the information about a direction."""
 
 
 class ChoiceFit(NamedTuple):
@@ -27,13 +27,13 @@ class ChoiceFit(NamedTuple):
 
     coefficients: list[float]
     errors: list[float | None]
-    """Standard errors; None if the clusters cannot show any."""
+    """Standard errors; None if they cannot be estimated from the clusters."""
     freedom: list[float]
-    """Degrees of freedom of each error."""
+    """Degrees of freedom of each standard error."""
     clusters: int
 
     def interval(self, index: int, *, confidence: float) -> tuple[float | None, float | None]:
-        """Return the ends of a coefficient's interval, by Student's t; None for both without a standard error."""
+        """Return the bounds of a coefficient's interval, by Student's t; both are None without a standard error."""
         value, error = self.coefficients[index], self.errors[index]
         if error is None:
             return None, None
@@ -42,7 +42,7 @@ class ChoiceFit(NamedTuple):
 
     @property
     def without_interval(self) -> str | None:
-        """Reason why no coefficient has an interval; None if one has."""
+        """Reason why no coefficient has an interval; None if at least one has."""
         if any(error is not None for error in self.errors):
             return None
         if self.clusters < _FEWEST + 1:
@@ -63,14 +63,15 @@ def fit_choices(
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
     `options` has a number for each choice, option and column; `shares` is the share of each choice given to each
-    option. Of the first `strengths` columns only differences count: their coefficients have a mean of 0. `prior` is the
-    standard deviation of a normal prior on all coefficients. `times` is the number of clusters with the same choices as
-    each of `clusters`; None: each is one.
+    option. Only differences between the first `strengths` columns are identified, so their coefficients have a mean of
+    0. `prior` is the standard deviation of a normal prior on all coefficients. `times` is the number of identical
+    clusters that each of `clusters` represents; None: one each.
 
-    Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few of them. Degrees of
-    freedom are the effective number of clusters less one, by the entropy of their contributions to a coefficient: a
-    system with games on three questions has two, however many questions others played on. Returns None without a prior
-    if a coefficient would be infinite (in doubt tested exactly, by linear programming) or columns cannot be told apart.
+    Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few clusters. Degrees
+    of freedom are the effective number of clusters minus one, from the entropy of their contributions to a coefficient:
+    a system with games on three questions has two, however many questions the others played on. Return None without a
+    prior if a coefficient would be infinite (tested exactly by linear programming when in doubt) or if columns are
+    collinear.
     """
     import numpy as np
 
@@ -115,7 +116,7 @@ def fit_choices(
 
 
 def _identified(columns: Floats) -> bool:
-    """Return whether each direction of the coefficients changes some choice."""
+    """Return whether every direction of the coefficients affects some choice."""
     import numpy as np
 
     centred = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])
@@ -123,7 +124,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Return whether all choices become more likely in some direction: the best coefficients are then infinite."""
+    """Return whether all choices become more likely in some direction, which makes the best coefficients infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 
@@ -150,9 +151,9 @@ def _errors(
     weight: float,
     basis: Floats,
 ) -> tuple[list[float | None], list[float]]:
-    """Return standard errors and degrees of freedom of all coefficients.
+    """Return the standard errors and degrees of freedom of all coefficients.
 
-    `place` has the cluster of each choice, and `number` how often each cluster occurs.
+    `place` is the cluster index of each choice, and `number` the count of each cluster.
     """
     import numpy as np
 

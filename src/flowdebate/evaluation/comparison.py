@@ -1,4 +1,4 @@
-"""Comparison of texts by the judge of a debate: blind, in all orders, with every ballot."""
+"""Blind comparison of texts by the judge of a debate, in all orders and with every ballot stored."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 NAME = "compare"
-"""The name of the block, and of its runs."""
+"""Name of the block and of its runs."""
 NOBODY = "(none)"
-"""Verdict for no text, used to compare judges with each other."""
+"""Placeholder verdict for "no text", used to compute the agreement of judges."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -63,14 +63,14 @@ TEMPLATE = JudgeTemplate(
     turn="Question: {question}\n\nThe texts:\n{transcript}\n\nWeigh them against each other. Which is best, and why?",
     rubric="Give each text a score on each of these criteria, considering that criterion alone:\n{criteria}",
 )
-"""The prompt: neither names nor positions are shown."""
+"""Prompt of a comparison; it shows neither names nor positions."""
 
 
 class ComparedTexts(ArguedDebate):
-    """Texts to compare; their stances are "Text 1", "Text 2" and so on, whoever wrote them."""
+    """Texts to compare; their stances are "Text 1", "Text 2" and so on, regardless of their authors."""
 
     reference: str | None = None
-    """A reference answer known to be right."""
+    """Reference answer known to be correct."""
     criteria: dict[str, float] | None = None
     """Rubric that replaces the block's rubric."""
 
@@ -78,7 +78,7 @@ class ComparedTexts(ArguedDebate):
     def of(
         cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, location: str = _WHERE
     ) -> ComparedTexts:
-        """Check the texts, given by name; raise ConfigurationError with the reason if they are invalid."""
+        """Validate texts keyed by name; raise ConfigurationError with the reason if they are invalid."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MOST:
             raise ConfigurationError(location, "texts", texts, f"2 to {_MOST} texts by name")
         fields = {"question": question, **{f"texts[{name!r}]": text for name, text in texts.items()}}
@@ -104,11 +104,11 @@ def create_comparison(
     orders: ScheduleLike = "all",
     quotes: bool = False,
 ) -> Sequencer[Any, DebateRawOutput]:
-    """Create the block for a comparison: it takes `ComparedTexts`, or their JSON data, and publishes a verdict on them.
+    """Create the block for a comparison: it accepts `ComparedTexts`, or their JSON data, and returns a verdict on them.
 
-    Options are the same as for `compare`; without `judges` the model of the run judges. Small models (of the profile
-    "concise") judge by letter, unless there are `criteria`; with `quotes` they also pick a sentence of each text.
-    ConfigurationError for invalid options.
+    Options are the same as for `compare`; without `judges`, the model of the run judges. Small models (with the profile
+    "concise") judge by letter unless there are `criteria`; with `quotes` they also pick a sentence from each text.
+    Raise ConfigurationError for invalid options.
     """
     judge_options = _judge_options(judges, criteria, orders)
     transcript = create_debate_transcript()
@@ -154,7 +154,7 @@ def create_comparison(
 def _judge_options(
     judges: Sequence[Model | str], criteria: Mapping[str, float] | None, orders: ScheduleLike
 ) -> JudgeOptions:
-    """Return the options of the judge; errors name the options of `compare`."""
+    """Build the options of the judge; errors use the option names of `compare`."""
     try:
         options = JudgeOptions(
             answer_form="scores",
@@ -176,39 +176,39 @@ def _judge_options(
 
 
 def _judge_by_letter(models: Iterable[Model]) -> bool:
-    """Tell if all models are small ones with logprobs: their reasons may contradict their winner."""
+    """Return whether all models are small and support logprobs: their reasons may contradict their winner."""
     return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 
 
 class ComparedSide(WireModel):
-    """Results of all judges for one text."""
+    """Combined result of all judges for one text."""
 
     name: str
     share: float
-    """Share of the scores of all ballots; the shares of all texts add up to 1."""
+    """Share of the scores on all ballots; the shares of all texts sum to 1."""
     low: float
-    """The ends of the 95% interval (Wilson) for judges like these; each judge is one observation."""
+    """Bounds of the 95% interval (Wilson) for judges like these; each judge is one observation."""
     high: float
     first: int
-    """Ballots with this text alone in the first place."""
+    """Number of ballots with this text alone in first place."""
     characters: int
     """Length of the text in characters."""
     criteria: dict[str, float] | None = None
-    """Mean score by each criterion of the rubric, from 0 to 100; None without a rubric."""
+    """Mean score per criterion of the rubric, from 0 to 100; None without a rubric."""
 
 
 class JudgeFound(WireModel):
-    """Results of one judge, in all its reading orders."""
+    """Results of one judge over all its reading orders."""
 
     judge: str
     winner: str | None
     shares: dict[str, float]
     flipped: bool
-    """True if the judge preferred another text in another order."""
+    """True if the judge preferred different texts in different orders."""
     for_first: int
-    """Ballots for the first text in the reading order."""
+    """Number of ballots for the text that was read first."""
     ballots: int
-    """Usable ballots."""
+    """Number of usable ballots."""
 
 
 class Comparison(InNotebooks, WireModel):
@@ -216,32 +216,32 @@ class Comparison(InNotebooks, WireModel):
 
     question: str
     winner: str | None
-    """The text with the largest share (by letter: clearly ahead); None if there is none."""
+    """Text with the largest share (by letter: with a clear lead); None without a winner."""
     sides: list[ComparedSide]
     judges: list[JudgeFound]
     kappa: float | None
-    """Fleiss' kappa of the judges over the orders; None for one judge, and if it is undefined."""
+    """Fleiss' kappa of the judges over the orders; None for a single judge or if undefined."""
     alpha: float | None
-    """Krippendorff's alpha of the same ratings; None in the same cases as `kappa`."""
+    """Krippendorff's alpha of the same ratings; None for a single judge or if undefined."""
     verdict: str
     reasoning: str
-    """Reasoning of the clearest ballot for the winner; it refers to texts by their labels on that ballot."""
+    """Reasoning on the clearest ballot for the winner; it refers to texts by the labels used on that ballot."""
     ballots: list[JudgeBallot]
     run_id: str
 
     @property
     def flips(self) -> int:
-        """Number of judges that decided differently in another order, also by a tie in one of them."""
+        """Number of judges whose verdict changed with the order, including changes to or from a tie."""
         return sum(judge.flipped for judge in self.judges)
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each text."""
+        """Share of each text, keyed by name."""
         return {side.name: side.share for side in self.sides}
 
 
 def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
-    """Read the comparison from a run; raise FlowDebateError if it was cut short, for example by a limit."""
+    """Read the comparison from a run; raise FlowDebateError if the run was cut short, for example by a limit."""
     verdict = None if raw is None else raw.verdict
     judging = None if verdict is None else verdict.judging
     if raw is None or verdict is None or judging is None:
@@ -283,7 +283,7 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
 
 
 def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float | None]:
-    """Compute Fleiss' kappa and Krippendorff's alpha of raters, a row each; kappa covers items rated by all."""
+    """Compute Fleiss' kappa and Krippendorff's alpha from one row per rater; kappa covers items rated by all."""
     if len(ratings) < _TWO or len({len(row) for row in ratings}) > 1:
         return None, None
     complete = [Counter(item) for item in zip(*ratings, strict=True) if None not in item]
@@ -304,7 +304,7 @@ def _judge_found(judge: str, judge_ballots: Sequence[JudgeBallot], order: Sequen
 
 
 def _name(words: str, names: Mapping[str, str]) -> str:
-    """Replace the labels in a verdict by the names of the texts: "Text 1" is our word, since judges see letters."""
+    """Replace the stances in a verdict, such as "Text 1", with the names of the texts; judges only see letters."""
     return re.sub(r"\bText \d+\b", lambda text: names.get(text[0], text[0]), words)
 
 
@@ -329,14 +329,16 @@ async def compare(
     reference: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Comparison:
-    """Let judges choose the best answer to `question` among the `texts` (by name), and measure their reliability.
+    """Let judges choose the best answer to `question` among named `texts`, and measure their reliability.
 
-    Judges are the default judge of a debate. They read the texts under labels, without their names, once in each order.
+    The judges work like the default judge of a debate. They read the texts under labels instead of names, once in each
+    order.
 
-    - `judges`: one model, or several different ones; None: the model of the run.
-    - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`: each text has a score by each, weighted in the shares.
-    - `orders`: "all" (of at most four texts), "cyclic" (each text in each place once), or another schedule of a judge.
-    - `reference`: a right answer, shown to the judges.
+    - `judges`: one or more models; None: the model of the run.
+    - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`: each text is scored on each criterion, and the shares
+      use the weights.
+    - `orders`: "all" (for up to four texts), "cyclic" (each text in each place once), or another judge schedule.
+    - `reference`: a correct answer, shown to the judges.
     - `options`: options of `Block.run()`, such as `seed` and `store`.
 
     Raise ConfigurationError before any call for fewer than two texts, blank texts, or invalid options.
@@ -349,7 +351,7 @@ async def compare(
 
 
 def check_judges(judges: object) -> Sequence[Model | str]:
-    """Return `judges` as a sequence, empty for None; raise ConfigurationError for anything but several."""
+    """Return `judges` as a sequence, empty for None; raise ConfigurationError for invalid values."""
     if judges is None:
         return ()
     if isinstance(judges, str) or not isinstance(judges, Sequence) or not judges:
@@ -358,7 +360,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
 
 
 def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) -> int:
-    """Return the number of ballots of each judge on so many texts; raise ConfigurationError for too many texts."""
+    """Return the number of ballots per judge for this many texts; raise ConfigurationError for too many texts."""
     how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)

@@ -1,4 +1,4 @@
-"""Table of many comparisons: wins, flips, position bias of each judge, agreement, and a Bradley-Terry ranking."""
+"""Table of many comparisons: wins, flips, position bias per judge, agreement, and a Bradley-Terry ranking."""
 
 from __future__ import annotations
 
@@ -45,99 +45,99 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """Results of a system over all rows in which it was compared."""
+    """Results of a system over all rows that include it."""
 
     name: str
     rows: int
     wins: int
     undecided: int
-    """Rows without a winner; in `rate` each counts in equal parts for all texts of the row."""
+    """Number of rows without a winner; `rate` splits each of them equally among the texts of the row."""
     rate: Figure
-    """Wins of the system as a share of rows, with Wilson's interval."""
+    """Wins as a share of rows, with Wilson's interval."""
     share: float
     """Mean share of the system."""
     characters: float
-    """Mean length of the system's texts."""
+    """Mean length of the system's texts in characters."""
     criteria: dict[str, float] | None = None
-    """Mean scores by criterion of the rubric; None without a rubric."""
+    """Mean score per criterion of the rubric; None without a rubric."""
 
 
 class OrdersAgainstTruth(WireModel):
-    """Accuracy of a judge in each order, and in rows with the same verdict in all orders."""
+    """Accuracy of a judge in each order, and in rows where all orders lead to the same verdict."""
 
     rows: int
-    """Number of rows that it judged and that name the right text."""
+    """Number of rows with a known right text and a ballot of the judge."""
     orders: dict[str, Figure]
-    """Share of right ballots by order, such as "2 1" if the second text of the row was read first."""
+    """Share of correct ballots by order; "2 1" means that the second text of the row was read first."""
     one_order: Figure
-    """The share of right ballots over all of them: the accuracy of a single question.
+    """Share of correct ballots over all orders: the accuracy of asking once.
 
-    For the interval, a row is one observation.
+    The interval treats each row as one observation.
     """
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """Share of rows won by the right text, of all rows with the same winner in all orders; None if there are none."""
+    """Share of rows won by the right text, among rows with the same winner in all orders; None without such rows."""
 
 
 class VerdictsAgainstTruth(WireModel):
-    """Accuracy of the verdicts of all judges together."""
+    """Accuracy of the combined verdicts of all judges."""
 
     rows: int
-    """Number of compared rows that name the right text."""
+    """Number of compared rows with a known right text."""
     decided: Figure
     """Coverage: the share of rows with a winner."""
     right: Figure | None
-    """The share of right winners in rows with a winner; None if there are none."""
+    """Share of correct winners among rows with a winner; None without such rows."""
     credit: Figure
-    """Accuracy over all rows; a row without a winner counts as a random draw among its texts."""
+    """Accuracy over all rows; a row without a winner counts as a random draw from its texts."""
 
 
 class ComparingJudge(WireModel):
-    """Results of a judge over all rows, and the effect of the order."""
+    """Results of one judge over all rows, and the effect of the order."""
 
     judge: str
     rows: int
     flips: Figure | None
-    """The share of rows in which the judge preferred another text in another order; None for single orders."""
+    """Share of rows in which the judge preferred different texts in different orders; None for single orders."""
     first_place: Figure | None
-    """The share of its ballots for the first text in its reading order; for the interval a row is one observation."""
+    """Share of ballots for the text that was read first; the interval treats each row as one observation."""
     even: float | None
-    """Value of `first_place` for a judge without a preference for places."""
+    """Expected `first_place` of a judge without a position bias."""
     towards_first: Figure | None
-    """Share of rows leaning to the first place, of all rows with unequal wins of the first and the last place."""
+    """Share of rows in which the first place won more often than the last, among rows where the two differ."""
     favours: Literal["first", "last"] | None
-    """The place favoured beyond chance (exact sign test), adjusted for the number of judges."""
+    """Place favoured beyond chance (exact sign test, adjusted for the number of judges)."""
     truth: OrdersAgainstTruth | None = None
-    """Accuracy of the judge; None if no row has a label."""
+    """Accuracy of the judge; None without labelled rows."""
 
 
 class ComparisonTable(InNotebooks, WireModel):
-    """Better system over many rows, with measures of the judges' reliability."""
+    """Comparison of systems over many rows, with measures of the judges' reliability."""
 
     rows: int
     """Number of compared rows."""
     systems: list[ComparedSystem]
-    """Compared systems, most wins first."""
+    """Compared systems, ordered by wins."""
     judges: list[ComparingJudge]
     kappa: float | None
-    """Fleiss' kappa of the judges' winners; None for one judge."""
+    """Fleiss' kappa of the judges' winners; None for a single judge."""
     alpha: float | None
-    """Krippendorff's alpha of the same ratings; None in the same cases."""
+    """Krippendorff's alpha of the same ratings; None for a single judge."""
     longer: Figure | None
-    """The share of decided rows won by the longest text."""
+    """Share of decided rows won by the longest text."""
     ranking: Ranking | None
-    """The ranking of three systems or more; None for two, and without scipy."""
+    """Ranking of three or more systems; None for two systems or without scipy."""
     p: float | None = None
-    """The p-value of the exact sign test over the rows won by one of two systems; None unless there are two."""
+    """P-value of the exact sign test over rows with a winner; None unless there are exactly two systems."""
     truth: VerdictsAgainstTruth | None = None
-    """Accuracy of the winners; None if no row names the right text."""
+    """Accuracy of the winners; None if the right text is unknown in every row."""
     failed: dict[int, str]
-    """The errors of failed rows, by index."""
+    """Errors of failed rows, keyed by row index."""
     findings: list[str]
-    """Findings of the table in sentences."""
+    """Findings of the table, in sentences."""
     comparisons: list[Comparison | None]
-    """An entry for each row, in order; None for a failed row."""
+    """Comparisons in the order of the rows; None for a failed row."""
 
 
 async def compare_all(  # noqa: PLR0913 - those of a batch
@@ -155,19 +155,19 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     max_concurrency: int = 8,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> ComparisonTable:
-    """Compare the texts of each row with `compare`, and sum up.
+    """Compare the texts of each row with `compare`, and summarize the results.
 
-    - `rows`: each has a "question", perhaps a "reference", and texts by the names of the systems. If one is None or
+    - `rows`: each has a "question", optionally a "reference", and texts keyed by system. If a text is None or
       missing, the row compares the others.
     - `sides`: the keys of the texts; None for all keys except "question", "reference", "id" and `truth`.
-    - `truth`: the key of the right system's name. Judges do not see it; the table says how often they were right, in
-    one order and if all orders agree. None in a row if unknown.
+    - `truth`: the key of the right system's name. Judges do not see it; the table reports how often they were right, in
+      a single order and when all orders agree. Use None in a row where it is unknown.
     - `store`: with a store (a path, for instance) the same call continues after an interruption and pays for nothing
-      twice; another `seed` asks anew. `batch_id`: name of the batch in the store; None: derived from all arguments.
-    - `limits` apply to each row; `progress(…)` is called after each.
+      twice; another `seed` starts afresh. `batch_id`: name of the batch in the store; None: derived from all arguments.
+    - `limits` apply to each row; `progress(…)` is called after each row.
 
-    A failed row is listed in `failed`, and is asked again by the next call. Invalid arguments raise ConfigurationError,
-    with the row, before any call.
+    A failed row is listed in `failed` and retried by the next call. Invalid arguments raise ConfigurationError, which
+    names the row, before any call.
     """
     block = create_comparison(judges=check_judges(judges), criteria=criteria, orders=orders)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Sequence) or not rows:
@@ -209,7 +209,7 @@ def _read_row(index: int, row: object, sides: Sequence[str] | None, truth: str |
 
 
 def _read_truth(row: Mapping[str, Any], key: str) -> str | None:
-    """Read the name of the right system; numbers are names, too."""
+    """Read the name of the right system; a number is also a valid name."""
     value = row[key]
     return None if value is None else str(value)
 
@@ -220,7 +220,7 @@ def tabulate(
     failed: Mapping[int, str] | None = None,
     truth: Sequence[str | None] | None = None,
 ) -> ComparisonTable:
-    """Sum up comparisons, one for each row (None: failed); `truth` names the right text of each row, where known.
+    """Summarize comparisons, one per row (None: failed); `truth` names the right text of each row, where known.
 
     Rows are assumed to be independent.
     """
@@ -348,7 +348,7 @@ def _judge(
 
 
 def _rank(comparisons: Sequence[Comparison]) -> Ranking:
-    """Rank the systems by games between each two texts of a row."""
+    """Rank the systems by games between each pair of texts in a row."""
     games = [
         Game(one.name, other.name, (one.share > other.share) + (one.share == other.share) / 2, row)
         for row, c in enumerate(comparisons)
@@ -393,7 +393,7 @@ def _truth_finding(truth: VerdictsAgainstTruth) -> str:
 
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
-    """Describe the effect of the order on a judge."""
+    """Describe how the order affects a judge."""
     if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
         odd = judge.towards_first
         first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WHERE = "content_audit()"
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6}|[-*+]|\d+[.)])[ \t]|\*\*|`", re.MULTILINE)
-"""Headings, items of lists, bold and code: elements of Markdown in a text."""
+"""Pattern of Markdown elements: headings, list items, bold text and code."""
 _UNITS = {
     "length": "twice as long",
     "order": "read first instead of last",
@@ -39,32 +39,32 @@ class ContentChoice(WireModel):
     shares: list[float]
     """Shares of the sides: 1 and 0 if the ballot only names a winner."""
     columns: dict[str, list[float]]
-    """Features by name, with a number for each side, such as the logarithm of its length to base 2."""
+    """Features by name, with one number per side, such as the base-2 logarithm of its length."""
     cluster: str | None = None
-    """Cluster of related choices, such as a question; None: the choice is independent of all others."""
+    """Cluster of related choices, such as a question; None for an independent choice."""
 
 
 class ControlledSystem(WireModel):
-    """Win rates of a system, raw and at equal content."""
+    """Raw win rate of a system, and its win rate at equal content features."""
 
     system: str
     ballots: int
     share: float
-    """Mean share received from ballots."""
+    """Mean share of the system on its ballots."""
     controlled: Figure
-    """Win rate against the mean of the others at equal length, style, order and model family."""
+    """Win rate against the average opponent at equal length, style, order and model family."""
 
 
 class ContentAudit(InNotebooks, WireModel):
-    """Influences on ballots other than the content."""
+    """Influences on ballots other than the quality of the content."""
 
     ballots: int
     effects: dict[str, Figure]
-    """Change of a side's log-odds for one unit of each column, by column; `n` is the number of clusters."""
+    """Change in a side's log-odds per unit, keyed by column; `n` is the number of clusters."""
     systems: list[ControlledSystem]
-    """Systems, best at equal length first."""
+    """Systems, ordered by their rate at equal length."""
     problem: str | None = None
-    """Reason for the lack of a regression."""
+    """Reason why there is no regression."""
     findings: list[str]
 
 
@@ -78,8 +78,9 @@ def content_choices(
 ) -> list[ContentChoice]:
     """Convert the usable `ballots` of one debate to choices.
 
-    By side: `systems` are the authors (None: the sides are the systems), `texts` are the arguments (None: the lengths
-    from the ballots, and no style), `models` spoke for the sides (None: no feature for the model family).
+    All arguments are keyed by side: `systems` are the authors (None: the sides are the systems), `texts` are the
+    arguments (None: lengths come from the ballots, without style), and `models` spoke for the sides (None: no model
+    family feature).
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):
@@ -106,13 +107,14 @@ def content_choices(
 def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, confidence: float = 0.95) -> ContentAudit:
     """Explain `choices` by the authors of the sides, and by all columns at once. Needs scipy.
 
-    A path stands for the ballots of its file (`read_ballots`).
+    A path refers to a file of ballots (`read_ballots`).
 
-    The model is a conditional logit (McFadden 1974), for shares by quasi-likelihood, with a cluster as one observation
-    in all intervals. At equal length, a system's rate is the model's prediction for two sides with the same value in
-    all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). A constant column is left out. There is no
-    regression, and `problem` says why, if an effect would be infinite, such as the effect of the order on a judge that
-    always picks the first text. ConfigurationError without choices, and for choices with different columns.
+    The model is a conditional logit (McFadden 1974), fitted to shares by quasi-likelihood; all intervals treat a
+    cluster as one observation. A system's rate at equal length is the model's prediction for two sides with the same
+    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are left out. If
+    an effect would be infinite, there is no regression, and `problem` says why; an example is the effect of the order
+    on a judge that always picks the first text. Raise ConfigurationError without choices, and for choices with
+    different columns.
 
     >>> def ballot(chars, share):
     ...     return ContentChoice(systems=["a", "b"], shares=[share, 1 - share], columns={"length": [chars, 8.0]})
@@ -173,7 +175,7 @@ def _controlled_systems(
     strengths: Mapping[str, tuple[float, float | None, float | None]],
     clusters: int,
 ) -> list[ControlledSystem]:
-    """Turn the strength of each system, with its interval, into its rate at equal columns; highest rate first."""
+    """Convert the strength of each system, with its interval, to a rate at equal columns; highest rate first."""
     # strengths have a mean of 0, so the mean of the others is lower by this
     apart = len(strengths) / max(len(strengths) - 1, 1)
     systems = []

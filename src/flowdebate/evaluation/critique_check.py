@@ -1,4 +1,4 @@
-"""Check of a critique before its use: answers with known labels show if a critic helps its judge."""
+"""Check of a critic before it is used: labelled answers show whether the critic helps its judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOCATION = "critique_check()"
 _WRONG_ANSWER = "The answer to the question is wrong."
-"""Claim that the judge rules on without a critic."""
+"""Claim on which the judge rules without a critic."""
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("right", "correct", "true", "yes", "1"), True),
     **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), False),
@@ -38,33 +38,33 @@ _WORDS: Mapping[str, bool] = {
 
 
 class CheckedAnswer(WireModel):
-    """Labelled answer with the decisions about it."""
+    """Labelled answer with the decisions of both methods."""
 
     question: str
     is_right: bool
-    """Label of the answer: True for a right one."""
+    """Label of the answer: True for a correct one."""
     rejected: bool
-    """True if a claim of the critic held, so the critique rejects the answer."""
+    """True if the critique rejected the answer, because at least one claim of the critic was upheld."""
     judged_wrong: bool
-    """True if the judge alone called the answer wrong, with no quote required."""
+    """True if the judge alone called the answer wrong; no quote is required."""
     claims: int
-    """The number of claims about it."""
+    """Number of claims about the answer."""
 
 
 class MethodRates(WireModel):
-    """Ability of a method to distinguish right answers from wrong ones."""
+    """Ability of a method to distinguish correct answers from wrong ones."""
 
     accuracy: Figure
-    """Share of answers decided as labelled."""
+    """Share of answers on which the decision matches the label."""
     found: Figure | None
-    """Share of the wrong answers called wrong; None if there are none."""
+    """Share of wrong answers that were called wrong; None without wrong answers."""
     false_alarms: Figure | None
-    """Share of the right answers called wrong; None if there are none."""
+    """Share of correct answers that were called wrong; None without correct answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CritiqueCheck(InNotebooks):
-    """The result of a check: `print(check.summary)`."""
+    """Result of a check; use `print(check.summary)` for an overview."""
 
     critique: MethodRates
     alone: MethodRates
@@ -72,25 +72,25 @@ class CritiqueCheck(InNotebooks):
     comparison: Paired
     """Accuracy of the critique minus that of the judge alone, on the same answers."""
     found: Paired | None
-    """Accuracy of the critique minus accuracy of the judge alone, on the wrong answers only."""
+    """Accuracy of the critique minus that of the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
-    """Answers without a decision: a call failed, or a limit was reached."""
+    """Number of answers without a decision, because a call failed or a limit was reached."""
     confidence: float
     min_gain: float
     calls: float
-    """Mean number of model calls for an answer, including the calls of the judge alone."""
+    """Mean number of model calls per answer, including the calls of the judge alone."""
 
     @property
     def helps(self) -> bool | None:
-        """Return True if the critique gains, False if a gain of `min_gain` is excluded, None if neither is shown."""
+        """Return True if the critique gains accuracy, False if a gain of `min_gain` is excluded, otherwise None."""
         if self.comparison.low > 0:
             return True
         return False if self.comparison.high < self.min_gain else None
 
     @property
     def advice(self) -> str:
-        """Return what to do, in a sentence."""
+        """Return a recommendation in one sentence."""
         if self.helps:
             return "Use critique() with these models: it decides better than the judge alone."
         if self.helps is False:
@@ -103,7 +103,7 @@ class CritiqueCheck(InNotebooks):
         )
 
     def to_data(self) -> dict[str, Any]:
-        """Return the check as JSON data, in camelCase."""
+        """Return the check as JSON data with camelCase keys."""
 
         def gain(paired: Paired | None) -> dict[str, Any] | None:
             names = ("difference", "low", "high", "p", "better", "worse")
@@ -125,7 +125,7 @@ class CritiqueCheck(InNotebooks):
 
     @property
     def summary(self) -> str:
-        """Return the figures as text, in several lines."""
+        """Return the figures as text of several lines."""
         gain = self.comparison
         interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
         wrong = sum(not answer.is_right for answer in self.answers)
@@ -162,15 +162,15 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     min_gain: float = 0.05,
     **options: Unpack[EvaluationBatch],
 ) -> CritiqueCheck:
-    """Check on labelled answers whether a critic finds more than its judge does alone.
+    """Check on labelled answers whether a critic finds more faults than the judge alone.
 
-    Each answer is criticized without a revision, and is also given to the judge alone: up to 3 calls of models.
+    Each answer is criticized without a revision, and is also given to the judge alone: up to 3 model calls.
 
     - `critics`, `judge`, `model`: as for `critique()`.
-    - `sources`: for all rows; they are replaced by a row's "sources".
-    - `question`, `answer`: the key of a row, or a function of it.
-    - `truth`: likewise for the label: True or "right", False or "wrong", or the list of faults, empty for a right
-    answer.
+    - `sources`: sources for all rows; a row's "sources" replace them.
+    - `question`, `answer`: a key of the row, or a function of the row.
+    - `truth`: key or function for the label: True or "right", False or "wrong", or the list of faults, empty for a
+    correct answer.
     - `cluster`: key or function for the group of dependent rows; None: the question.
     - `confidence`, `min_gain`: confidence of the interval, and the smallest gain in accuracy worth the calls.
     - `options`: options of `Block.batch`. With `store` and `batch_id` an interrupted check continues where it stopped.
@@ -224,7 +224,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
 
 
 def _checked_answer(outputs: Any, question: str, *, is_right: bool) -> CheckedAnswer | None:  # noqa: ANN401 - by name
-    """Return the decisions of both methods about an answer; None if one of them is missing."""
+    """Return the decisions of both methods on an answer; None if either is missing."""
     if not outputs or None in (outputs["critique"].outcome, outputs["alone"].outcome):
         return None
     [ruled] = outputs["alone"].claims
@@ -269,7 +269,7 @@ def _report(
 
 
 def critique_check_sync(rows: Sequence[Any], **options: Any) -> CritiqueCheck:  # noqa: ANN401 - those of critique_check
-    """Run `critique_check`, for scripts and notebooks."""
+    """Run `critique_check` synchronously, for scripts and notebooks."""
     return run_sync(lambda: critique_check(rows, **options))
 
 
@@ -290,7 +290,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block for two decisions on one answer: by a critique, and by the judge alone."""
+    """Create the block that decides on an answer twice: by a critique, and by the judge alone."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique
@@ -309,7 +309,7 @@ def _create_check(
 
 
 def _read_label(value: object, index: int) -> bool:
-    """Read whether an answer is right: a bool or a word for it, or the list of its faults."""
+    """Read whether an answer is correct: from a bool, a word, or the list of its faults."""
     if isinstance(value, (list, tuple)):
         return not value
     word = str(value).strip().casefold()

@@ -1,4 +1,4 @@
-"""Reports of evaluations and batches as data: laid out once for terminals, notebooks and pages."""
+"""Reports of evaluations and batches as data, laid out once for terminals, notebooks and pages."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from flowdebate.ui.text import cost_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Report in a form printable by any front end."""
+    """Report in a form that any front end can render."""
 
     title: str
-    """Title of the report, for a display with values of many kinds."""
+    """Title of the report, for displays that mix several kinds of values."""
     subtitle: str = ""
     sections: tuple[ReportSection, ...]
 
@@ -101,7 +101,7 @@ def lay_out_audit(
     readers: ReaderAgreement | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Summary:
-    """Lay out a judge audit: items left out, all figures, and a conclusion in words."""
+    """Lay out a judge audit: omitted items, all figures, and a conclusion in words."""
     models = f", {counted(len(audit.models), 'model')}" if audit.models else ""
     sections: list[ReportSection] = [
         Fact(label="Not counted", text=f"{counted(number, 'run')}, {why}", tone="dim", edge=True)
@@ -119,7 +119,7 @@ def lay_out_audit(
 
 
 def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
-    """Lay out recall and false findings, without cross-examination and with it, and the recall by kind of fault."""
+    """Lay out recall and false findings, with and without cross-examination, and the recall by kind of fault."""
 
     def cell(figure: Figure | None, form: str) -> str:
         if figure is None:
@@ -145,7 +145,7 @@ def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
 
 
 def lay_out_critique_check(check: CritiqueCheck) -> Summary:
-    """Lay out how a critique and its judge alone decide about labelled answers, and what to do."""
+    """Lay out the decisions of a critique and of its judge alone on labelled answers, with a recommendation."""
 
     def cell(figure: Figure | None) -> str:
         return "none" if figure is None else f"{figure.value:.0%} ({figure.low:.0%} to {figure.high:.0%})"
@@ -181,7 +181,7 @@ def lay_out_benefit(
 ) -> Summary:
     """Lay out a benefit report: accuracy of each method, paired comparisons, and a conclusion in words.
 
-    Uncounted cases follow: debates without a verdict, omitted questions, and `failed` answers of baselines.
+    Uncounted cases come last: debates without a verdict, omitted questions, and `failed` answers of baselines.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
@@ -235,7 +235,7 @@ def lay_out_benefit(
 
 
 def lay_out_study(report: StudyReport) -> Summary:
-    """Lay out a study: accuracy of each method, the primary comparison and the others, and both in words."""
+    """Lay out a study: accuracy of each method, the primary comparison and the others, with findings in words."""
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
         title="Accuracy of each method",
@@ -374,7 +374,7 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
 
 
 def _first_place(ranking: Ranking, called: str) -> list[str]:
-    """Describe the value of the first place, if it was fitted."""
+    """Describe the advantage of the first place, if it was fitted."""
     if (order := ranking.order) is None:
         return []
     between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"
@@ -534,7 +534,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
 
 
 def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
-    """Describe the outcome of a batch, as far as known: its runs, their results, and their cost."""
+    """Describe the outcome of a batch as far as it is known: runs, results and cost."""
     usage = summary.usage
     total = summary.done if summary.total is None else summary.total
     not_done = [f"{total - summary.done:,} not done"] if total > summary.done else []
@@ -562,7 +562,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
 
 
 def rate_text(rate: float) -> str:
-    """Render a rate in a unit of time that covers about one run or more.
+    """Render a rate in the smallest unit of time that gives about one run or more.
 
     >>> rate_text(2.5), rate_text(0.1)
     ('2.5 a second', '6.0 a minute')

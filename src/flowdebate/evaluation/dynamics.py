@@ -1,4 +1,4 @@
-"""Dynamics of answers: from right to wrong and back, adoption of others' answers, and the gap to a perfect choice."""
+"""Dynamics of answers: changes between right and wrong, adoption of others' answers, and the oracle gap."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _WHERE = "dynamics()"
 
 
 class Dynamics(InNotebooks, WireModel):
-    """Changes of answers in runs.
+    """Changes of answers during runs.
 
-    Intervals of shares take into account that the voices of a run are not independent.
+    Intervals take into account that the voices of a run are not independent.
     """
 
     courses: int
     changed: Figure | None
-    """The share of voices with different first and last answers; None if no voice answered twice."""
+    """Share of voices whose first and last answers differ; None if no voice answered twice."""
     adopted: Figure | None
     """Share of contradicted voices that adopted the first answer of a voice contradicting them."""
     first_right: Figure | None
-    """The share of voices with a right first answer; None, as for all fields below, if no truth is known."""
+    """Share of voices with a correct first answer; like all fields below, None if no truth is known."""
     last_right: Figure | None
     right_to_wrong: Figure | None
-    """Share of voices with a wrong last answer, of all voices right at first."""
+    """Share of voices with a wrong last answer, among voices that were right at first."""
     wrong_to_right: Figure | None
     outcome_right: Figure | None
-    """The share of courses with the right outcome."""
+    """Share of courses with the correct outcome."""
     oracle: Figure | None
-    """Share of courses in which any voice ever gave the right answer, or the outcome was right."""
+    """Share of courses in which any voice gave the correct answer at any time, or the outcome was correct."""
 
     @property
     def oracle_gap(self) -> float | None:
-        """Gain in accuracy from a perfect choice among all answers; None without truth."""
+        """Possible gain in accuracy from a perfect choice among all answers; None without truth."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )
@@ -56,9 +56,9 @@ class Dynamics(InNotebooks, WireModel):
 def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
     """Extract the courses from the raw output of a run (`result.raw`, or an item of a batch); empty if there are none.
 
-    A consensus has the positions of its agents, a deliberation the decisions of its moderator, a debate the judge's
-    ballots in the order of their views, and a review a course for each finding, with "confirm" and "refute". `truth` is
-    the right answer, for all of them.
+    Voices are the agents of a consensus, the moderator of a deliberation (by decision), and the judge of a debate (by
+    ballot, in view order). A review has one course per finding, with "confirm" and "refute". `truth` is the correct
+    answer for all courses.
     """
     return [
         AnswerCourse(voices=voices, outcome=outcome, truth=truth, cluster=cluster)
@@ -71,9 +71,9 @@ def dynamics(
 ) -> Dynamics:
     """Measure how the answers in `courses` changed.
 
-    `same` decides if two answers are the same (by default if they have the same words, see
-    `flowdebate.measures.same_answer`). A missing answer differs from all others, and is not right. ConfigurationError
-    without a course.
+    `same` decides whether two answers are the same (by default if they have the same words, see
+    `flowdebate.measures.same_answer`). A missing answer differs from all others and counts as wrong. Raise
+    ConfigurationError without a course.
 
     >>> talked_out = AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]}, outcome="no", truth="yes")
     >>> found = dynamics([talked_out])

@@ -1,4 +1,4 @@
-"""Comparison of an escalation with always taking its most thorough step, over the same questions with known answers."""
+"""Comparison of an escalation with always running its most thorough step, on the same questions with known answers."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results of one of the two ways to answer all questions."""
+    """Results of the escalation, or of the unconditional alternative, over all questions."""
 
     accuracy: Figure
-    """The share of right answers, with Wilson's interval."""
+    """Share of correct answers, with Wilson's interval."""
     calls: float
     """Mean number of calls per question."""
     tokens: float | None
-    """Mean number of tokens per question; None unless they are known for each."""
+    """Mean number of tokens per question; None unless known for every question."""
 
 
 class DecidedStep(WireModel):
-    """Questions decided by one step of the escalation."""
+    """Questions decided by a single step of the escalation."""
 
     name: str
     decided: Figure
     """Share of all questions that the step decided."""
     right: Figure | None
-    """Share of these questions that the step decided correctly; None if there are none."""
+    """Share of correct decisions among the questions that the step decided; None without such questions."""
     always_right: float | None
-    """Share of these questions answered correctly if the alternative is always asked."""
+    """Share of the step's questions that the unconditional alternative answered correctly."""
 
 
 class EscalationReport(WireModel):
-    """An escalation against an unconditional alternative, on equal questions."""
+    """Comparison of an escalation with an unconditional alternative on the same questions."""
 
     n: int
     """Number of questions; a failed run counts as wrong."""
     failed: int
-    """Number of questions for which one of the two runs failed."""
+    """Number of questions for which at least one of the two runs failed."""
     confidence: float
     escalation: EscalationArm
     always: EscalationArm
     difference: Figure
-    """The accuracy of the escalation minus the alternative's, with Newcombe's interval for paired shares."""
+    """Accuracy of the escalation minus that of the alternative, with Newcombe's interval for paired proportions."""
     better: int
     worse: int
-    """Questions answered correctly by only the escalation, and by only the alternative."""
+    """Numbers of questions that only the escalation, and only the alternative, answered correctly."""
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
@@ -70,11 +70,11 @@ class EscalationReport(WireModel):
     tokens_ratio: Figure | None
     """Tokens of the escalation as a share of the alternative's; None if unknown."""
     steps: list[DecidedStep]
-    """Results by deciding step, in order."""
+    """Results by decisive step, in order."""
 
     @property
     def summary(self) -> str:
-        """The comparison in two sentences."""
+        """Summary of the comparison in two sentences."""
         cost, word = (self.calls_ratio, "calls") if self.tokens_ratio is None else (self.tokens_ratio, "tokens")
         shares = ", ".join(f"{step.name} {step.decided.value:.0%}" for step in self.steps)
         failed = f" {counted(self.failed, 'question')} failed in one of the two." if self.failed else ""
@@ -96,14 +96,14 @@ def _range(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """A question answered in one of the two ways."""
+    """Outcome of one question in one of the two arms."""
 
     right: bool
     failed: bool
     calls: int
     tokens: int | None
     steps: tuple[str, ...]
-    """Steps of the escalation that answered; the last step decided."""
+    """Steps of the escalation that answered; the last one was decisive."""
 
 
 async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
@@ -121,12 +121,14 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
 ) -> EscalationReport:
     """Answer each of `rows` by `escalation` and by `always`, and compare accuracy and cost.
 
-    - `truth`, `question`: the key of a row, or a function of it, for the right answer and for the question.
-    - `answer`: the answer in a raw output; None for the winner of a debate, or the output's `answer`.
-    - `right`: function of an answer and the truth that returns if the answer is right; None to compare their words.
-    - `cluster`: the key of a row, or a function of it, for what dependent rows share; None: rows are independent.
+    - `truth`, `question`: key or function of a row for the correct answer and the question.
+    - `answer`: function that reads the answer from a raw output; None for the winner of a debate, or the output's
+      `answer`.
+    - `right`: function of an answer and the truth that returns whether the answer is correct; None to compare words.
+    - `cluster`: key or function of a row for the group of dependent rows; None: rows are independent.
 
-    `options` are passed to `Block.batch`. Both are run with the same seeds. Needs scipy. A failed run counts as wrong.
+    `options` are passed to `Block.batch`. Both blocks run with the same seeds. Needs scipy. A failed run counts as
+    wrong.
     """
     check_scipy(_CALLER)
     check_share(_CALLER, ends=False, confidence=confidence)
@@ -146,7 +148,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
 
 
 def answer_of(output: object) -> object:
-    """Return the answer in a raw output: the winner of a debate, or its `answer`."""
+    """Return the answer from a raw output: the winner of a debate, or its `answer`."""
     inner = getattr(output, "output", output)
     verdict = getattr(inner, "verdict", None)
     return getattr(output, "answer", output) if verdict is None else getattr(verdict, "winner", None)

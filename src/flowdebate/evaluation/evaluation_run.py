@@ -1,4 +1,4 @@
-"""Evaluation of a debate with baselines over questions with known answers."""
+"""Evaluation of a debate against baselines, over questions with known answers."""
 
 from __future__ import annotations
 
@@ -33,28 +33,30 @@ class Evaluation(InNotebooks):
     """The result of an evaluation."""
 
     report: BenefitReport
-    """The benefit of the debates: `print(evaluation.report.summary)`."""
+    """Benefit of the debates; use `print(evaluation.report.summary)` for an overview."""
     items: Sequence[BenefitItem]
-    """The answers to each question, in the order of the rows, repeated if it was asked again; failed ones included."""
+    """Answers to each question in the order of the rows, including failed ones; repeated questions occur
+    several times.
+    """
     result: BatchResult[Any]
     """Runs of the evaluation, including failed ones, and their usage."""
 
 
 class Row(Protocol):
-    """A row with columns by their names."""
+    """Row of a data set, keyed by column."""
 
     def __getitem__(self, key: str, /) -> object: ...
 
 
 class EvaluationBatch(BatchControls, total=False):
-    """Options of the batch of an evaluation."""
+    """Batch options of an evaluation."""
 
     seed: int | None
     batch_id: str | None
 
 
 class EvaluateOptions(EvaluationBatch, total=False):
-    """Options of `evaluate()` besides `truth`."""
+    """Options of `evaluate()` other than `truth`."""
 
     question: str | Callable[[Any], Any]
     choices: str | Callable[[Any], Sequence[str]] | None
@@ -82,16 +84,16 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     """Run `pattern`, a debate `with_baselines`, for each of `rows`, and report whether it helped.
 
     - `pattern` may be a function of a row, for questions with different positions.
-    - `choices`: the key of a row, or a function of it, for the positions of a debate. `pattern` is then a function of
-      the row and its positions, dealt at random, so that the right one does not always speak first.
-    - `truth`, `question`: the key of a row, or a function of it, for the right position and for the question.
-    - `cluster`: key of a row, or a function of it, for its group, such as its topic. Rows of one cluster are not
+    - `choices`: key or function of a row for the positions of a debate. `pattern` is then a function of the row and its
+      positions, shuffled so that the correct one does not always speak first.
+    - `truth`, `question`: key or function of a row for the correct position and the question.
+    - `cluster`: key or function of a row for its group, such as its topic. Rows in the same cluster are not
       independent; None: rows with the same question and truth form a cluster.
-    - `repeats`: how often each row is debated; it remains one question.
+    - `repeats`: how often each row is debated; it still counts as one question.
     - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are passed to `Block.batch`: with `store`
       and `batch_id` an interrupted evaluation continues where it stopped.
 
-    Needs scipy. ConfigurationError, at the end of the first debate, for a debate without baselines and for a truth that
+    Needs scipy. Raise ConfigurationError, at the end of the first debate, if the debate has no baselines or the truth
     is not one of its positions. Debates without a verdict (a failure, a limit) count as wrong, unless `missing` leaves
     them out.
     """
@@ -131,9 +133,9 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
 
 def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
-    """Shuffle the positions of a row, in the same order for the same question and seed.
+    """Shuffle the positions of a row reproducibly for the same question and seed.
 
-    Data sets often list the right one first, but it should not always speak first.
+    Data sets often list the correct position first, but it should not always speak first.
 
     >>> sorted(deal(["it is", "it is not"], question="Is it?", seed=1))
     ['it is', 'it is not']
@@ -154,7 +156,7 @@ def evaluate_sync(
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a reader of a column of a row, from its key or a function of the row."""
+    """Return a function that reads a column of a row, from its key or from a function of the row."""
     if not isinstance(of, str):
         return of
     column = of
@@ -169,7 +171,7 @@ def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _benefit_item(item: BatchItem[Any], truth: str, cluster: str) -> BenefitItem:
-    """Collect the answers to one question; a failed one has no verdict."""
+    """Collect the answers to one question; a failed debate has no verdict."""
     raw = item.raw
     if raw is None or getattr(raw, "verdict", None) is None or item.run is None:
         return BenefitItem(truth=truth, debate=MethodAnswer(answer=[]), baselines={}, failed=True, cluster=cluster)

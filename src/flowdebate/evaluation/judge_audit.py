@@ -1,10 +1,11 @@
 """Judge audits: bias and consistency of judges, counted from their stored ballots.
 
 The figures follow Shi et al. 2024 (arXiv 2406.07791): repetition stability, position consistency and preference
-fairness, plus the win rates of slots and labels. They need no library; `full_audit()` adds p-values and intervals.
+fairness, plus the win rates of slots and labels. They need no extra library; `full_audit()` adds p-values and
+intervals.
 
-Verdicts of one item are not independent: by design, a consistent judge of an item in both orders gives each slot a win.
-So items, not verdicts, are counted, resampled and permuted.
+Verdicts on the same item are not independent: a consistent judge of an item in both orders gives each slot one win by
+design. So the audit counts, resamples and permutes items instead of verdicts.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ FIGURES = (
     "slot_log_odds",
 )
 MOST_ARRANGEMENTS = 1_000
-"""Number of arrangements from which on no more are counted: two are enough for the tests."""
+"""Number of arrangements at which counting stops; the tests need only two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -62,13 +63,13 @@ class PlaceWins:
 
     wins: list[int]
     arrangements: frozenset[tuple[str, ...]] = frozenset()
-    """Arrangements in the sample: orders of sides, or assignments of the labels to sides."""
+    """Arrangements in the sample: orders of sides, or assignments of labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
-    """True if the item was judged in an order and its reverse: then only a reversal is a fair permutation."""
+    """True if the item was judged in an order and its reverse; then only a reversal is a fair permutation."""
 
     def add(self, place: int, arrangement: tuple[str, ...]) -> None:
-        """Add a win of a place."""
+        """Add a win for a place."""
         self.wins[place] += 1
         self.arrangements |= {arrangement}
         orders = list(self.arrangements)
@@ -76,7 +77,7 @@ class PlaceWins:
 
     @property
     def key(self) -> Hashable:
-        """Hashable identity of the wins, independent of the names of sides."""
+        """Hashable key of the wins, independent of the names of sides."""
         return tuple(self.wins), self.label_orders, self.is_mirrored
 
 
@@ -85,38 +86,38 @@ Names: TypeAlias = tuple[str, ...]
 
 @dataclass(slots=True)
 class ItemCounts:
-    """Counts of one item's ballots; they can be added up over items."""
+    """Counts of one item's ballots; counts of several items can be added."""
 
     ballots: int = 0
     unparsed: int = 0
     unusable: int = 0
     undecided: int = 0
     slots: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins of slots, by the names of the slots."""
+    """Wins of slots, keyed by the names of the slots."""
     labels: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins of labels, by the sorted labels."""
+    """Wins of labels, keyed by the sorted labels."""
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins of turns, by the places in the speaking order."""
+    """Wins of turns, keyed by the places in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Sum and number of terms for each of FIGURES."""
 
     @property
     def key(self) -> Hashable:
-        """Hashable identity of the counts, independent of the names of sides."""
+        """Hashable key of the counts, independent of the names of sides."""
         families = [(kind, names, wins.key) for kind, by_names in self.families for names, wins in by_names.items()]
         totals = (self.ballots, self.unparsed, self.unusable, self.undecided)
         return totals, tuple(families), tuple(self.figures.items())
 
     @property
     def families(self) -> tuple[tuple[PlaceKind, dict[Names, PlaceWins]], ...]:
-        """Wins of places by their kind."""
+        """Wins of places, keyed by the kind of place."""
         return ("slot", self.slots), ("label", self.labels), ("turn", self.turns)
 
 
 class CountedItems:
-    """Counts of items, added one by one, so that their ballots need not be in memory together.
+    """Running counts of items, so that their ballots need not be in memory together.
 
-    Most items only differ in the names of their sides and in their log-odds, and are counted together.
+    Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
     """
 
     def __init__(self, by_item: dict[Hashable, ItemCounts]) -> None:
@@ -144,11 +145,11 @@ class CountedItems:
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
-        """The different counts of items without log-odds, each with the number of such items."""
+        """Distinct counts of items without log-odds, each with its number of items."""
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return the terms of one of FIGURES in each item that has it: a sum, and its number of terms."""
+        """Return the terms of one of FIGURES for each item that has them: the sum and the number of terms."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -158,19 +159,19 @@ class CountedItems:
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums over the points of two models (n, x, y, xx, yy, xy) in each item that both judged."""
+    """Sums over the points of two models (n, x, y, xx, yy, xy) for each item that both judged."""
 
     items: array[int] = field(default_factory=lambda: array("q"))
     sums: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, item: int, points: Iterable[tuple[float, float]]) -> None:
-        """Add the points of one item."""
+        """Add the points for one item."""
         self.items.append(item)
         self.sums.extend(map(math.fsum, zip(*((1.0, x, y, x * x, y * y, x * y) for x, y in points), strict=True)))
 
     @property
     def total(self) -> _Sums:
-        """The sums over all items, independent of their order."""
+        """Sums over all items, independent of their order."""
         n, x, y, xx, yy, xy = (math.fsum(self.sums[column::_COLUMNS]) for column in range(_COLUMNS))
         return n, x, y, xx, yy, xy
 
@@ -181,23 +182,23 @@ _COLUMNS = 6
 
 @dataclass(slots=True)
 class CountedJudges:
-    """Counts of all judges together, of each of them, and of each two of a panel."""
+    """Counts over all judges, for each judge, and for each pair of judges on a panel."""
 
     all: CountedItems
     models: dict[str, CountedItems] = field(default_factory=dict)
-    """Counts by model; "" is the unknown model."""
+    """Counts by model; the key "" is the unknown model."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Shares of sides, less those of an even verdict, by the two models that gave them."""
+    """Shares of sides minus those of an even verdict, keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Shares that are missing to the right side where it is known, by the two models."""
+    """Shares that the right side lacks, where it is known, keyed by pair of models."""
     is_known: bool = False
-    """True if the right side of any item is known."""
+    """True if the right side is known for any item."""
     items: int = 0
     distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
-        """Count items, given as their ballots, sides in speaking order, and right side."""
+        """Count items, each given by its ballots, its sides in speaking order, and its right side."""
         by_item: dict[Hashable, ItemCounts] = {}
         judges = cls(all=CountedItems(by_item), distinct_counts=by_item)
         for ballots, spoke, right in items:
@@ -228,7 +229,7 @@ class CountedJudges:
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
-    """Count the `ballots` of one item, for the sides in the order of `spoke`; the order of ballots does not matter."""
+    """Count the `ballots` of one item, whose sides spoke in the order of `spoke`; ballots may come in any order."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}
@@ -265,7 +266,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Return whether a ballot has two or more distinct sides, distinct labels or none, and chooses one of the sides."""
+    """Return whether a ballot has at least two distinct sides, distinct labels if any, and a choice among its sides."""
     sides = set(ballot.order)
     if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False
@@ -300,7 +301,7 @@ def _count_win(places: dict[Names, PlaceWins], names: Names, place: int, arrange
 
 
 def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
-    """Add the terms of one model's verdicts on one set of sides."""
+    """Add the terms from one model's verdicts on the same set of sides."""
     for choices in views.values():
         if len(choices) > 1:
             terms.setdefault("repetition_stability", []).append(max(Counter(choices).values()) / len(choices))
@@ -333,14 +334,14 @@ def audit(
     truth: Sequence[str | None] | None = None,
     spoken: Spoken = None,
 ) -> JudgeAudit:
-    """Audit the judges of `items`; an item is one transcript with all its ballots. A path refers to a file of ballots.
+    """Audit the judges of `items`, each of them one transcript with all its ballots, or of a ballot file.
 
     - `truth`: the right side of each item, or None; only the correlation of several models uses it.
     - `spoken`: the sides of each item in the speaking order of the last round, or None. Judge views do not change this
       order, and the last speaker could answer everybody else.
 
-    The order of items, and of ballots in an item, does not matter. Contradictory ballots are counted as `unusable`, and
-    left out. ConfigurationError for a `truth` or `spoken` of another length.
+    The order of items, and of ballots within an item, does not matter. Contradictory ballots are counted as `unusable`
+    and left out. Raise ConfigurationError if `truth` or `spoken` differs in length from `items`.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     >>> first = JudgeBallot(order=["yes", "no"], winner="yes")
@@ -364,12 +365,12 @@ def full_audit(
 ) -> JudgeAudit:
     """Run `audit(items, …)` with p-values and 95% intervals, reproducible by `seed`. Needs scipy.
 
-    Two places: the exact sign-flip test over items, by the difference between the wins of the one and the other in each
-    (with one ballot an item, the exact binomial test). More places: a permutation test with a rotation of the wins of
-    each item by a random number of places, drawn `resamples` times. P-values are adjusted by Holm's method for the
-    number of tests in the audit. Intervals are Clopper and Pearson's if each item is one yes or no, else from
-    `resamples` bootstrap samples of items (BCa). With 0 resamples there are no intervals, and p-values for two places
-    only.
+    Two places are tested by the exact sign-flip test over items, on the difference between their wins in each item
+    (with one ballot per item, the exact binomial test). More places are tested by a permutation test that rotates the
+    wins of each item by a random number of places, drawn `resamples` times. P-values are adjusted by Holm's method for
+    the number of tests in the audit. Intervals are Clopper and Pearson's if each item is a single yes or no, and
+    otherwise come from `resamples` bootstrap samples of items (BCa). With 0 resamples there are no intervals, and
+    p-values only for two places.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)
@@ -381,7 +382,7 @@ def full_audit(
 def _read(
     path: str | PathLike[str], truth: Sequence[str | None] | None
 ) -> tuple[list[list[JudgeBallot]], Sequence[str | None]]:
-    """Read the ballots of a file by item, and their truths."""
+    """Read ballots grouped by item from a file, and the truth of each item."""
     from flowdebate.evaluation.ballot_file import read_ballots
 
     items = read_ballots(path).items
@@ -389,7 +390,7 @@ def _read(
 
 
 def audit_run(run: RunView) -> RunAudit:
-    """Audit the judge of `run`, also of an unfinished run."""
+    """Audit the judge of `run`, which may be unfinished."""
     raw: object = run.raw
     judging = getattr(getattr(raw, "verdict", None), "judging", None)
     ballots = [] if judging is None else judging.ballots
@@ -413,7 +414,7 @@ def audit_run(run: RunView) -> RunAudit:
 
 
 def spoken_of(raw: object) -> list[str] | None:
-    """Return the `speaking_order()` of a raw output's transcript; None if all spoke at once, without a last word."""
+    """Return the `speaking_order()` of a raw output's transcript; None for simultaneous turns, without a last word."""
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
     return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())
 
@@ -432,7 +433,7 @@ def _audit(
 
 
 def audit_counted(judges: CountedJudges, *, seed: int = 0, resamples: int | None = 2_000) -> JudgeAudit:
-    """Audit judges by their counts: with the figures of `full_audit()`, or of `audit()` where `resamples` is None."""
+    """Audit judges from their counts: with the figures of `full_audit()`, or of `audit()` if `resamples` is None."""
     if resamples is None:
         return _audit_counted(judges, None)
     check_scipy("full_audit()")
@@ -589,21 +590,21 @@ _Repeated = TypeVar("_Repeated")
 
 
 def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
-    """List each value as often as its number says."""
+    """Repeat each value as often as its count."""
     return [value for value, times in values for _ in range(times)]
 
 
 def _interval(
     values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """Compute the 95% interval of a ratio of two sums over items; none without resamples."""
+    """Compute the 95% interval of a ratio of two sums over items; return no interval without resamples."""
     if resampling is None or not resampling.resamples:
         return None, None
     return resampling.interval(values, numbers, minimum=minimum)
 
 
 def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, Any]:
-    """Compute the mean correlation of two models, its basis, and the effective number of models."""
+    """Compute the mean pairwise correlation of models, its basis, and the effective number of models."""
     of: Literal["errors", "scores"] = "errors" if judges.is_known else "scores"
     by_pair, centred, count = (judges.errors if of == "errors" else judges.scores), of == "scores", len(judges.models)
     pairs, correlations = list[PairSums](), list[float]()

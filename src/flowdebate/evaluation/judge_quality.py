@@ -1,4 +1,4 @@
-"""Quality of a judge on known answers: accuracy, agreement, Brier score, calibration error, and a calibration."""
+"""Quality of a judge on known answers: accuracy, agreement, Brier score, calibration error, and a recalibration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _LEAST = 1e-6
-"""Share assigned to a side with a share of zero, so that its logarithm is finite."""
+"""Share used in place of zero, so that the logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -38,52 +38,52 @@ class JudgedItem(WireModel):
 
     truth: str
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """Share of each side: the judge's probability that it is right."""
+    """Share of each side: the judge's probability that the side is right."""
     winner: str | None = None
-    """The side of the judge's verdict; None if there is none."""
+    """Side favoured by the judge's verdict; None without a winner."""
     human: str | None = None
-    """The side preferred by people; None if nobody looked."""
+    """Side preferred by people; None without human labels."""
     cluster: str | None = None
-    """Cluster of related items, such as a topic; None: the item is independent of all others."""
+    """Cluster of related items, such as a topic; None for an independent item."""
 
     @property
     def credit(self) -> float:
-        """Credit for the verdict: 1 if the winner is right, 0 if it is wrong; the chance of a draw without a winner."""
+        """Credit for the verdict: 1 for the right winner, 0 for a wrong one; without a winner, the chance of a draw."""
         return float(self.winner == self.truth) if self.winner is not None else 1 / len(self.shares)
 
 
 class ReliabilityBin(WireModel):
-    """Items with similar confidence of the judge."""
+    """Items on which the judge had similar confidence."""
 
     low: float
     high: float
-    """Upper end of the confidence (the largest share), included; `low` is excluded."""
+    """Upper bound of the confidence (the largest share), inclusive; `low` is exclusive."""
     n: int
     confidence: float
     accuracy: float
     """Mean confidence and mean accuracy; they are equal for a calibrated judge."""
     accuracy_low: float
     accuracy_high: float
-    """The ends of Wilson's interval."""
+    """Bounds of Wilson's interval for the accuracy."""
 
 
 class Calibration(WireModel):
     """Slope for the judge's log-odds, and its effect on held-out items."""
 
     slope: float
-    """Slope of the calibration. Below 1, the judge is surer than it should be; above 1, less sure."""
+    """Slope of the calibration: below 1 for an overconfident judge, above 1 for an underconfident one."""
     loss: float
     """Mean log-loss of the uncalibrated judge."""
     calibrated_loss: float
-    """Log-loss with slopes from cross-validation, each tested on held-out items."""
+    """Mean log-loss after calibration, cross-validated on held-out items."""
 
     @property
     def helps(self) -> bool:
-        """True if held-out items are predicted better with it."""
+        """True if the calibration improves predictions on held-out items."""
         return self.calibrated_loss < self.loss
 
     def shares(self, shares: dict[str, float]) -> dict[str, float]:
-        """Calibrate `shares`; raise ConfigurationError for a calibration with a worse fit on held-out items."""
+        """Calibrate `shares`; raise ConfigurationError if the calibration fits held-out items worse."""
         if not self.helps:
             allowed = "one that predicts held-out items better than the judge itself"
             raise ConfigurationError("Calibration.shares()", "calibration", self.slope, allowed)
@@ -97,24 +97,24 @@ class JudgeQuality(InNotebooks, WireModel):
 
     n: int
     undecided: int
-    """Items without a winner; they count as a random draw."""
+    """Number of items without a winner; each counts as a random draw."""
     accuracy: Figure
     kappa: Figure | None
-    """Cohen's kappa of winners and truth, where there is a winner; None if it is not defined."""
+    """Cohen's kappa of winners and truth, over items with a winner; None if undefined."""
     human_kappa: Figure | None
-    """Kappa of winners and people; None without both."""
+    """Cohen's kappa of winners and people; None unless both are known."""
     alpha: Figure | None
-    """Krippendorff's alpha of judge and people; None without both."""
+    """Krippendorff's alpha of judge and people; None unless both are known."""
     brier: Figure
-    """The mean squared error of the shares: 0 for a sure and right judge, .25 for constant ignorance."""
+    """Mean squared error of the shares: 0 for a judge who is certain and right, .25 for even shares throughout."""
     ece: Figure
-    """Expected calibration error: mean difference between the judge's confidence and its accuracy.
+    """Expected calibration error: the mean difference between the judge's confidence and its accuracy.
 
     It has no interval: chance only increases it, so a resampled interval would exclude a perfect judge.
     """
     ece_calibrated: Figure
-    """Calibration error of a perfectly calibrated judge with the same shares: its mean, and the range of its middle 95
-    % (or other `confidence`).
+    """Calibration error expected of a perfectly calibrated judge with the same shares: its mean, and the range of its
+    middle 95 % (or other `confidence`).
     """
     ece_p: float
     """Probability that a perfectly calibrated judge has an error at least as large."""
@@ -127,9 +127,9 @@ class JudgeQuality(InNotebooks, WireModel):
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """Extract the items of an audit with a known truth, with the decision of all their ballots together.
+    """Extract the items of an audit with a known truth, each with the joint decision of all its ballots.
 
-    `by` is the decision rule (None: log-odds for letters, else the mean).
+    `by` is the decision rule (None: log-odds for letters, otherwise the mean).
     """
     judged = []
     for item in items:
@@ -145,12 +145,12 @@ def judged_items(
 def judge_quality(
     items: Sequence[JudgedItem] | str | PathLike[str], *, bins: int = 10, confidence: float = 0.95, seed: int = 0
 ) -> JudgeQuality:
-    """Measure a judge on `items` with known answers; a path refers to a file of ballots. Needs scipy.
+    """Measure a judge on `items` with known answers; a path refers to a ballot file. Needs scipy.
 
-    Accuracy has Wilson's interval, other figures percentile intervals of 1,000 bootstrap samples of clusters, from
-    `seed`. The calibration error, of `bins` equal parts of the scale, is compared with the error of a perfectly
-    calibrated judge with the same shares, from as many draws of its outcomes; all items of one cluster have the same
-    outcome. ConfigurationError without items, and for a truth outside an item's sides.
+    Accuracy has Wilson's interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
+    drawn with `seed`. The calibration error uses `bins` equal parts of the scale. It is compared with the error of a
+    perfectly calibrated judge with the same shares, over the same number of simulated outcomes; items in the same
+    cluster share their outcome. Raise ConfigurationError without items, and if a truth is not among its item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -201,7 +201,7 @@ def judge_quality(
 
 
 def _check_items(items: Sequence[JudgedItem], location: str) -> None:
-    """Raise ConfigurationError without items, and for a truth outside an item's sides."""
+    """Raise ConfigurationError without items, and if a truth is not among its item's sides."""
     if not items:
         raise ConfigurationError(location, "items", 0, "at least one")
     for index, item in enumerate(items):
@@ -213,13 +213,13 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bootstrap:
-    """Bootstrap samples, as indexes of items, and the confidence of intervals from them."""
+    """Bootstrap samples, as item indexes, and the confidence level of their intervals."""
 
     samples: Sequence[Sequence[int]]
     confidence: float
 
     def figure(self, values: Sequence[_V], measure: Callable[[Sequence[_V]], float | None], n: int) -> Figure | None:
-        """Apply the measure to the values of all items, with its percentile interval."""
+        """Compute a measure over all items, with its percentile interval."""
         value = measure(values)
         if value is None:
             return None
@@ -234,7 +234,7 @@ class _Bootstrap:
 
 
 def _resample(groups: Sequence[Sequence[int]], seed: int) -> list[list[int]]:
-    """Draw the indexes of items, a sample of clusters each."""
+    """Draw item indexes by resampling clusters."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
     return [[at for group in random.choices(groups, k=len(groups)) for at in group] for _ in range(_RESAMPLES)]
 
@@ -254,7 +254,7 @@ def _squared_error(item: JudgedItem) -> float:
 
 
 def _placed(item: JudgedItem, bins: int) -> tuple[int, float, float]:
-    """Return the part of the scale, the judge's confidence in its first side, and whether the side was right."""
+    """Return the bin, the judge's confidence in its leading side, and whether that side was right."""
     top_share = max(item.shares.values())
     firsts = [side for side, share in item.shares.items() if share == top_share]
     return min(int(top_share * bins), bins - 1), top_share, (item.truth in firsts) / len(firsts)
@@ -270,7 +270,7 @@ def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
 def _calibrated_errors(
     items: Sequence[JudgedItem], groups: Sequence[Sequence[int]], bins: int, seed: int
 ) -> list[float]:
-    """Draw outcomes with the judge's shares as their probabilities, and return the sorted calibration errors."""
+    """Simulate outcomes with the judge's shares as probabilities, and return the sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
     # most confident side first, so that one draw is good or bad for a whole cluster
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
@@ -291,7 +291,7 @@ def _calibrated_errors(
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
-    """Compute the judge's confidence and accuracy for each non-empty part of a scale with `bins` equal parts."""
+    """Compute the judge's confidence and accuracy for each non-empty bin of a scale with `bins` equal parts."""
     parts: dict[int, list[tuple[float, float]]] = {}
     for item in items:
         number, *bounds = _placed(item, bins)
@@ -318,14 +318,14 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return the distance of each side from the leader in logarithms, 0 or less."""
+    """Return the log distance of each side from the leader, 0 or less."""
     logs = {side: log(max(share, _LEAST)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss, convex in the slope, from the distance of each item's truth and of each side."""
+    """Compute the mean log-loss, convex in the slope, from the log distances of each item's truth and sides."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 
@@ -342,7 +342,7 @@ def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
 
 
 def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
-    """Fit the slope of all items, and test slopes on held-out items, a fifth at a time."""
+    """Fit the slope on all items, and test slopes on held-out items, a fifth at a time."""
     behind = [(_behind(item.shares), item.truth) for item in items]
     order = [(sides[truth], [*sides.values()]) for sides, truth in behind]
     Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose

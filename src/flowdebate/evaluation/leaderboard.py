@@ -1,4 +1,4 @@
-"""Leaderboard of stored runs: models by their wins in debates, judges by influences other than arguments.
+"""Leaderboard of stored runs: models ranked by wins in debates, and judges by influences other than arguments.
 
 It also counts the repaired answers of all models.
 """
@@ -26,74 +26,74 @@ from flowdebate.ui.document import read_models
 
 
 class RankedModel(WireModel):
-    """Record of one model in its debates against others."""
+    """Record of a model in debates against other models."""
 
     model: str
     games: int
     wins: int
     ties: int
     strength: float | None
-    """Strength in log-odds, 0 in the mean; None for a model outside the ranking."""
+    """Strength in log-odds, with a mean of 0 over models; None for a model outside the ranking."""
     low: float | None
     high: float | None
-    """The ends of the 95% interval; None if there is none."""
+    """Bounds of the 95% interval; None without an interval."""
 
 
 class RankedJudge(WireModel):
-    """Influences on one judge besides the arguments."""
+    """Influences on a judge other than the arguments."""
 
     judge: str
     debates: int
     ballots: int
     first_read: Figure | None
-    """The share of verdicts for the side read first; None if all debates have three sides or more."""
+    """Share of verdicts for the side that was read first; None if no debate has two sides."""
     first_speaker: Figure | None
-    """The share of verdicts for the first speaker; None if all debates have three sides or more."""
+    """Share of verdicts for the first speaker; None if no debate has two sides."""
     consistency: Figure | None
-    """The share of debates with the same verdict in all orders; None for single orders."""
+    """Share of debates with the same verdict in all orders; None for single orders."""
 
 
 class AnsweringModel(WireModel):
-    """Form of one model's answers, in all roles."""
+    """Counts of malformed or unusual answers of a model, in all roles."""
 
     model: str
     answers: int
     repaired: int
     """Number of repaired answers."""
     repairs: dict[str, int]
-    """Number of answers by repair, the most frequent first."""
+    """Number of answers by kind of repair, most frequent first."""
     thought_aloud: int
-    """Number of answers with thinking in their text."""
+    """Number of answers that include thinking in their text."""
     thought_unannounced: int
-    """Number of answers with thinking but no opening tag."""
+    """Number of answers that include thinking without an opening tag."""
     template_tokens: int
-    """Number of answers with tokens of a chat template at the end."""
+    """Number of answers that end with chat template tokens."""
 
 
 class Leaderboard(InNotebooks, WireModel):
-    """Models and judges over stored runs."""
+    """Standings of models and judges over stored runs."""
 
     runs: int
     models: list[RankedModel]
-    """Ranked models, the strongest first."""
+    """Ranked models, strongest first."""
     ranking: Ranking | None
-    """Ranking of the models, with the lead of the first speaker; None if no model met another one."""
+    """Ranking of the models, with the advantage of the first speaker; None if no model met another one."""
     judges: list[RankedJudge]
-    """Ranked judges, the most consistent first."""
+    """Ranked judges, most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with repaired or odd answers, largest share of repairs first."""
+    """Models with repaired or unusual answers, ordered by their share of repairs."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Runs without information about models, by reason."""
+    """Number of runs without information about models, by reason."""
     findings: list[str]
 
 
 def leaderboard_of(
     runs: Sequence[StoredRun], steps: Iterable[StepRow] = (), *, prior: float | None = None
 ) -> Leaderboard:
-    """Rank models by the debates of `runs` won against another model, and judges by their ballots.
+    """Rank models by their wins against other models in `runs`, and judges by their ballots.
 
     `steps` belong to the runs and provide the repairs of answers. Each pair of sides with different models is a game,
-    and games of one question are a cluster. `prior` is passed to `rank_games`. Needs scipy.
+    and games on the same question form a cluster. `prior` is passed to `rank_games`. Needs scipy.
     """
     standings = Standings()
     for run in runs:
@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collector of games, ballots and repairs of runs; runs need not be in memory together."""
+    """Collector of games, ballots and repairs, so that runs need not be in memory together."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -124,11 +124,11 @@ class Standings:
         self._collector.add(run)
 
     def count_answers(self, steps: Iterable[StepRow]) -> None:
-        """Count the repairs and oddities of the answers in the steps of a run."""
+        """Count the repaired and unusual answers in the steps of a run."""
         self._answers.count(steps)
 
     def leaderboard(self, *, prior: float | None = None) -> Leaderboard:
-        """Rank models and judges by all added runs; see `leaderboard_of`."""
+        """Rank models and judges over all added runs; see `leaderboard_of`."""
         return _rank(
             self._games.table(),
             self._collector.items,
@@ -243,7 +243,7 @@ _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 
 class _Answers:
-    """Counts the repairs and oddities of each model's answers."""
+    """Counter of repaired and unusual answers by model."""
 
     def __init__(self) -> None:
         self._answers = Counter[str]()
@@ -263,7 +263,7 @@ class _Answers:
             self._oddities.setdefault(manner.model, Counter()).update(oddities)
 
     def models(self) -> list[AnsweringModel]:
-        """Return the models with any repairs or oddities."""
+        """Return the models with any repaired or unusual answers."""
         models = [
             AnsweringModel(
                 model=model,
@@ -281,7 +281,7 @@ class _Answers:
 
 
 def _first(places: Sequence[Places]) -> Figure | None:
-    """Compute the share of wins of the first of two places; for the interval a debate is one observation."""
+    """Compute the share of wins of the first of two places; the interval treats each debate as one observation."""
     pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
     if pair is None:
         return None

@@ -1,4 +1,4 @@
-"""Fit of a judge by letter, from its verdicts: its bonus for length, and the lead required for a winner."""
+"""Fit of a judge by letter from its verdicts: its length bias, and the lead required for a winner."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TWO = 2
 def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
     """Fit length and threshold from verdicts by letter on two sides, for `JudgeOptions(answer_form="letter", fit=…)`.
 
-    Each verdict is `verdict.judging` with the stance of the side better by construction, or None for equally good
-    sides. Length is fitted by least squares on all of them: the lead of the better side is a constant, the lead of an
-    equal one is 0, and each grows with the logarithm of the ratio of the sides' lengths. `min_log_odds` is a lead,
-    without the effect of lengths, that another equal pair exceeds with a probability of at most 5 %: the ceil(.95 (n +
-    1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs with a better side or 20 equal pairs, for
-    sides of equal length, and for other forms of ballots.
+    Pass each verdict as `verdict.judging` with the stance of the side better by construction, or None for equally good
+    sides. Length is fitted by least squares on all pairs: the lead of a better side is a constant, the lead between
+    equal sides is 0, and both grow with the logarithm of the ratio of the sides' lengths. `min_log_odds` is the lead,
+    corrected for length, that another equal pair exceeds with a probability of at most 5 %: the ceil(.95 (n + 1))-th
+    smallest of n. Raise ConfigurationError for fewer than 10 pairs with a better side or 20 equal pairs, for sides of
+    equal length, and for other kinds of ballots.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []

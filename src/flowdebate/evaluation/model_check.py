@@ -1,4 +1,4 @@
-"""`ModelCheck`: short calls to test a model's requests, answers and roles at its address.
+"""`ModelCheck`: short calls that test how a model at its endpoint handles requests, answers and roles.
 
 The check makes ordinary calls, one for each kind of request and each role, and reports everything that the model layer
 learned, repaired and flagged.
@@ -54,19 +54,19 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.limits import Limits
 
 MOST_REQUESTS = 60
-"""Most requests of a check, including refused ones and retries."""
+"""Maximum number of requests of a check, including refused ones and retries."""
 USUAL_CALLS = 22
-"""Calls of a check when the model can do everything."""
+"""Number of calls of a check if the model supports everything."""
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
-"""Result of a row: as requested; usable after a repair or in another form; refused by the server; or unusable."""
+"""Outcome of a row: as requested; usable after a repair or in another form; refused by the server; or unusable."""
 Status: TypeAlias = Literal["running", "complete", "failed", "limit", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """Row of the table: the probe, its outcome, and the evidence in words."""
+    """Row of the table: a probe, its outcome, and the evidence in words."""
 
     group: Group
     name: str
@@ -76,7 +76,7 @@ class CheckRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """Call of the check, with its answer or its error."""
+    """Call made by the check, with its answer or its error."""
 
     place: str
     """Name of the probe, or pattern and role."""
@@ -87,7 +87,7 @@ class _Call:
 
 
 class _Choice(BaseModel):
-    """Answer to the question whose argument it was."""
+    """Answer to the question which author wrote the argument."""
 
     reasoning: str
     winner: Literal["Ada Lovelace", "Blaise Pascal"]
@@ -128,9 +128,9 @@ class _Part:
     key: str
     """Name of the part in the list of omitted parts."""
     is_in: Callable[[dict[str, Any]], bool]
-    """Predicate for bodies with this part."""
+    """Predicate that detects this part in a request body."""
     advice: str = ""
-    """Advice for users if the model refuses the part; blank without a setting for it."""
+    """Advice for users if the model refuses the part; blank if no setting controls it."""
 
 
 def _names(*fields: str) -> Callable[[dict[str, Any]], bool]:
@@ -170,12 +170,12 @@ _FLIPPED = "another winner in the other order"
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Role of the model in the check."""
+    """Role that the model plays in the check."""
 
     title: str
     pattern: str
     role: str
-    """Role of its calls."""
+    """Name of the role in its calls."""
     seat: str
     """Key of its model in `--model SEAT=SPEC`."""
 
@@ -201,7 +201,7 @@ def _roles(body: dict[str, Any]) -> list[str]:
 
 
 def _leaves_choice(body: dict[str, Any]) -> bool:
-    """Return whether `body` lets the model decide about tool calls."""
+    """Return whether `body` lets the model decide whether to call tools."""
     choice = body.get("tool_choice", "auto")
     return choice == "auto" or (isinstance(choice, dict) and choice.get("type") == "auto")
 
@@ -212,7 +212,7 @@ def _has_neighbours(roles: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class _Budget:
-    """Meter of the calls outside of runs."""
+    """Counter of the calls outside of runs."""
 
     used: int = 0
 
@@ -232,7 +232,7 @@ class _Budget:
 
 
 class _Patient(PerRequestWrapper):
-    """Model that retries endpoint failures, but not invalid answers."""
+    """Model wrapper that retries endpoint failures, but not invalid answers."""
 
     @property
     def retry(self) -> Retry:
@@ -240,7 +240,7 @@ class _Patient(PerRequestWrapper):
 
 
 class _Watched(Wrapper):
-    """Model that records its calls in patterns, for a check."""
+    """Model wrapper that records the calls of patterns for a check."""
 
     def __init__(self, inner: Model, check: ModelCheck, pattern: str) -> None:
         super().__init__(inner)
@@ -248,7 +248,7 @@ class _Watched(Wrapper):
         self._pattern = pattern
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer with the inner model's answer."""
+        """Return the answer of the wrapped model and record the call."""
         return await self._check.note(f"{self._pattern} {request.role}", request, self.ask)
 
 
@@ -261,14 +261,14 @@ class ModelCheck:
 
     model: Model
     record: str | None = None
-    """File for a recording of all calls with their HTTP exchanges; None to record nothing."""
+    """Path for a recording of all calls with their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
-    """Reason for an early end of the check; None if there is none."""
+    """Reason why the check ended early; None if it did not."""
     _calls: list[_Call] = field(default_factory=list)
     _budget: _Budget = field(default_factory=_Budget)
     _raw: dict[str, Any] = field(default_factory=dict)
-    """Raw outputs of the patterns by name."""
+    """Raw outputs of the patterns, keyed by pattern name."""
     _recorded: Model = field(init=False)
     _learned: Learned = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
@@ -281,7 +281,7 @@ class ModelCheck:
             self._recorded = RecordingModel(self.model, self.record, exchanges=True)
 
     async def run(self) -> AsyncIterator[str]:
-        """Make the calls; yields the title of each step before it begins."""
+        """Make the calls; yield the title of each step before it begins."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FlowDebateWarning)  # the rows show it
             try:
@@ -338,7 +338,7 @@ class ModelCheck:
         self.status, self.error = "failed", str(error)
 
     async def _try_modes(self) -> AsyncIterator[str]:
-        """Ask for a structured answer in each mode of the model, in order."""
+        """Request a structured answer in each mode of the model, in order."""
         output = OutputSchema.of(_Choice)
         untried = 1
         for skipped in range(len(STRUCTURED_MODES)):
@@ -355,7 +355,7 @@ class ModelCheck:
         return modes
 
     async def _try_pattern(self, name: str, build: Callable[..., Any]) -> None:
-        """Run the pattern once, in short, as users do."""
+        """Run a short version of the pattern once, as users would."""
         remaining = MOST_REQUESTS - self._budget.used
         if remaining < 1:
             raise LimitReached("calls", limit=MOST_REQUESTS, used=self._budget.used)
@@ -400,7 +400,7 @@ class ModelCheck:
         skipped_modes: int = 0,
         stream: bool = False,
     ) -> _Call:
-        """Make one call; a failure is also a result."""
+        """Make one call; a failure also counts as a result."""
         request = ModelRequest(
             messages=list(messages),
             block=f"check {place}",
@@ -420,7 +420,7 @@ class ModelCheck:
     async def note(
         self, place: str, request: ModelRequest, send: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
-        """Send `request`, and note its answer or its error."""
+        """Send `request` and record its answer or its error."""
         before = len(request.attempts.made)
         with record_exchanges() as exchanges:
             try:
@@ -436,7 +436,7 @@ class ModelCheck:
     # Report
 
     def rows(self) -> list[CheckRow]:
-        """Return the rows so far, in order."""
+        """Return the rows recorded so far, in order."""
         return [
             *self._request_rows(),
             *self._mode_rows(),
@@ -470,7 +470,7 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Name the limit accepted by the server, if it refuses the other name."""
+        """Return the parameter name for the token limit that the server accepts, if it refuses the other one."""
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
@@ -519,7 +519,7 @@ class ModelCheck:
             yield from self._thinking()
 
     def _oddity_rows(self) -> Iterator[CheckRow]:
-        """Sum up the oddities of all answers."""
+        """Summarize the oddities of all answers."""
         reasons = Counter(
             reason.decode(errors="replace")
             for exchange in self._exchanges()
@@ -552,7 +552,7 @@ class ModelCheck:
         return [call.response for call in self._calls if call.response is not None]
 
     def _thinking(self) -> Iterator[CheckRow]:
-        """Describe the model's thinking and its place in the answers."""
+        """Describe the model's thinking and where it appears in the answers."""
         flags = Counter(flag for response in self._responses for flag in response.flags)
         lost = sum(isinstance(call.error, LostToThinking) for call in self._calls)
         thought = sum(attempt.usage.reasoning_tokens or 0 for call in self._calls for attempt in call.attempts)
@@ -581,7 +581,7 @@ class ModelCheck:
             yield CheckRow(group="roles", name=role.title, outcome=outcome, detail=detail)
 
     def _judge_orders(self, outcome: Outcome, detail: str) -> tuple[Outcome, str]:
-        """Compare the verdicts on the two orders of the sides."""
+        """Compare the verdicts in the two orders of the sides."""
         verdict = getattr(self._raw.get("debate"), "verdict", None)
         if verdict is None or verdict.judging is None or len(verdict.judging.ballots) < len(_NAMES):
             return outcome, detail
@@ -606,7 +606,7 @@ class ModelCheck:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Recommend settings for this model, in one sentence each; empty if the defaults fit."""
+        """Recommend settings for this model, one sentence each; empty if the defaults fit."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]
@@ -667,7 +667,7 @@ def _body_of(sent: bytes) -> dict[str, Any]:
 
 
 def _is_asked_as(mode: str | None, body: dict[str, Any]) -> bool:
-    """Return whether `body` asks for data in `mode`."""
+    """Return whether `body` requests data in `mode`."""
     form = body.get("response_format") or body.get("output_config", {}).get("format")
     if form:
         return mode == ("json" if form.get("type") == "json_object" else "json_schema")
@@ -679,7 +679,7 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _words_of(exchange: Exchange) -> str:
-    """Quote the message of a refusal."""
+    """Quote the message of a refused request."""
     text = exchange.body
     match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
     words = one_line(json.loads(match[1], strict=False) if match else text, secrets=exchange.secrets)
@@ -700,7 +700,7 @@ def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
 
 
 def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
-    """Sum up calls of one kind: answers, repairs and retries."""
+    """Summarize calls of one kind: answers, repairs and retries."""
     answers = [call for call in calls if call.response is not None]
     again = [
         attempt.error for call in calls for attempt in call.attempts if attempt.error not in (None, "RequestRejected")

@@ -19,22 +19,23 @@ class Paired:
 
     better: int
     worse: int
-    """Numbers of questions on which the first method scored higher, and lower."""
+    """Numbers of questions on which the first method scored higher and lower."""
     difference: float
     low: float
     high: float
-    """Difference in accuracy, with the ends of Newcombe's interval for paired shares."""
+    """Difference in accuracy, with the bounds of Newcombe's interval for paired proportions."""
     largest_gain: float
-    """The largest difference not excluded by several such comparisons (Bonferroni)."""
+    """Largest difference that the interval does not exclude, adjusted for the number of comparisons (Bonferroni)."""
     clusters: int
-    """The number of independent groups of questions."""
+    """Number of independent groups of questions."""
     p: float
-    """P-value of the exact two-sided sign-flip test over clusters: McNemar's exact test if no cluster has two
-    questions."""
+    """P-value of the exact two-sided sign-flip test over clusters; equal to McNemar's exact test if every cluster has
+    one question.
+    """
     answered: float
-    """The sum of the differences on the questions answered by both."""
+    """Sum of the differences on questions answered by both methods."""
     leads: tuple[int, int]
-    """Numbers of clusters in which the first method was right more often, and less often."""
+    """Numbers of clusters in which the first method was right more often and less often."""
 
 
 def compare_credits(
@@ -48,9 +49,9 @@ def compare_credits(
 ) -> Paired:
     """Compare the credits (0 to 1) of two methods, question by question. Needs scipy.
 
-    Questions of one of `clusters` are not independent: intervals are as wide as their clusters require, and the test
-    flips the signs of whole clusters. `tests` is the number of comparisons in total. The first `answered` of the
-    questions were answered by both (None: all), the rest count with imputed values.
+    Questions in the same one of `clusters` are not independent: intervals widen accordingly, and the test flips the
+    signs of whole clusters. `tests` is the total number of comparisons. The first `answered` questions were answered by
+    both methods (None: all of them); the rest count with imputed values.
     """
     differences = [one - other for one, other in zip(ones, other_credits, strict=True)]
     seen = differences[:answered]
@@ -76,7 +77,7 @@ def compare_credits(
 
 
 def e_value(ones: int, other_wins: int) -> float:
-    """Compute the e-value of `ones` against `other_wins` wins under a fair coin, which is valid at any time.
+    """Compute the e-value of `ones` against `other_wins` wins under a fair coin, valid at any stopping time.
 
     It is the capital of a bettor who starts with one unit and bets on each win in advance, by the mixture of Krichevsky
     and Trofimov (1981). If both are equally good, it reaches 1 / alpha in at most a share alpha of studies, however

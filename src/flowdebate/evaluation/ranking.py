@@ -1,4 +1,4 @@
-"""Ranking of systems by games between pairs: Bradley and Terry's model, with Davidson's ties and a first place."""
+"""Ranking of systems by pairwise games: the Bradley-Terry model with Davidson's ties and a first-place advantage."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Game(NamedTuple):
     """System in the first place, if places matter."""
     other: str
     won: float
-    """Result: 1 1 if `one` won, 0 if the other did, 0.5 for a tie."""
+    """Result: 1 if `one` won, 0 if the other did, 0.5 for a tie."""
     cluster: Hashable = None
-    """Cluster of related games, such as a question; None: the game is independent of all others."""
+    """Cluster of related games, such as a question; None for an independent game."""
     placed: bool = True
-    """True if one of the two had the first place; False if neither did."""
+    """True if one of the two systems had the first place; False if neither did."""
 
 
 class Matchup(NamedTuple):
-    """Kind of game: its two systems and its result."""
+    """Combination of two systems and a result."""
 
     one: str
     other: str
@@ -49,20 +49,20 @@ class Matchup(NamedTuple):
 
 
 class GameTable(NamedTuple):
-    """Games by their kind, and clusters with games of the same kinds counted together."""
+    """Games counted by matchup; clusters with the same games are counted together."""
 
     matchups: Sequence[Matchup]
     clusters: dict[tuple[int, ...], int]
-    """Number of clusters by the indices of their games' matchups."""
+    """Number of clusters, keyed by the indices of their games' matchups."""
 
     @property
     def names(self) -> list[str]:
-        """The systems in the order of their first games."""
+        """Names of the systems, in the order of their first games."""
         return list(dict.fromkeys(name for matchup in self.matchups for name in (matchup.one, matchup.other)))
 
     @property
     def counts(self) -> list[tuple[Matchup, int]]:
-        """The matchups with their numbers of games."""
+        """Matchups with their numbers of games."""
         games = Counter[int]()
         for cluster, times in self.clusters.items():
             for matchup in cluster:
@@ -74,7 +74,7 @@ class GameTable(NamedTuple):
         return sum(len(cluster) * times for cluster, times in self.clusters.items())
 
     def among(self, names: Sequence[str]) -> GameTable:
-        """Select the games between systems of these names."""
+        """Select the games between the named systems."""
         inside = {index for index, game in enumerate(self.matchups) if game.one in names and game.other in names}
         clusters = Counter[tuple[int, ...]]()
         for cluster, times in self.clusters.items():
@@ -84,7 +84,7 @@ class GameTable(NamedTuple):
 
 
 class GameCollector:
-    """Collector of games that stores sixteen bytes of each."""
+    """Collector of games that uses sixteen bytes per game."""
 
     def __init__(self) -> None:
         self._matchups: dict[Matchup, int] = {}
@@ -103,7 +103,7 @@ class GameCollector:
         self._clusters.append(int.from_bytes(digest, signed=True))
 
     def table(self) -> GameTable:
-        """Count the games so far."""
+        """Build the table of the games collected so far."""
         clusters = Counter[tuple[int, ...]](self._alone)
         order = sorted(range(len(self._games)), key=self._games.__getitem__)
         order.sort(key=self._clusters.__getitem__)
@@ -113,35 +113,35 @@ class GameCollector:
 
 
 class RankedSystem(WireModel):
-    """The strength of a system by Bradley and Terry (1952), in log-odds; the mean of all systems is 0."""
+    """System with its strength by Bradley and Terry (1952), in log-odds; the mean over systems is 0."""
 
     name: str
     strength: float
     low: float | None = None
-    """The ends of the interval, robust to correlated games within a cluster; None if there is none."""
+    """Bounds of the interval, robust to correlated games within a cluster; None without an interval."""
     high: float | None = None
 
     @property
     def interval(self) -> str:
-        """The interval in words; empty if there is none."""
+        """Interval as text; empty without an interval."""
         return "" if self.low is None or self.high is None else f"{self.low:+.2f} to {self.high:+.2f}"
 
 
 class Ranking(InNotebooks, WireModel):
-    """Systems by strength, and other influences on games."""
+    """Systems ordered by strength, and other influences on games."""
 
     games: int
-    """The number of games between ranked systems."""
+    """Number of games between ranked systems."""
     systems: list[RankedSystem]
-    """Ranked systems, the strongest first; empty without a ranking."""
+    """Ranked systems, strongest first; empty without a ranking."""
     above: list[str] = Field(default_factory=list)
     """Systems stronger by an unknown amount: they beat ranked systems, or others above, and never lost to them."""
     below: list[str] = Field(default_factory=list)
     """Systems weaker by an unknown amount: they lost to ranked systems, or others below, and never beat them."""
     apart: list[str] = Field(default_factory=list)
-    """Systems without a chain of games to the ranked ones."""
+    """Systems without a chain of games to the ranked systems."""
     order: Figure | None = None
-    """Value of the first place, in log-odds; None if it was left out."""
+    """Advantage of the first place, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
     """The logarithm of the parameter of Davidson (1970): at 0, equal systems tie in a third of games. None without."""
     problem: str | None = None
