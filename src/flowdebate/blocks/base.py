@@ -1,4 +1,4 @@
-"""Block: a named step with resources. It turns an input into an output, runs by itself, and can be drawn."""
+"""Block: a named step with resources. It turns an input into an output, runs on its own, and can be drawn."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outline:
     text: str
     """The step: a block's name, or a verb and its object."""
     kind: str = "block"
-    """handler, generator, router, sequencer, or the name of a step."""
+    """"handler", "generator", "router", "sequencer", or the name of a step."""
     children: Sequence[Outline] = ()
     target: str | None = None
     """Name of the target step of a jump back."""
@@ -58,18 +58,18 @@ class Outline:
     """Index of the target step among the siblings of this one."""
 
     note: str = ""
-    """Note for readers, such as the condition that ends a loop; no part of `structure`."""
+    """Note for readers, such as the condition that ends a loop; not part of `structure`."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0, notes=True))
 
     @property
     def structure(self) -> str:
-        """The drawing without notes: a stored run is resumed only with the same one."""
+        """The drawing without notes: a stored run is resumed only if it is unchanged."""
         return "\n".join(_lines(self, 0, notes=False))
 
     def texts_of(self, kind: str) -> Iterator[str]:
-        """Yield the texts of all lines of a kind, from the top."""
+        """Yield the texts of all lines of a kind, from top to bottom."""
         if self.kind == kind:
             yield self.text
         for child in self.children:
@@ -81,7 +81,7 @@ class Outline:
 
 
 def outline(block: Block[Any, Any]) -> Outline:
-    """Draw `block`: `str()` of the outline is text, `.mermaid()` a flowchart.
+    """Draw `block`: `str()` of the outline is text, `.mermaid()` is a flowchart.
 
     >>> from flowdebate import handler, sequencer
     >>> print(outline(sequencer(name="sum").map(abs).then(handler(lambda value, ctx: value + 1, name="add"))))
@@ -102,7 +102,7 @@ def _lines(node: Outline, depth: int, *, notes: bool) -> Iterator[str]:
 
 
 class _Mermaid:
-    """Numbers the nodes and draws steps in sequence; children of a step hang inside a subgraph."""
+    """Renderer that numbers the nodes and draws steps in sequence; children of a step are drawn in a subgraph."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -147,7 +147,7 @@ _ENTITIES = {ord(character): f"#{ord(character)};" for character in '"#&<>%`\\'}
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 RawT_co = TypeVar("RawT_co", covariant=True, default=Any)
-"""The raw output of a pattern: `result.raw`."""
+"""Type of a pattern's raw output: `result.raw`."""
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks without resources share it
 
@@ -155,15 +155,16 @@ _NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks witho
 class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """Step of a debate, which contains only configuration, so that one block can serve a thousand runs at once.
 
-    Applications make blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
+    Applications create blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
     not need to inherit from anything.
     """
 
     keeps: str | None = None
     """Part of the keys of steps that a fork reuses even if their requests differ."""
     lengthen: Callable[[GoesOn], Block[Any, Any]] | None = None
-    """Function that turns a pattern into the one that continues a finished run; None if the pattern cannot be
-    continued."""
+    """Function that converts a pattern to one that continues a finished run; None if the pattern cannot be
+    continued.
+    """
 
     def __init__(
         self,
@@ -183,12 +184,12 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Private resources by key; no other block may use another object under these keys."""
 
     role: str | None = None
-    """Role in its pattern, such as "judge", set by the pattern that makes it; None outside of all roles."""
+    """Role in its pattern, such as "judge", set by the pattern that creates the block; None outside any role."""
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
         """Return this block in `role` of a pattern, for blocks passed to a pattern.
 
-        The block itself is not changed: the application may put the same one into another role, or another pattern.
+        The block itself is not changed, because the application may use it in another role, or in another pattern.
         """
         return self if self.role == role else InRole(self, role)
 
@@ -201,7 +202,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Draw the block."""
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
-        """List the seats for models inside the block; seats of blocks run by a function are unknown."""
+        """List the seats for models inside the block; seats of blocks that a function runs are unknown."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
         for log in values:  # the list grows
@@ -213,7 +214,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return inner_seats
 
     async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:
-        """Act; an exception gets a note that names the block."""
+        """Run `act`; an exception gets a note that names the block."""
         if self.role is not None:
             ctx.role = self.role
         try:
@@ -246,13 +247,13 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         `override_model`, for tests, replaces every model. `seed` repeats all random draws; `limits` bounds calls,
         tokens, cost and time. With a `store` (a path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False:
         none) the run is durable: every answer is committed before it is used, and `resume(run_id)` continues after a
-        crash. If the store has a run `run_id` already, RunExists is raised, or with `if_exists="resume"` this call
-        resumes it, or returns its result if it is complete; RunChanged if it was started with another question,
-        pattern, model or seed. RunConflict while another process runs it; `if_exists="wait"` waits for that process,
-        and returns its result, or continues in its place. `observe` sees the run, its agents, calls and tools while
-        they last, for tracing: see docs/telemetry.md. Exceptions of the application's code are raised as they are; the
-        library's own are `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so
-        far.
+        crash. If the store already has a run `run_id`, RunExists is raised; with `if_exists="resume"` this call resumes
+        it instead, or returns its result if it is complete, and raises RunChanged if it was started with another
+        question, pattern, model or seed. RunConflict while another process is executing it; `if_exists="wait"` waits
+        for that process, and returns its result, or continues in its place. `observe` observes the run, its agents,
+        calls and tools while they last, for tracing: see docs/telemetry.md. Exceptions of the application's code are
+        raised unchanged; the library's own are `flowdebate.errors.FlowDebateError`, whose `run` has the transcript,
+        events and raw output so far.
         """
         run = make_run(
             self,
@@ -298,13 +299,13 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
             return await resume()  # another process has started it in the meantime
 
     def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Start a run in the background: a handle to follow, await, cancel and read. Needs a running event loop."""
+        """Start a run in the background; return a handle to follow, await, cancel and read. Needs a running loop."""
         return start_block(self, value, make_run(self, value, **options))
 
     def run_sync(
         self, value: InT_contra, *, if_exists: IfExists = "raise", **options: Unpack[RunOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """Run the block with `run`, for scripts and notebooks."""
+        """Run the block synchronously with `run`, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
     async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
@@ -312,48 +313,48 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session`
         default to those of the first start; model objects must be passed again, and limits may differ. A call that was
-        started but never recorded is repeated, or raises RunUncertain with `on_uncertain="raise"`.
-        RunChanged if the block or the models differ from the stored ones, unless `allow_changes`; JournalMismatch if a
-        recorded answer belongs to another request; RunNotFound; RunConflict while another process runs it; DeadLetter
-        if it has repeatedly crashed its process, unless `retry_dead_letter`.
+        started but has no recorded result is repeated, or raises RunUncertain with `on_uncertain="raise"`. RunChanged
+        if the block or the models differ from the stored ones, unless `allow_changes`; JournalMismatch if a recorded
+        answer belongs to another request; RunNotFound; RunConflict while another process is executing it; DeadLetter if
+        it has repeatedly crashed its process, unless `retry_dead_letter`.
         """
         check_outside(self)
         run, value = await self._load(run_id, **options)
         return await run_block(self, value, run)
 
     async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Resume a run in the background: a handle to follow, await, cancel and read; else like `resume`."""
+        """Resume a run in the background, like `resume`; return a handle to follow, await, cancel and read."""
         run, value = await self._load(run_id, **options)
         return start_block(self, value, run)
 
     def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Resume a run with `resume`, for scripts and notebooks."""
+        """Resume a run synchronously with `resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Run a stored run again as a new run, and ask models only for what differs.
+        """Run a stored run again as a new run, and only call models for what differs.
 
-        A call with the same request and model as in the stored run takes the recorded answer, and costs nothing.
-        `edits` replaces answers, by the paths of their steps; `at` asks anew from that step on. This block may differ
-        from the original one of the stored run, except in its name: with another judge, only the judge is asked.
-        `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes and may
-        still be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed like any
-        other. Side effects of tools and of `ctx.step` are taken from the stored run until the first difference, and
-        executed after it. Stop conditions are evaluated again. Errors: RunNotFound; ConfigurationError for a run of
-        another block, and for an unknown path or an unusable answer in `edits`, before anything is stored: the run is
-        replayed with them first; those of `run`.
+        A call with the same request and model as in the stored run reuses the recorded answer, and costs nothing.
+        `edits` replaces answers, by the paths of their steps; `at` requests new answers from that step on. This block
+        may differ from the original one of the stored run, except in its name: with another judge, only the judge is
+        called. `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes
+        and may still be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed
+        like any other. Side effects of tools and of `ctx.step` are taken from the stored run until the first
+        difference, and executed after it. Stop conditions are evaluated again. Errors: RunNotFound; ConfigurationError
+        for a run of another block, and for an unknown path or an unusable answer in `edits`, before anything is stored,
+        because the run is first replayed with them; those of `run`.
         """
         check_outside(self)
         run, value = await self._load_fork(run_id, **options)
         return await run_block(self, value, run)
 
     async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Fork a run in the background: a handle to follow, await, cancel and read; else like `fork`."""
+        """Fork a run in the background, like `fork`; return a handle to follow, await, cancel and read."""
         run, value = await self._load_fork(run_id, **options)
         return start_block(self, value, run)
 
     def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Fork a run with `fork`, for scripts and notebooks."""
+        """Fork a run synchronously with `fork`, for scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
 
     async def continue_run(
@@ -361,9 +362,9 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     ) -> RunResult[OutT_co, RawT_co]:
         """Continue a finished debate for `rounds` more, in a fork that pays only for new answers.
 
-        `ask` is a question of a reader; the debaters answer it in the first new round. Earlier entries are reused as
-        they are; judges and other deciders are asked again. Errors: ConfigurationError for an unfinished run, and for a
-        pattern that cannot be continued; all errors of `fork`.
+        `ask` is a reader's question, which the debaters answer in the first new round. Earlier entries are reused
+        unchanged; judges and other deciders are called again. Errors: ConfigurationError for an unfinished run, and for
+        a pattern that cannot be continued; all errors of `fork`.
         """
         from flowdebate.runs.durable.fork import read_goes_on
 
@@ -378,13 +379,13 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     ) -> Batch[OutT_co, RawT_co]:
         """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.
 
-        At most `max_concurrency` runs go on at once, and questions are read as slots become free, so the iterable may
-        be endless; `question(row)` extracts the question from a row. `limits` apply to each run; the seed of a run is
-        derived from `seed` and its index. A failed run is an item with its error, or ends the batch with
+        At most `max_concurrency` runs are in progress at once, and questions are read as slots become free, so the
+        iterable may be endless; `question(row)` extracts the question from a row. `limits` apply to each run; the seed
+        of a run is derived from `seed` and its index. A failed run is an item with its error, or ends the batch with
         `on_error="raise"`. With a `store` the runs have the ids "{batch_id}-{index}": called again with the same
         `batch_id`, complete runs are returned without a call, and the others are resumed; RunChanged if a stored run
         has another question, pattern, model or seed. `progress(summary)` is called after each run; once
-        `until(summary)` is true, no further question is read.
+        `until(summary)` is true, no further questions are read.
         """
         from flowdebate.runs.batch import Batch
 
@@ -393,7 +394,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def batch_sync(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
     ) -> BatchResult[OutT_co, RawT_co]:
-        """Collect all results of `batch`, for scripts and notebooks."""
+        """Collect all results of `batch` synchronously, for scripts and notebooks."""
         return run_sync(lambda: self.batch(questions, **options).all())
 
     async def _load(self, run_id: str, **options: Unpack[ResumeOptions]) -> tuple[Run, Any]:
@@ -411,7 +412,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base of a block that replaces `inner`, with the same name, resources and outline."""
+    """Base class of a block that replaces `inner`, with the same name, resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -423,7 +424,7 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """`inner` in `role`: a wrapper instead of a copy, because a custom block may count its calls in an attribute."""
+    """`inner` in `role`: a wrapper rather than a copy, because a custom block may count its calls in an attribute."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)
@@ -444,8 +445,8 @@ def merge_resources(
     """Collect the resources that `blocks` share with blocks around them, and their private ones, by key.
 
     ResourceConflict if two blocks share different objects under one key, or if one shares an object under a key that is
-    private in another. Two private objects under one key are no conflict. Resources in `owned` become private. The
-    private resources of blocks in `closed` are ignored: a debate in a debater's role has its own transcript beside the
+    private in another. Two private objects under one key do not conflict. Resources in `owned` become private. The
+    private resources of blocks in `closed` are ignored: a debate in a debater's role has its own transcript next to the
     transcript of the debate around it.
     """
     shared: dict[str, Resource] = {}

@@ -1,4 +1,4 @@
-"""Concurrent calls: results in call order, one failure cancels the others."""
+"""Concurrent calls: results come in call order, and one failure cancels the other calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 async def in_order(  # noqa: C901 - each way in which a call may end
     calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | None = None, finish: bool = False
 ) -> list[T]:
-    """Await `calls` together, at most `limit` at once; results in the order of the calls.
+    """Await `calls` concurrently, at most `limit` at once, and return the results in the order of the calls.
 
-    The first failure cancels the other calls and is raised as itself; when several fail at the same moment, the failure
-    of the earliest call is raised, with a note for each other. Cancelling the caller cancels all of them and waits for
-    them; a call that cancels itself also cancels the caller, because it has no result. If calls are suspended for
-    humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the
+    The first failure cancels the other calls and is raised unchanged; when several fail at the same moment, the failure
+    of the earliest call is raised, with a note for each of the others. Cancelling the caller cancels all of them and
+    waits for them; a call that cancels itself also cancels the caller, because it has no result. If calls are suspended
+    for humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the
     others also finish when one fails.
     """
     if limit == 1 or len(calls) <= 1:
@@ -64,7 +64,7 @@ class _SelfCancelled(BaseException):
 
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
-    """Pick the exception to raise when calls failed, or one has cancelled itself."""
+    """Pick the exception to raise when calls have failed, or one has cancelled itself."""
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()

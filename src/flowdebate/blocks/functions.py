@@ -31,13 +31,13 @@ Function: TypeAlias = Callable[..., Any]
 """`f(value)` or `f(value, ctx)`, sync or async."""
 
 Invocation: TypeAlias = "Callable[[Any, Context], Any]"
-"""A function that takes value and context."""
+"""A function that takes a value and a context."""
 
 
 def invocation(function: Function, *, location: str, field: str) -> Invocation:
     """Adapt `function` to `(value, ctx)`; raise ConfigurationError if it takes neither `(value, ctx)` nor `(value)`.
 
-    A block is refused: called as a function, it would have no path in the run, and no resources.
+    A block is rejected: called as a function, it would have neither a path in the run nor resources.
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(location, field, function, "a function of (input) or (input, ctx)")
@@ -61,7 +61,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
 
 
 def _plain_arguments(function: Function) -> int | None:
-    """Count the arguments of a Python `function` that takes them by position, without any option; None for others."""
+    """Count the arguments of a Python `function` that takes only required positional ones; None for any other."""
     callable_: object = function
     if not isinstance(function, FunctionType):
         callable_ = function.__func__ if isinstance(function, MethodType) else type(function).__call__
@@ -96,9 +96,9 @@ async def decision(
     read: Callable[[Any], T],
     returns: object,
 ) -> T:
-    """Read the answer of `function` with `read`, where the run's next step depends on it.
+    """Call `function`, and convert its result with `read`, for a decision on which the run's next step depends.
 
-    An answer of the application's code is a step of the run at `place`: a resumed run keeps it. Functions of this
+    A decision of the application's code is a step of the run at `place`: a resumed run keeps it. Functions of this
     library decide by recorded data anyway.
     """
     if str(getattr(function, "__module__", "")).startswith("flowdebate."):
@@ -143,13 +143,13 @@ async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the ap
 
 
 def function_name(function: Function) -> str:
-    """Return the name of `function` in paths and messages."""
+    """Return the name of `function` for paths and messages."""
     name = getattr(function, "__name__", type(function).__name__)
     return "function" if name == "<lambda>" else name
 
 
 BlockLike: TypeAlias = Block[Any, Any] | Function
-"""A block, or a function of `(input, ctx)` or `(input)` that becomes one."""
+"""A block, or a function of `(input, ctx)` or `(input)` that is converted to one."""
 
 _LONG = 1.0  # seconds that a function may block the event loop before a warning is logged
 _LOGGER = logging.getLogger("flowdebate")
@@ -160,7 +160,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` lists blocks like those run by the function, for `seats`."""
+    """A block that calls a function; `runs` lists blocks like those that the function runs, for `seats`."""
 
     def __init__(
         self,
@@ -232,10 +232,10 @@ def handler(
     name: str | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Handler[Any, Any] | Callable[[Function], Handler[Any, Any]]:
-    """Create a block from a sync or async function `(input, ctx)` or `(input)`; also as a decorator.
+    """Create a block from a sync or async function `(input, ctx)` or `(input)`; also usable as a decorator.
 
-    The function finds its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop: make it async
-    if it waits; a warning is logged if it blocks the loop for more than a second.
+    The function accesses its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop: make it
+    async if it waits; a warning is logged if it blocks the loop for more than a second.
 
     >>> @handler(name="shout")
     ... def shout(input, ctx):
@@ -258,7 +258,7 @@ def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block
 
 
 def check_resources(resources: Mapping[str, Resource] | None, *, location: str) -> Mapping[str, Resource]:
-    """Check `resources`, each under its own key; raise ConfigurationError if one is not a resource."""
+    """Check that each of `resources` is a resource under its own key; raise ConfigurationError otherwise."""
     for key, resource in (resources or {}).items():
         # open resources are the keys of a dict
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
@@ -284,7 +284,7 @@ class Capability:
 
     name: str
     tools: Sequence[ToolLike] = ()
-    """Functions or blocks."""
+    """Functions or blocks that the model may call."""
     instructions: TextSlot = ""
     """Addition to the system message: text, or a function of `(input, ctx)` that returns it."""
     context: MessagesSlot = ()
@@ -292,21 +292,22 @@ class Capability:
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
     """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
-    """Check of the model for the named block, before a run asks anybody: it raises if the model cannot take the
-    capability's additions."""
+    """Check of the model for the named block before a run makes its first call; it raises if the model cannot handle
+    the capability's additions.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function that a model may call, with its description for the model."""
+    """A function that a model may call, with the description that the model receives."""
 
     spec: ToolSpec
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]
-    """Takes checked arguments by name."""
+    """Function that takes validated arguments by name."""
     arguments: type[BaseModel]
-    """Validates them; the alias of a field, if it has one, is the argument's name."""
+    """Model that validates the arguments; the alias of a field, if it has one, is the argument's name."""
     block: Block[Any, Any] | None = None
-    """Block run by the tool; its resources become resources of the block that offers the tool."""
+    """Block that the tool runs; its resources become resources of the block that offers the tool."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
         """Return the text for the model: the result, or the problems with its arguments.
@@ -322,7 +323,7 @@ class Tool:
         return clean_text(result_text(await self._called(values, ctx)))  # a lone surrogate could not be sent
 
     async def value(self, arguments: str, ctx: Context) -> object:
-        """Return the result of a call that is a model's answer; SchemaViolation for invalid arguments."""
+        """Return the result of a call that is the model's answer; raise SchemaViolation for invalid arguments."""
         try:
             values = self._checked(arguments)
         except ValidationError as error:
@@ -342,14 +343,14 @@ class Tool:
 
 
 ToolLike: TypeAlias = "Tool | Block[Any, Any] | Function"
-"""A tool, or a block or function that becomes one."""
+"""A tool, or a block or function that is converted to one."""
 
 
 def tool(value: ToolLike, *, location: str = "tool") -> Tool:
     """Convert `value` to a tool.
 
-    A function is called with the arguments of its signature (types by annotation, the description from its docstring);
-    a block with the one argument `input`, a string.
+    A function is called with the arguments in its signature (types from the annotations, description from the
+    docstring); a block is called with the single argument `input`, a string.
 
     >>> def add(a: int, b: int = 0) -> int:
     ...     '''Add two numbers.'''
@@ -395,9 +396,9 @@ def function_schema(function: Function) -> ToolSpec:
     """Describe `function` for a model: name, docstring, and the JSON Schema of its parameters.
 
     Types come from the annotations, as pydantic understands them (`Literal` and `Enum` as `enum`, models written out);
-    without an annotation from the default, else it is a string. Descriptions come from the docstring (Google, NumPy or
-    reST); the function's is the text before the arguments. A parameter with a default is not required.
-    `function_schema(f).to_openai()` is the tool in the form of the chat completions API.
+    without an annotation the type comes from the default, and is otherwise a string. Descriptions come from the
+    docstring (Google, NumPy or reST); the function's is the text before the arguments. A parameter with a default is
+    not required. `function_schema(f).to_openai()` is the tool in the format of the chat completions API.
 
     >>> from typing import Literal
     >>> def hand_over(response: str, to: Literal["pro", "con"] = "pro") -> None:
@@ -439,7 +440,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
 
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
-    """Create a model with the names of parameters as aliases of its fields, because not every name can be a field."""
+    """Create a model whose fields have the parameters' names as aliases, because not every name can be a field."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -474,7 +475,7 @@ def _spec(name: str, description: str, arguments: type[BaseModel], location: str
 
 
 def result_text(result: object) -> str:
-    """Convert a result to the text that a model reads: a string as it is, data as JSON."""
+    """Convert a result to the text that a model reads: a string unchanged, data as JSON."""
     if isinstance(result, str):
         return result
     if isinstance(result, BaseModel):

@@ -56,7 +56,7 @@ class Visibility:
 
 
 class Generator(Block[Any, OutT]):
-    """A block that calls a model; made by `generator`."""
+    """A block that calls a model; created by `generator`."""
 
     def __init__(  # noqa: PLR0913 - the parts of one value; applications call generator()
         self,
@@ -147,7 +147,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return the same block with `form(input, ctx)` for the required form of its answers."""
+        """Return the same block with `form(input, ctx)` as the required form of its answers."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
@@ -155,7 +155,7 @@ class Generator(Block[Any, OutT]):
     def with_user(self, user: Callable[[Any, Context], Any], deferred: Deferred | None = None) -> Self:
         """Return this block with another user message: the result of `user(input, ctx)`, awaited if necessary.
 
-        A replay calls `deferred` instead, and writes the message only if somebody reads it.
+        A replay calls `deferred` instead, and renders the message only if somebody reads it.
         """
         changed = copy.copy(self)
         changed._user = user  # noqa: SLF001 - its own class
@@ -163,19 +163,19 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> Self:
-        """Return this block, with `synonyms` accepted for choices of the schema in structured answers."""
+        """Return this block, accepting `synonyms` for choices of the schema in structured answers."""
         changed = copy.copy(self)
         changed.output = None if self.output is None else self.output.with_synonyms(synonyms)
         return changed
 
     def with_review(self, review: Review) -> Self:
-        """Return this block with a `review` of each text answer, which may ask for another one."""
+        """Return this block with a `review` of each text answer, which may request another answer."""
         changed = copy.copy(self)
         changed._review = review  # noqa: SLF001 - its own class
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return this block with a `reading` of its text answers: only the text that it returns counts."""
+        """Return this block with a `reading` of its text answers, which returns the part that counts."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
@@ -289,14 +289,13 @@ class AnswerForm(TypedDict, total=False):
 
 
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
-"""Function of `(input, ctx)` that returns a side-effect-free function to write a message later; None to write it now.
-"""
+"""Function of `(input, ctx)` that returns a pure function to render a message later; None to render it now."""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
 """Review of the answer to a block's messages: returns the answer that counts, and whether it is the first of two."""
 
 
 class GeneratorOptions(TypedDict, total=False):
-    """Options of `generator` without an effect on the type of its output."""
+    """Options of `generator` that do not affect the type of its output."""
 
     prompt: TextSlot
     user: TextSlot | None
@@ -393,12 +392,12 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     The messages are, in this order: the system message (`prompt`, then the instructions of `uses`, then
     `instructions`), `context` and the context of `uses`, `history` (True: the session's), and `user` (default: the
     input as text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most
-    `max_tool_rounds` rounds (then `ToolLoopExceeded`). A call of `answer_tool`, offered with the others, is the answer:
-    the block's output is the result of this tool, or `SchemaViolation` for invalid arguments; calls before it in the
-    same response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`, or an
-    intent resolved by the run; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's output
-    from the model's. With `choices` ("A", "B") the model answers with one of them, and `response.logprobs` has the
-    log-probability of each, or is None if the model gives none.
+    `max_tool_rounds` rounds (then `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is
+    the answer: the block's output is the result of this tool, or `SchemaViolation` for invalid arguments; calls before
+    it in the same response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`,
+    or an intent resolved by the run; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's
+    output from the model's. With `choices` ("A", "B") the model answers with one of them, and `response.logprobs` has
+    the log-probability of each, or is None if the model returns none.
 
     Raises the errors of the model: see `flowdebate.errors.ModelError`.
     """
@@ -467,7 +466,7 @@ def _check_choices(choices: Sequence[str], *, location: str, alone: bool) -> Non
 def as_visibility(
     value: Visibility | Mapping[str, bool] | None, default: Visibility, *, location: str, field: str
 ) -> Visibility:
-    """Convert `value` to a Visibility; keys missing in a dict come from `default`."""
+    """Convert `value` to a Visibility; keys missing from a dict are taken from `default`."""
     if value is None:
         return default
     if isinstance(value, Visibility):

@@ -1,7 +1,7 @@
 """Archive that outlasts runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
-Each is a small asynchronous interface; an application may implement it. The built-in ones are functions of a `Log`,
-with one value for each debate: in memory, or as documents of a store (`store/archive.py`).
+Each is a small asynchronous interface that an application may implement. The built-in ones are based on a `Log` with
+one value per debate: in memory, or as documents of a store (`store/archive.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT")
 
 
 class PastDebate(WireModel):
-    """Earlier debate, as shown to later ones."""
+    """Earlier debate, as presented to later ones."""
 
     id: str
     task: str
@@ -32,15 +32,15 @@ class PastDebate(WireModel):
     strength: Strength | None = None
     confidence: float = 0.0
     at: float = 0.0
-    """The time of the debate, in seconds since the epoch."""
+    """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """The votes against the winner with a reason."""
+    """Votes against the winner that give a reason."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
-    """Recorded outcome for the winner."""
+    """Recorded outcome of the winning proposal."""
 
 
 class CritiquePattern(WireModel):
-    """Point of a critic, with the number of times that it helped."""
+    """A critic's point, with the number of times that it helped."""
 
     issue: str
     suggestion: str = ""
@@ -50,27 +50,27 @@ class CritiquePattern(WireModel):
 
 
 class Rating(WireModel):
-    """An agent's rating from its debates."""
+    """An agent's rating, earned in its debates."""
 
     elo: float = 1500.0
     calibration: float | None = None
-    """Agreement of confidence and accuracy, from 0 to 1; None to learn it from outcomes."""
+    """Agreement between confidence and accuracy, from 0 to 1; None to learn it from outcomes."""
     debates: int = 0
 
 
 class PersonaRecord(WireModel):
-    """An agent's record over all its debates."""
+    """An agent's record across all its debates."""
 
     debates: int = 0
     wins: int = 0
     failures: int = 0
-    """Failed calls."""
+    """Number of failed calls."""
     critiques: int = 0
     flips: int = 0
 
 
 class VerdictOutcome(WireModel):
-    """Outcome after a debate: the author of the right proposal or, if unknown, of a wrong one."""
+    """Outcome of a debate that became known later: the author of the right proposal or, if unknown, of a wrong one."""
 
     right: str | None = None
     wrong: str | None = None
@@ -90,7 +90,7 @@ class VerdictOutcome(WireModel):
 
 
 class Forecast(NamedTuple):
-    """A vote, after it turned out whether the choice was right."""
+    """A vote whose choice has turned out to be right or wrong."""
 
     confidence: float
     right: bool
@@ -106,11 +106,11 @@ class PastDebates(Protocol):
         """Return at most `limit` debates that may help with `task`, the most useful first."""
 
     async def add(self, debate: PastDebate, /) -> None:
-        """Store a debate; one with a known id changes nothing."""
+        """Store a debate; do nothing if its id is already known."""
 
 
 class CritiquePatterns(Protocol):
-    """Points of critics, with the number of times that they helped."""
+    """Points made by critics, with the number of times that they helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         """Return at most `limit` points that helped before, the most successful first."""
@@ -123,17 +123,17 @@ class Ratings(Protocol):
     """Ratings of agents."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        """Return the existing ratings of `names`."""
+        """Return the ratings of `names`, as far as they exist."""
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
-        """Add `changes` to the agents' ELO; a second call for the same debate changes nothing."""
+        """Add `changes` to the agents' Elo ratings; a second call for the same debate changes nothing."""
 
 
 class Positions(Protocol):
-    """Stated positions of agents, debate by debate."""
+    """Positions stated by agents, debate by debate."""
 
     async def of(self, agent: str, /) -> Sequence[Position]:
-        """Return the positions of `agent`, in the order of addition."""
+        """Return the positions of `agent`, in the order in which they were added."""
 
     async def add(self, debate: str, positions: Iterable[Position], /) -> None:
         """Store positions; a second call for the same debate changes nothing."""
@@ -143,14 +143,14 @@ class Personas(Protocol):
     """Records of agents."""
 
     async def of(self, agent: str, /) -> PersonaRecord:
-        """Return the record of `agent`; an empty one if it is unknown."""
+        """Return the record of `agent`, which is empty if the agent is unknown."""
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
         """Add to the records; a second call for the same debate changes nothing."""
 
 
 class Outcomes(Protocol):
-    """Votes of debates, and their right choices as far as known."""
+    """Votes in debates, and the right choices as far as they are known."""
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
         """Store the valid votes of a debate; a second call for the same debate changes nothing."""
@@ -162,11 +162,11 @@ class Outcomes(Protocol):
         """Store the outcome; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        """Return the votes of `names` with a known outcome, right or wrong."""
+        """Return the votes of `names` that are known to be right or wrong."""
 
 
 class Log(Generic[ValueT]):
-    """Log with one value for each debate, in the order of addition; the first value of a debate counts."""
+    """Log with one value per debate, in the order of addition; the first value of a debate counts."""
 
     def __init__(self) -> None:
         self.values: dict[str, ValueT] = {}
@@ -176,7 +176,7 @@ class Log(Generic[ValueT]):
         self.values.setdefault(debate, value)
 
     async def read(self) -> Mapping[str, ValueT]:
-        """Return the values by debate; later values join the view."""
+        """Return the values by debate; the returned view also includes values added later."""
         return self.values
 
 
@@ -186,7 +186,7 @@ class LoggedDebates(PastDebates):
 
     log: Log[PastDebate] = field(default_factory=Log)
     outcomes: Log[VerdictOutcome] = field(default_factory=Log)
-    """Outcomes after the debates: the log of `LoggedOutcomes` in the same archive."""
+    """Outcomes recorded after the debates: the log of `LoggedOutcomes` in the same archive."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
         words, debates = _words(task), await self.all()
@@ -306,9 +306,9 @@ class LoggedOutcomes(Outcomes):
 
 @dataclass(slots=True, kw_only=True)
 class Archive:
-    """Memory of debates for later ones; the application may replace each part by its own store.
+    """Memory of debates for later ones; the application may replace each part with its own store.
 
-    By default everything is in memory. Share one archive between the patterns and runs that should learn from each
+    Everything is in memory by default. Share one archive between the patterns and runs that should learn from each
     other.
 
     >>> archive = Archive()
@@ -321,7 +321,7 @@ class Archive:
     personas: Personas = field(default_factory=LoggedPersonas)
     outcomes: Outcomes = field(default_factory=LoggedOutcomes)
     patience: float = 10.0
-    """Seconds that a debate waits for each read or write; then it continues without it."""
+    """Number of seconds that a debate waits for each read or write before it continues without it."""
 
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
@@ -334,8 +334,8 @@ class Archive:
 
         `debate` is `output.feedback.debate`. These outcomes determine the agents' calibration, and thereby the weight
         of their votes in later debates with `voting="weighted"`. The first outcome of a debate counts.
-        ConfigurationError for a debate without votes here, and for a name that is in none of these votes and not an
-        agent with positions here.
+        ConfigurationError for a debate without votes in this archive, and for a name that appears in none of these
+        votes and does not belong to an agent with positions in this archive.
         """
         await self.outcomes.resolve(debate, await self._check_outcome(debate, right, wrong))
 
@@ -365,6 +365,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words used to compare tasks: the longer ones, or all if there are none."""
+    """Return the words by which tasks are compared: the longer ones, or all if there are none."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

@@ -14,7 +14,7 @@ StateT = TypeVar("StateT")
 
 
 class ResourceScope(Protocol):
-    """The part of a run that a resource may use when it is opened."""
+    """The part of a run that a resource may use while it is being opened."""
 
     @property
     def saved_states(self) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Resource(Protocol):
 
     @property
     def key(self) -> str:
-        """The name under which blocks find it: `ctx.resources.<key>`."""
+        """Name by which blocks access the resource: `ctx.resources.<key>`."""
 
     def open(self, scope: ResourceScope, /) -> Any:  # noqa: ANN401 - each resource has its own type of handle
         """Open the handle that blocks use during one run."""
@@ -65,16 +65,16 @@ class StateResource(Generic[StateT]):
     initial: Callable[[], StateT]
 
     def open(self, scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open the run's handle on the value."""
+        """Open the run's handle for the value."""
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open a separate handle inside `around`: its changes also reach `around`, but not the other way."""
+        """Open a separate handle inside `around`: its changes also reach `around`, but not vice versa."""
         return StateHandle(self, scope, around)
 
 
 class StateHandle(Protectable, Generic[StateT]):
-    """Handle of a run on a `StateResource`."""
+    """Handle of a run for a `StateResource`."""
 
     __slots__ = ("_around", "_saved", "_state", "resource")
 
@@ -101,7 +101,7 @@ class StateHandle(Protectable, Generic[StateT]):
             self._around.set(state)
 
     def snapshot(self) -> StateHandle[StateT]:
-        """Return an isolated handle on the current value: none of its changes get out."""
+        """Return an isolated handle for the current value, whose changes stay inside."""
         copied = copy(self)
         copied._saved, copied._around = {}, None  # noqa: SLF001 - of its own class
         return copied
@@ -143,7 +143,7 @@ class Resources:
         self._block = block
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - see Resource.open
-        """Return the handle under `key`; KeyError lists the available keys."""
+        """Return the handle stored under `key`; a KeyError lists the available keys."""
         try:
             return self._seen(self._handles[key])
         except KeyError:
@@ -183,7 +183,7 @@ HeldT = TypeVar("HeldT")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldResource(Generic[HeldT]):
-    """A resource made by `make`; return the same object each time for a resource shared by all runs.
+    """A resource created by `make`; for a resource shared by all runs, `make` returns the same object each time.
 
     >>> HeldResource(key="notes", make=list).open(None)
     []

@@ -1,4 +1,4 @@
-"""`TaskCollection`: a task board that mirrors a pattern's turns; the events of its changes are an audit trail."""
+"""`TaskCollection`: a task board that mirrors a pattern's turns; the events of its changes form an audit trail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TaskStatus = Literal["pending", "in_progress", "awaiting_review", "completed", "
 TASK_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 
 TERMINAL_STATUSES: frozenset[TaskStatus] = frozenset(("completed", "errored", "cancelled"))
-"""The statuses of tasks that never change again."""
+"""Statuses of tasks that never change again."""
 
 TaskAction = Literal["claim", "complete", "fail", "await_review", "resume_from_review", "cancel"]
 """An action on a task: the name of a method of the collection."""
@@ -40,35 +40,35 @@ class Task:
     """State of a task; each change creates a new value."""
 
     id: str
-    """The task's id, unique in its collection."""
+    """Id of the task, unique in its collection."""
     goal: str
     """Goal of the task, in words."""
     status: TaskStatus = "pending"
     """Status of the task in its life cycle."""
     assignee: str | None = None
-    """The worker the task is for; None for anybody."""
+    """Worker for whom the task is intended; None for anybody."""
     labels: frozenset[str] = frozenset()
-    """The application's own words for kinds of tasks."""
+    """The application's own labels for kinds of tasks."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The application's own facts: a read-only copy of the argument."""
+    """The application's own facts, as a read-only copy of the argument."""
     attempts: int = 0
     """Number of claims so far."""
     max_attempts: int = 1
-    """Number of the attempt from which on a failure is final."""
+    """Maximum number of attempts; a failure of the last one is final."""
     output: Any = field(default=None, hash=False)
-    """The result; None until the task is completed."""
+    """Result of the task; None until the task is completed."""
     error: str | None = None
-    """The reason for the status `errored`."""
+    """Reason for the status `errored`."""
     feedback: tuple[str, ...] = ()
     """Advice for the next attempt: errors of earlier attempts and comments of reviewers, oldest first."""
     claimed_by: str | None = None
-    """Current or last worker with the claim; None while pending, and for an anonymous worker."""
+    """Worker that currently holds or last held the claim; None while pending, and for an anonymous worker."""
     reason: str | None = None
     """Reason why the task awaits review or was cancelled."""
     created_at: float
     """Time of creation, in seconds since the epoch, as is `updated_at`."""
     updated_at: float
-    """Time of its last change."""
+    """Time of the last change."""
     seq: int
     """Position in the order of creation, from 1."""
 
@@ -141,7 +141,7 @@ TRANSITIONS: Mapping[tuple[TaskStatus, TaskAction], tuple[Outcome, ...]] = {
 }
 """Legal actions. If there are two outcomes, the first applies while attempts are left, the second afterwards.
 
-A review ends by `complete` (accepted), `fail` (rejected) or `resume_from_review` (another attempt).
+A review ends with `complete` (accepted), `fail` (rejected) or `resume_from_review` (another attempt).
 """
 
 
@@ -165,7 +165,7 @@ class TaskCollection(Protectable):
     listener may change the collection: it receives the resulting events after it has returned. If it raises, the
     changes remain, all waiting events are delivered, and then the exception reaches the caller (several of them as an
     ExceptionGroup). A refused call changes nothing and emits nothing: TaskNotFound for an unknown id, IllegalTransition
-    for an action invalid in the task's state, ConfigurationError for an invalid argument.
+    for an action that is invalid in the task's state, ConfigurationError for an invalid argument.
 
     Methods with `by` are refused unless this worker holds the claim: after a failed attempt a worker cannot touch the
     task once another one has claimed it. None skips the check.
@@ -218,7 +218,7 @@ class TaskCollection(Protectable):
 
     @property
     def collection_id(self) -> str:
-        """The name of the collection, and the prefix of derived ids."""
+        """Name of the collection, which is also the prefix of derived ids."""
         return self._collection_id
 
     def view(self, block: str) -> TaskCollectionView:
@@ -234,7 +234,7 @@ class TaskCollection(Protectable):
         metadata: Mapping[str, Any] | None = None,
         max_attempts: int = 1,
     ) -> Task:
-        """Add a pending task; without an `id` it gets one from the collection's and its place in it."""
+        """Add a pending task; a missing `id` is derived from the collection's id and the task's position in it."""
         if not _is_name(id) and id is not None:
             raise ConfigurationError(self._where, "id", id, "a non-empty string, or None for a derived one")
         if id in self._tasks:
@@ -248,7 +248,7 @@ class TaskCollection(Protectable):
         return task
 
     def start_task(self, goal: str, *, by: str, metadata: Mapping[str, Any] | None = None) -> Task:
-        """Add a task claimed at once by the worker `by`; in a protected collection only the pattern may change it."""
+        """Add a task that the worker `by` claims at once; in a protected collection only the pattern may change it."""
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
@@ -266,8 +266,8 @@ class TaskCollection(Protectable):
     ) -> Task | None:
         """Claim a task for the worker `by`, and return it; None if no task can be claimed.
 
-        The task is the earliest pending one, for `assignee` or for anybody, with all `labels`. With `task_id` this task
-        is claimed or IllegalTransition raised; its assignee then matters only if `assignee` is given.
+        The task is the earliest pending one, for `assignee` or for anybody, that has all `labels`. With `task_id` this
+        task is claimed, or IllegalTransition is raised; its assignee then matters only if `assignee` is given.
         """
         labels_wanted = self._check_labels(labels)
         if task_id is None:
@@ -289,24 +289,24 @@ class TaskCollection(Protectable):
         return self._change(task, "claim", attempts=task.attempts + 1, claimed_by=by)
 
     def complete(self, task_id: str, output: object = None, *, by: str | None = None) -> Task:
-        """Finish a task: its work is done, or a reviewer accepts it."""
+        """Finish a task whose work is done or accepted by a reviewer."""
         return self._change(self._held(task_id, "complete", by), "complete", output=output)
 
     def fail(self, task_id: str, error: str, *, by: str | None = None) -> Task:
         """Report a failed attempt, or a rejection by a reviewer.
 
-        While attempts are left the task is pending again, with `error` added to its feedback; else it is errored.
+        While attempts are left the task is pending again, with `error` added to its feedback; otherwise it is errored.
         """
         self._check_text("error", error)
         return self._change(self._held(task_id, "fail", by), "fail", comment=error)
 
     def await_review(self, task_id: str, reason: str | None = None, *, by: str | None = None) -> Task:
-        """Leave a claimed task to a reviewer, who calls `complete`, `fail` or `resume_from_review`."""
+        """Hand a claimed task to a reviewer, who calls `complete`, `fail` or `resume_from_review`."""
         self._check_text("reason", reason, optional=True)
         return self._change(self._held(task_id, "await_review", by), "await_review", reason=reason)
 
     def resume_from_review(self, task_id: str, feedback: str | None = None) -> Task:
-        """Ask for another attempt, even beyond `max_attempts`: the task is pending, with `feedback` added."""
+        """Request another attempt, even beyond `max_attempts`: the task is pending, with `feedback` added."""
         self._check_text("feedback", feedback, optional=True)
         return self._change(self.get(task_id), "resume_from_review", comment=feedback)
 
@@ -325,7 +325,7 @@ class TaskCollection(Protectable):
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
-        """List the tasks with this status, for this assignee (None: all), with all `labels`, in order of creation."""
+        """List the tasks with this status, this assignee (None: any) and all `labels`, in order of creation."""
         self._check_status(status)
         labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES
@@ -338,7 +338,7 @@ class TaskCollection(Protectable):
         ]
 
     def count(self, status: TaskStatus | None = None) -> int:
-        """Count the tasks, or only tasks with this status."""
+        """Count all tasks, or only the tasks with this status."""
         self._check_status(status)
         return len(self._tasks) if status is None else self._counts[status]
 
@@ -411,7 +411,7 @@ class TaskCollection(Protectable):
         return moved
 
     def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
-        """Deliver the changes to the listener one at a time: not inside its own call, and even if one failed."""
+        """Deliver the changes to the listener one at a time: not inside its own call, and even if one has failed."""
         unsent, listener = self._unsent, self._on_change
         if listener is None:
             return
@@ -483,7 +483,7 @@ class TaskCollectionView:
         self._block = block
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
-        """Return the method of the collection; ReadOnly names the block if it is called for a task of the pattern."""
+        """Return the method of the collection; ReadOnly names the block if it is called for a pattern's task."""
         if name not in _FOR_BLOCKS:
             message = f"a task collection has no {name!r} for blocks"
             raise AttributeError(message)
@@ -521,7 +521,7 @@ class TaskCollectionResource:
 
 
 def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCollectionResource:
-    """Create a task collection for blocks, reached as `ctx.resources.<key>`.
+    """Create a task collection for blocks, which access it as `ctx.resources.<key>`.
 
     >>> create_task_collection("rent").key
     'tasks'
