@@ -1,1 +1,1 @@
-"""Helpers for every part of the library."""
+"""Helpers used throughout the library."""

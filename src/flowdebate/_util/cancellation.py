@@ -1,4 +1,4 @@
-"""Waiting through cancellation, for calls that must not be left halfway."""
+"""Waiting despite cancellation, for calls that must not be interrupted halfway."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait until `task` is done even if the caller is cancelled; returns the cancellation, for the caller to raise.
+    """Wait until `task` is done even if the caller is cancelled; return the cancellation, for the caller to raise.
 
     It is for calls that decide who owns a run: a caller that left early would not know which run to release.
     """

@@ -1,11 +1,11 @@
-"""Control tokens of chat models, word for word: what servers obey wherever it stands in a message.
+"""Control tokens of chat models, verbatim: strings that servers obey wherever they occur in a message.
 
 The list has the special tokens of tokenizers of known families, and the tokens of their chat templates around messages
-and tools. It has no patterns, so nothing else is mistaken for a token: `List<String>`, `<|` and `[OPTIONS]` are none.
-Tokens of ordinary writing are left out: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are elements of HTML or SVG,
-`<filename>`, `[ARGS]` and `[PREFIX]` stand in usage messages, and `<unk>`, `<pad>` and `[CLS]` end no message. Sources:
-the published tokenizer files and chat templates of the families, and the tables of llama.cpp (`llama-chat.cpp`,
-`llama-vocab.cpp`).
+and tools. It has no patterns, so nothing else is mistaken for a token: `List<String>`, `<|` and `[OPTIONS]` are not.
+Tokens that occur in ordinary text are left out: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are elements of HTML or
+SVG, `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages, and `<unk>`, `<pad>` and `[CLS]` end no message.
+Sources: the published tokenizer files and chat templates of the families, and the tables of llama.cpp
+(`llama-chat.cpp`, `llama-vocab.cpp`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _bars(names: str) -> tuple[str, ...]:
 
 
 def _full_width(names: str) -> tuple[str, ...]:
-    """Build the tokens of DeepSeek and Hunyuan: fullwidth bars, and U+2581 for a hyphen in a name."""
+    """Build the tokens of DeepSeek and Hunyuan, with fullwidth bars, and U+2581 in place of a hyphen in a name."""
     return tuple(f"<\uff5c{name.replace('-', chr(0x2581))}\uff5c>" for name in names.split())
 
 
@@ -151,4 +151,4 @@ CONTROL_TOKENS: tuple[str, ...] = tuple(
         )
     )
 )  # fmt: skip
-"""All of them, each once."""
+"""All control tokens, without duplicates."""

@@ -1,4 +1,4 @@
-"""Private files: nobody but their owner may read what a debate has written, whatever the umask says."""
+"""Private files: only their owner may read what a debate has written, whatever the umask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports at first use: objects by name, a lock for libraries with import cycles, and the pages of notebooks."""
+"""Lazy imports: objects by name, a lock for libraries with import cycles, and the pages shown in notebooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
-    """Load the `kind` named by `spec`, or made by a function of this name; ConfigurationError if there is none.
+    """Load the `kind` that `spec` names, or call the function of this name to make it; ConfigurationError otherwise.
 
     The module may be a file, such as "path/to/file.py": its folder is then searched for modules first.
     """
@@ -46,19 +46,20 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 
 
 class InNotebooks:
-    """Base of results, handles, documents and reports of evaluations: a notebook shows them as a page.
+    """Base class of results, handles, documents and evaluation reports, which a notebook shows as a page.
 
-    IPython asks for HTML and Markdown. Packages at a higher level make them, so they are loaded by name then.
+    IPython asks for HTML and Markdown. Packages at a higher level render them, so they are loaded by name at that
+    point.
     """
 
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; None if there is none, or if it cannot be made: a notebook then shows the repr."""
+        """Render the page as HTML; None if there is none, or if rendering fails: a notebook then shows the repr."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 
     def _repr_markdown_(self) -> str | None:
-        """Render the page as Markdown; None as for HTML."""
+        """Render the page as Markdown; None in the same cases as for HTML."""
         text: str | None = resolve_name("flowdebate.web.notebook:markdown_of")(self)
         return text

@@ -1,4 +1,4 @@
-"""JSON data of any value: valid, and of bounded depth and size, whatever the value is."""
+"""JSON data for any value: valid, and of bounded depth and size, whatever the value is."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LONGEST_INT = 1024
 
 
 def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
-    r"""Convert `value` to JSON data; dataclasses and models have camelCase keys, NaN and the infinities are null.
+    r"""Convert `value` to JSON data; dataclasses and models have camelCase keys, NaN and the infinities become null.
 
-    Other values are written as a text description, also too deep (50 levels) or too large ones (`largest` characters,
-    with ten for each value). Nothing is raised, unless `strict` is set: then it is a ValueError, or whatever the value
-    itself raises.
+    Other values are converted to a text description, and so are values that are too deep (50 levels) or too large
+    (`largest` characters, counting ten per value). Nothing is raised, unless `strict` is set: then it is a ValueError,
+    or whatever the value itself raises.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}
@@ -56,7 +56,7 @@ def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 
 
 SPARSE: Mapping[str, Any] = {"sparse": True}
-"""Metadata of a dataclass's field that is written only if it differs from its default."""
+"""Metadata for a dataclass field that is serialized only if it differs from its default."""
 
 
 @lru_cache(maxsize=512)
@@ -66,7 +66,7 @@ def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """Describe a foreign value in text; its repr may be anything."""
+    """Describe a foreign value as text; its repr may be anything."""
     return clean_text(str.__str__(shown(value)))
 
 
@@ -75,7 +75,7 @@ class _TooLarge(ValueError):
 
 
 class _Writer:
-    """Writes one value."""
+    """Writer for one value."""
 
     __slots__ = ("_room", "_strict")
 
@@ -165,7 +165,7 @@ class _Writer:
 
 
 def json_text(value: object) -> str:
-    r"""Write JSON on one line, in ASCII: half surrogate pairs are escaped, and numbers outside JSON are null.
+    r"""Serialize JSON on one line, in ASCII: lone surrogates are escaped, and numbers that JSON lacks become null.
 
     >>> json_text({"text": "\ud83d"}), json_text({"score": float("nan")})
     ('{"text":"\\ud83d"}', '{"score":null}')

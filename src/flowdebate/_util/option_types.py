@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def allowed(sentence: str) -> WrapValidator:
-    """Report rejected values of a type by `sentence`, not in pydantic's words."""
+    """Report rejected values of a type with `sentence`, not in pydantic's words."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -38,7 +38,7 @@ def allowed(sentence: str) -> WrapValidator:
 
 @dataclass(frozen=True)
 class Reach:
-    """Resource for this program to read or connect to, named by a text in a plan; the type of each text declares it."""
+    """Resource that this program reads or connects to, named by a text in a plan; the type of each text declares it."""
 
     of: Literal["nothing", "file", "server", "model"]
 
@@ -71,7 +71,7 @@ def _at_most_all_rounds(value: int) -> int:
 
 
 MOST_ROUNDS = 10_000
-"""Maximum number of rounds, or turns: each prompt contains the transcript, so any context is full long before."""
+"""Maximum number of rounds, or turns: each prompt contains the transcript, so any context is full long before that."""
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -125,7 +125,7 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
 
 
 def sentence_of(problem: ErrorDetails, needed: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - an error of pydantic each
-    """Describe what a value must be, for a validation error; `needed` are the required keys of a table."""
+    """Describe what a value must be, for a validation error; `needed` contains the required keys of a table."""
     match problem["type"]:
         case "allowed":
             return problem["msg"]

@@ -80,7 +80,7 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, **options: object) -> None:
-    """Check that an option is an int from `minimum` up, to `maximum`; else raise ConfigurationError.
+    """Check that an option is an int from `minimum` to `maximum`; otherwise raise ConfigurationError.
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
@@ -94,14 +94,14 @@ def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, 
 
 
 def check_seconds(location: str, **options: object) -> None:
-    """Check that an option is a finite number of seconds > 0; else raise ConfigurationError."""
+    """Check that an option is a finite number of seconds > 0; otherwise raise ConfigurationError."""
     for name, value in options.items():
         if not is_number(value, maximum=float_info.max):
             raise ConfigurationError(location, name, value, "a number of seconds > 0")
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
-    """Check that the weight of `name` in a vote is a number > 0, small enough for sums; else ConfigurationError.
+    """Check that the weight of `name` in a vote is a number > 0, small enough for sums; otherwise ConfigurationError.
 
     >>> check_weight("tally()", "ann", -1)
     Traceback (most recent call last):
@@ -112,12 +112,12 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
 
 def is_number(value: object, *, maximum: float) -> bool:
-    """Return whether `value` is a number > 0, <= `maximum`; NaN is none, nor are integers too large for a float."""
+    """Return whether `value` is a number > 0 and <= `maximum`, but neither NaN nor an integer too large for a float."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= maximum
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """Check that an option is a number from 0 to 1, without `ends` between them; else raise ConfigurationError."""
+    """Check that an option is a number from 0 to 1, exclusive without `ends`; otherwise raise ConfigurationError."""
     for name, value in options.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not (0 <= value <= 1 if ends else 0 < value < 1):  # type: ignore[operator] # it is a number

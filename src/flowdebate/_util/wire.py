@@ -1,4 +1,4 @@
-"""Wire forms (snake_case in Python, camelCase on the wire): bases of models and events, and frozen values."""
+"""Wire formats (snake_case in Python, camelCase on the wire): base classes of models and events, and frozen values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from flowdebate.errors import ReadOnly
 
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
-    """Return the type of one of `values`, listed in this order by schemas.
+    """Return the type of one of `values`, which schemas list in this order.
 
-    `typing` takes literals for equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` if
-    somebody made the latter before: schemas for models would depend on earlier runs of the process. The order is part
-    of this type.
+    `typing` treats literals as equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` if
+    somebody created the latter before: schemas for models would depend on earlier runs of the process. The order is
+    part of this type.
     """
     choices = tuple(values)
     return Annotated[Literal[choices], choices]
@@ -63,7 +63,7 @@ _set = object.__setattr__  # frozen models refuse their own
 
 
 def share_fields_set(model: WireModel) -> None:
-    """Let `model` share its set of explicit fields with all models of the same set: 0.7 KB for each."""
+    """Make `model` share its set of explicit fields with all models that have the same set, which saves 0.7 KB each."""
     if model.model_config.get("frozen"):  # nothing adds to its set, which pydantic copies before changing a copy
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
@@ -74,17 +74,17 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Create a new list, as the default of a field: for `list` itself pydantic spends milliseconds on its docs."""
+    """Create a new list as the default of a field; with `list` itself, pydantic spends milliseconds on its docs."""
     return []
 
 
 def new_dict() -> dict[str, Any]:
-    """Create a new dict, as the default of a field, like `new_list`."""
+    """Create a new dict as the default of a field; see `new_list`."""
     return {}
 
 
 def as_list(value: object) -> object:
-    """Return `value`, with a tuple as a list; iterators are not converted, since they may be endless."""
+    """Return `value`, converting a tuple to a list; iterators are not converted, since they may be endless."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -137,7 +137,7 @@ class FrozenList(list[Any]):
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle as one value: the default appends the elements one by one."""
+        """Copy and pickle the list as one value; the default appends the elements one by one."""
         return type(self), (list(self),)
 
 
@@ -150,7 +150,7 @@ class FrozenDict(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle as one value."""
+        """Copy and pickle the dict as one value."""
         return type(self), (dict(self),)
 
 

@@ -1,4 +1,4 @@
-"""Router block: a function chooses, at run time, which block acts."""
+"""Router block: a function chooses at run time which block acts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def router(
     """Create a block that acts as one of `routes`, chosen for each input by `choose(input, ctx)`.
 
     With a mapping of `routes`, `choose` returns a key; with a sequence of blocks it returns one of them. Any other
-    choice runs `otherwise`, or is an `OutputError` that lists the routes.
+    choice runs `otherwise`, or raises an `OutputError` that lists the routes.
 
     >>> sign = router(name="sign", choose=lambda n: "neg" if n < 0 else "pos", routes={"neg": abs, "pos": float})
     >>> sign.run_sync(-3).output

@@ -1,4 +1,4 @@
-"""Sequencer block: an immutable builder of blocks that act one after another."""
+"""Sequencer block: an immutable builder for blocks that act one after another."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class SequencerSetup:
 class Sequencer(Block[InT, OutT, RawT]):
     """Steps that run one after another, each on the output of the previous one; without steps, the identity.
 
-    Every verb returns a new sequencer and leaves this one unchanged. Wherever a block is expected, a function of
-    `(input)` or `(input, ctx)` is accepted.
+    Every builder method returns a new sequencer and leaves this one unchanged. Wherever a block is expected, a function
+    of `(input)` or `(input, ctx)` is accepted.
     """
 
     def __init__(self, name: str, setup: SequencerSetup, steps: tuple[Step, ...] = ()) -> None:
@@ -82,7 +82,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     @overload
     def then(self, block: Function) -> Sequencer[InT, Any, RawT]: ...
     def then(self, block: BlockLike) -> Sequencer[InT, Any]:
-        """Replace the value by the output of `block`."""
+        """Replace the value with the output of `block`."""
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
@@ -90,7 +90,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
-        """Run `block` on the value, and keep the value."""
+        """Run `block` on the value, but keep the value."""
         return self._with(Tap(block=self._block(block, "tap")))
 
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -110,7 +110,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, dict[str, Any]]:
         """Run all `branches` on the value at once; the new value is a dict of their outputs, by key (or block name).
 
-        The first failure cancels the others, unless they are to `finish` so that paid answers are recorded.
+        The first failure cancels the others, unless they are to `finish` so that answers already paid for are recorded.
         """
         if not isinstance(branches, Mapping):
             blocks = [self._block(branch, "parallel") for branch in branches]
@@ -144,7 +144,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, list[Any]]:
         """Run `block` on each item of the value (or of `over(value, ctx)`); the new value is the list of outputs.
 
-        All at once, or at most `max_concurrency` at a time.
+        All items run at once, or at most `max_concurrency` at a time.
         """
         return self._with(self._for_each(block, over, max_concurrency, tapped=False))
 
@@ -159,7 +159,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
-        """Run the block of the first `(condition, block)` whose condition holds, else `otherwise`.
+        """Run the block of the first `(condition, block)` whose condition holds, or else `otherwise`.
 
         If none holds and there is no `otherwise`, the value is unchanged.
         """
@@ -181,7 +181,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
         `to` is the name of an earlier block of this sequencer; `label` names the passes in the paths of blocks, and
-        `note` tells readers of the outline what ends them.
+        `note` explains to readers of the outline what ends the loop.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -291,7 +291,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return f"{place}/{self.steps[index].place}"
 
     def _inner(self, ctx: Context) -> Context:
-        """Return the context of the steps: with the resources opened by this sequencer, and its state."""
+        """Return the context of the steps, with this sequencer's state and the resources that it opens."""
         opened, setup = ctx.scope.opened, self._setup
         fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
         if not fresh and setup.state is None and setup.model is None:
@@ -336,7 +336,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=place_of(key))))
 
     def _free(self, wish: str) -> str:
-        """Return `wish`, or `wish~2` and so on if a step or a loop already uses it: both are parts of paths."""
+        """Return `wish`, or `wish~2` and so on if a step or a loop already uses it, because both are parts of paths."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }
@@ -385,7 +385,7 @@ class Sequencer(Block[InT, OutT, RawT]):
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
     """Append `pipeline.tap(block)`, run concurrently with the steps from `since` to the one after it.
 
-    For patterns without a rescue: the outline, all paths and the order of events equal a `tap`'s.
+    It is for patterns without a rescue: the outline, all paths and the order of events equal those of a `tap`.
     """
     index = next(index for index, step in enumerate(pipeline.steps) if step.key == since)
     return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder's verb, but no one's outside
@@ -412,11 +412,11 @@ def sequencer(
 
     `state()` creates the value that its blocks share as `ctx.sequencer.state`, anew each time it acts (without one, its
     blocks see the state of the sequencer around it). The resources declared by its blocks are collected; `resources`
-    declares more. Resources in `owns` are opened anew each time it acts, and hidden from the blocks around it;
-    resources in `isolates` too, but their changes reach the blocks around it. `accepts` converts the input for the
-    first step. `model` is the default for all inner blocks without a model: one model, or one by intent. With
-    `protected`, blocks inside can read the state (a dict or a frozen pydantic model) and newly opened resources, but
-    not change them, as in all patterns: only steps that write to `ctx.scope.handle` and `ctx.scope` do.
+    declares more. Resources in `owns` are opened anew each time it acts, and hidden from the blocks around it; so are
+    resources in `isolates`, but their changes reach the blocks around it. `accepts` converts the input for the first
+    step. `model` is the default for all inner blocks without a model: one model, or one per intent. With `protected`,
+    blocks inside can read the state (a dict or a frozen pydantic model) and newly opened resources, but not change
+    them, as in all patterns: only steps that write to `ctx.scope.handle` and `ctx.scope` can.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'

@@ -1,4 +1,4 @@
-"""Steps of a sequencer, one kind for each verb of the builder."""
+"""Steps of a sequencer, one kind per builder method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Step:
     key: str = ""
     """Unique name of the step in the sequencer."""
     place: str = ""
-    """`key` as a part of paths."""
+    """`key` escaped for use in paths."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         """List the blocks that the step may run."""
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Then(Step):
-    """Replace the value by the output of a block; with `when`, only if the condition holds for the value."""
+    """Replace the value with the output of a block; with `when`, only if the condition holds for the value."""
 
     block: Block[Any, Any]
     when: Invocation | None = None
@@ -56,7 +56,7 @@ class Then(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tap(Then):
-    """Step that runs a block like `Then`, but keeps the value unchanged."""
+    """Step that runs a block as `Then` does, but keeps the value unchanged."""
 
     async def run(self, value: object, ctx: Context, path: str) -> object:
         await super().run(value, ctx, path)
@@ -229,7 +229,7 @@ class LoopBack(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rescue(Step):
-    """Recovery: when an earlier step of the sequencer fails, continue with the output of a block for the exception."""
+    """Recovery: if an earlier step of the sequencer fails, pass the exception to a block and use its output."""
 
     block: Block[Any, Any]
     on: tuple[type[Exception], ...] = (Exception,)  # a cancellation is not a failure, and ends the run

@@ -39,7 +39,7 @@ async def _work(workers: Workers, patience: float, health: int | None) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a worker until a signal arrives; returns the exit status."""
+    """Run a worker until a signal arrives, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m flowdebate.workers", description="Execute runs from the queue.")
     parser.add_argument("workers", metavar="MODULE:OBJECT", help="a Workers, or a function that makes one")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that calls have to end at SIGTERM")

@@ -33,16 +33,15 @@ _PATIENCE, _PAUSE = 10.0, 0.05
 class Workers:
     """A queue of runs, shared by any number of clients and worker processes on any number of machines.
 
-    Clients and workers create the same object from the same module: the PostgreSQL database at `url`, the
-    `patterns` by name, the `model` and `limits` of their runs, the `budget` of all runs together, and the
-    `owner_budget` of the runs of each owner on one day. Turns are stored in a PostgresStore in `schema`; DBOS, with its
-    tables in `{schema}_queue`, distributes run ids only.
-    `name` is the name of the queue. Only workers of the same `version` execute a run: change it whenever a pattern or a
-    model changes. Each worker executes up to `max_concurrency` runs at once, all of them together up to
-    `owner_concurrency` of each owner, and polls the queue every `poll` seconds. A run whose provider is unavailable
-    goes back to the queue, for `outage` seconds without progress at most (0: it fails at once). Imported runs are
-    refused, since whoever wrote the file chose their models, limits and recorded answers, unless with `allow_imported`.
-    `observe` sees what this process submits and executes, for tracing.
+    Clients and workers create the same object from the same module: the PostgreSQL database at `url`, the `patterns` by
+    name, the `model` and `limits` of their runs, the `budget` of all runs together, and the `owner_budget` of each
+    owner's runs on one day. Turns are stored in a PostgresStore in `schema`; DBOS, with its tables in `{schema}_queue`,
+    only distributes run ids. `name` is the name of the queue. Only workers of the same `version` execute a run: change
+    it whenever a pattern or a model changes. Each worker executes up to `max_concurrency` runs at once, all workers
+    together up to `owner_concurrency` per owner, and each polls the queue every `poll` seconds. A run whose provider is
+    unavailable goes back to the queue, for at most `outage` seconds without progress (0: it fails at once). Imported
+    runs are refused unless `allow_imported` is set, because the author of the file chose their models, limits and
+    recorded answers. `observe` observes what this process submits and executes, for tracing.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -108,7 +107,7 @@ class Workers:
 
     @property
     def store(self) -> Store:
-        """The store of the runs."""
+        """Store of the runs."""
         if self._store is None:
             from flowdebate.store.postgres.store import PostgresStore
 
@@ -126,12 +125,13 @@ class Workers:
         limits: Limits | None = None,
         priority: int = 0,
     ) -> str:
-        """Store a run, put it on the queue, and return its id; `limits` are below those of the workers.
+        """Store a run, put it on the queue, and return its id; `limits` are capped at those of the workers.
 
         Workers take runs with a lower `priority` first; within a priority, owners (the label `owner`) take turns, each
-        with their runs in the order of submission. A started run that is delivered again has precedence.
+        with their runs in the order of submission. A run that had already started comes first when it is delivered
+        again.
 
-        Safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
+        It is safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
         ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
         run has the id; StoreError.
         """
@@ -154,7 +154,7 @@ class Workers:
 
     @contextmanager
     def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
-        """Yield the queued run with the observer's labels, inside its context for a submission."""
+        """Yield the queued run with the observer's labels, inside the observer's context for a submission."""
         labels = dict(header.labels)
         with observer_of(self.observe).submit(header.block, header.run_id, labels):
             yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)
@@ -173,7 +173,7 @@ class Workers:
     ) -> str:
         """Put a fork of a stored run on the queue, as `Block.fork` of the pattern would start it, and return its id.
 
-        Errors: the same as for `Block.fork` before it starts; RunExists if `fork_id` is taken.
+        Errors: those of `Block.fork` before it starts; RunExists if `fork_id` is taken.
         """
         block = self._pattern("fork", pattern)
         header = await prepare_fork(
@@ -197,12 +197,12 @@ class Workers:
         return header.run_id
 
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
-        """Put an ended run back on the queue, regardless of the reason for its end.
+        """Put an ended run back on the queue, whatever the reason for its end.
 
-        A complete run is left unchanged, unless its judge, chair or synthesizer failed: it is then asked again.
+        A complete run is left unchanged, unless its judge, chair or synthesizer failed, which is then called again.
 
-        RunNotFound; RunConflict while it is executed by a non-worker, or by a worker about to give it up; DeadLetter
-        for a run given up because it killed its workers, unless `retry_dead_letter`.
+        RunNotFound; RunConflict while something other than a worker is executing it, or a worker is about to give it
+        up; DeadLetter for a run that was given up because it killed its workers, unless `retry_dead_letter`.
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
@@ -219,7 +219,7 @@ class Workers:
     async def cancel(self, run_id: str) -> None:
         """Cancel the run: it ends as "interrupted", with all recorded steps; its worker stops within seconds.
 
-        Has no effect on a finished run. RunNotFound.
+        It has no effect on a finished run. RunNotFound.
         """
         stored = await self.store.run(run_id)
         await asyncio.to_thread(lambda: self.queue.cancel(self.queue.active(run_id)))
@@ -257,11 +257,11 @@ class Workers:
     async def work(
         self, stop: asyncio.Event | None = None, *, patience: float = 30.0, health: int | None = None
     ) -> None:
-        """Run a worker until `stop` is set: one at a time per process, which must not use DBOS otherwise.
+        """Run a worker until `stop` is set; only one at a time per process, which must not use DBOS otherwise.
 
-        After `stop` no new call starts. Calls in flight have `patience` seconds to finish; unfinished runs go back to
-        the queue. The worker waits for an absent database; StoreError if it refuses the user. On the port `health`, GET
-        /health reports that the worker is running, and GET /ready that its database answers.
+        After `stop` no new calls start. Calls in flight have `patience` seconds to finish; unfinished runs go back to
+        the queue. The worker waits for an unreachable database; StoreError if the database refuses the user. On the
+        port `health`, GET /health reports that the worker is running, and GET /ready that its database answers.
         """
         from flowdebate.workers.worker import Worker
 
@@ -286,7 +286,7 @@ class Workers:
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """Return the limits of a run at its workers: its limits, capped at theirs."""
+        """Return the limits that apply to a run in the workers: its own, capped at theirs."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
@@ -337,7 +337,7 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue; wait for an ending delivery that would miss it."""
+        """Put the run on the queue; if a delivery that is just ending would miss it, wait for its end."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
@@ -346,12 +346,12 @@ class Workers:
             await asyncio.sleep(_PAUSE)
 
     def send(self, header: RunHeader, *, first: bool = False) -> bool:
-        """Put the run on the queue in its owner's turn, or `first`, as `RunQueue.send` does. Blocks."""
+        """Put the run on the queue in its owner's turn, or `first`, as `RunQueue.send` does. This call blocks."""
         priority = None if first else priority_of(header)
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
 
     async def reject(self, run_id: str, problem: str) -> None:
-        """Store why no worker can execute a waiting run, for everybody waiting for it."""
+        """Record why no worker can execute a waiting run, for everybody who waits for it."""
         with suppress(StoreError):  # it was deleted, is executed elsewhere, or its store is down
             if (await self.store.run(run_id)).status in ("queued", "running"):
                 await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
@@ -359,7 +359,7 @@ class Workers:
     async def _set(
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
-        """Set the stored status; with `only`, only if it was one of these."""
+        """Set the stored status; with `only`, only if the current one is among these."""
         before = await self.store.take(run_id)  # RunConflict if a worker was faster
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}

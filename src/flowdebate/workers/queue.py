@@ -1,4 +1,4 @@
-"""Run queue: deliveries of run ids in DBOS's tables, the status of a queued run, and an overview of what waits."""
+"""Run queue: deliveries of run ids in DBOS's tables, the status of a queued run, and an overview of waiting runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
 FOREIGN = "its delivery was not written by this library, and is not read: it may hold a program"
-"""Reason for giving up a run with a pickled or unmarked row in the queue."""
+"""Reason for giving up a run that has a pickled or unmarked row in the queue."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1
@@ -76,16 +76,16 @@ FORGET = f"""
 DELETE FROM documents WHERE collection = %s
 AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held (number)) RETURNING key
 """.encode()  # noqa: S608
-"""Statement to forget all dead workers."""
+"""Statement that forgets all dead workers."""
 
 
 def workers_of(queue: str) -> str:
-    """Return the collection of documents in which the workers of a queue announce themselves."""
+    """Return the collection of documents in which a queue's workers announce themselves."""
     return f"workers/{queue}"
 
 
 def read_queue(workers: Workers) -> QueueState:
-    """Read the state of the queue; StoreError if the database does not answer. Blocks."""
+    """Read the state of the queue; raise StoreError if the database does not answer. This call blocks."""
     from psycopg import sql
 
     address = Address(workers.url, schema=workers.schema, timeout=5.0, patience=2.0)
@@ -130,7 +130,7 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only workflow
 _TURNS = 2**24
-"""Number of turns of each priority, out of DBOS's 2**31; few are needed, because an empty queue starts again."""
+"""Number of turns per priority, out of DBOS's 2**31; few are needed, because an empty queue starts over."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
@@ -151,11 +151,11 @@ DELIVERIES: Mapping[str, Delivery] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRunStatus:
-    """Status of a run submitted to workers, by its store and its queue."""
+    """Status of a run submitted to workers, according to its store and its queue."""
 
     run_id: str
     status: StoredStatus
-    """Stored status: "queued" until a worker starts the run."""
+    """Stored status, which is "queued" until a worker starts the run."""
     owned: bool
     """True if a process is currently executing the run."""
     steps: int
@@ -165,13 +165,13 @@ class QueuedRunStatus:
     delivery: Delivery | None
     """Last delivery of the run; None if it was never put on the queue."""
     worker: str | None
-    """Worker with the last delivery: "machine:process:number"."""
+    """Worker that received the last delivery: "machine:process:number"."""
     problem: str | None
     """Reason why a worker gave up on the run."""
 
     @property
     def over(self) -> bool:
-        """True if the run has ended, or does not continue until it is resumed."""
+        """True if the run has ended, or will not continue until it is resumed."""
         if self.status in ("queued", "running"):
             return self.delivery in ("failed", "cancelled") and not self.owned
         return True
@@ -179,18 +179,18 @@ class QueuedRunStatus:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Outcomes of a run's earlier deliveries; each delivery contains them in its attributes."""
+    """Outcomes of a run's earlier deliveries, which each delivery carries in its attributes."""
 
     deaths: int = 0
-    """Number of workers in a row that died while executing the run, without recording a step of it."""
+    """Number of workers in a row that died while executing the run, without recording one of its steps."""
     alone: int = 0
-    """Number of these workers that executed nothing else, so that the run caused the crash."""
+    """Number of these workers that were executing nothing else, so that the run must have caused the crash."""
     outages: int = 0
     """Number of consecutive delays because its provider was unavailable, without a recorded step."""
     since: int = 0
     """Time of the first such delay, in seconds since the epoch."""
     steps: int = 0
-    """Number of the run's steps at the last of these."""
+    """Number of recorded steps of the run at the last death or delay."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -199,12 +199,12 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True to execute the run alone, because it may be killing its workers."""
+        """True if the run is to be executed alone, because it may be killing its workers."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
     def delay(self) -> float:
-        """Seconds until the run is delivered again: each time twice as long."""
+        """Seconds until the run is delivered again, which double each time."""
         longest = 0.0
         for number, (first, longest_delay) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
             if number:
@@ -232,14 +232,15 @@ class History:
 
 
 DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
-"""Seconds until a run is delivered again: initial, and maximum."""
+"""Initial and maximum number of seconds until a run is delivered again."""
 
 
 class RunQueue:
     """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
 
-    A delivery is a workflow whose only argument is a run id. Its id is the run's with a number, since a run may be
-    delivered again; at most one of them waits at a time. All methods block, and may be called from any thread.
+    A delivery is a workflow whose only argument is a run id. Its id is the run's id with a number, since a run may be
+    delivered again; at most one of its deliveries waits at a time. All methods block, and may be called from any
+    thread.
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
@@ -253,7 +254,7 @@ class RunQueue:
         self._lock = threading.Lock()
 
     def open(self) -> DBOSClient:
-        """Import DBOS, make its tables, and connect, which may fail or take seconds, before anything is stored.
+        """Import DBOS, create its tables, and connect before anything is stored, because this may fail or be slow.
 
         Raise StoreError if the database cannot be used.
         """
@@ -291,7 +292,8 @@ class RunQueue:
     def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
         """Put the run on the queue, unless a delivery is active; return whether one is waiting, and none is ending.
 
-        Lower priorities are taken first, and owners take turns within a priority. None precedes all priorities.
+        Runs with lower priorities are taken first, and owners take turns within a priority. None precedes all
+        priorities.
         """
         deliveries = self.of(run_id)
         active = [delivery.status for delivery in deliveries if delivery.status in ACTIVE]
@@ -312,7 +314,7 @@ class RunQueue:
             self._send(run_id, deliveries, history, queue_partition_key=partition, delay_seconds=delay)
 
     def problem_of(self, delivery: str) -> str | None:
-        """Read a worker's reason for giving up on a delivery; None if it did not."""
+        """Return a worker's reason for giving up on a delivery; None if no worker gave up."""
         rows = self._query(_PROBLEM, delivery=delivery)
         if not rows or rows[0][0] != _OURS:
             return FOREIGN if rows else None
@@ -333,7 +335,7 @@ class RunQueue:
             return session.exec_driver_sql(query.format(schema=schema), values).all()
 
     def drop(self, delivery: str) -> None:
-        """Delete a delivery; a live worker would mistake a cancellation for a user's request."""
+        """Delete a delivery, because a live worker would mistake a cancellation for a user's request."""
         self.open().delete_workflows([delivery])
 
     def _send(self, run_id: str, deliveries: Sequence[WorkflowStatus], history: History, **options: object) -> None:
@@ -356,7 +358,7 @@ class RunQueue:
         return int(turn)
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
-        """Return the delivery in the form for observers, and the history of earlier deliveries."""
+        """Return the delivery as observers receive it, and the history of earlier deliveries."""
         workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
         if not workflows:
@@ -368,7 +370,7 @@ class RunQueue:
         return DeliveredRun(**origin, delivery=number, seconds=waited), history
 
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
-        """Return the run's deliveries, the newest first."""
+        """Return the run's deliveries, newest first."""
         workflows = self.open().list_workflows(
             workflow_id_prefix=f"{encode_text(run_id)}/",
             attributes={"run": encode_text(run_id)},
@@ -384,7 +386,7 @@ class RunQueue:
         return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
     def taken(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
-        """Return the deliveries in progress at workers of this version, or at one worker."""
+        """Return the deliveries that workers of this version, or one worker, are executing."""
         return self.open().list_workflows(
             queue_name=self.name,
             status="PENDING",
@@ -433,7 +435,7 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """Return an owner's part of the queue, in short form: DBOS has an index on it."""
+    """Return an owner's partition of the queue, in short form, because DBOS has an index on it."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -454,7 +456,7 @@ _OURS = "portable_json"  # DBOS's mark of JSON rows, as written by this library
 
 
 def json_serializer() -> Serializer:
-    """Return DBOS's JSON serializer for rows without a mark, because its default reads pickles."""
+    """Return DBOS's JSON serializer, for rows without a marker, because its default reads pickles."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON
@@ -463,8 +465,8 @@ def json_serializer() -> Serializer:
 def refuse_pickles() -> None:
     """Prevent DBOS from unpickling rows in this worker process; raise ConfigurationError if it still would.
 
-    A mark in each row decides how DBOS reads it. Without this function, anybody with write access to the queue's tables
-    could run code in every worker.
+    A marker in each row decides how DBOS reads it. Without this function, anybody with write access to the queue's
+    tables could run code in every worker.
     """
     from dbos import _serialization
 

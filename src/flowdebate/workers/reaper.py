@@ -51,20 +51,20 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """Return the worker's unique id in DBOS; it names the lock that the live worker holds."""
+    """Return the worker's unique id in DBOS, which names the lock that the live worker holds."""
     return f"{machine}:{process}:{number}"
 
 
 def number_of(worker: str | None) -> int | None:
-    """Return the number of a worker's lock; None if this is not the id of a worker."""
+    """Return the number of a worker's lock; None if this is not a worker's id."""
     text = (worker or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else None
 
 
 class Reaper:
-    """Finds the deliveries of dead workers, running runs without a worker, and queued ones without a delivery.
+    """Finds the deliveries of dead workers, running runs without a worker, and queued runs without a delivery.
 
-    A worker is dead if the advisory lock of its number is free. One process at a time sweeps a queue.
+    A worker is dead if the advisory lock with its number is free. Only one process at a time sweeps a queue.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -74,7 +74,7 @@ class Reaper:
         self._gone: dict[str, float] = {}
 
     async def sweep(self) -> None:
-        """Deliver the runs of dead workers again; raises the driver's error."""
+        """Deliver the runs of dead workers again; errors of the driver are raised."""
         lock = (_ONE_AT_A_TIME, self._workers.name)
         if not (await self._ask(b"SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock))[0]:
             return
@@ -94,7 +94,7 @@ class Reaper:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def _give_up(self, delivery: str) -> None:
-        """Make a dead letter of a run with a foreign delivery, and remove the delivery from the queue."""
+        """Make a run with a foreign delivery a dead letter, and remove the delivery from the queue."""
         run_id, store = decode_text(delivery.rpartition("/")[0]), self._workers.store
         _LOGGER.error("delivery %s: %s", delivery, FOREIGN)
         with suppress(RunNotFound, RunConflict):
@@ -129,7 +129,7 @@ class Reaper:
         await asyncio.to_thread(queue.hand_back, [delivery.workflow_id])
 
     async def sweep_left(self) -> None:
-        """Deliver running runs whose deliveries have ended, and queued ones without a delivery.
+        """Deliver running runs whose deliveries have ended, and queued runs without a delivery.
 
         This happens if a worker loses its connection and dies, or a client dies between storing and queueing the run.
         """
@@ -183,7 +183,7 @@ class Reaper:
         return undelivered
 
     async def _ask(self, query: bytes | Composed, values: Params = ()) -> list[Any]:
-        """Return the first column of the database's answer."""
+        """Return the first column of the database's result."""
 
         def ask() -> list[Any]:
             if self._session is None or self._session.closed:
@@ -199,7 +199,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Return the `ids` seen for at least GRACE; forget other ids of this kind."""
+        """Return the `ids` that have been seen for at least GRACE; forget other ids of this kind."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Seconds without new runs after an outage of the provider; then each worker tries one."""
+"""Seconds without new runs after an outage of the provider, until each worker tries one."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _TRIES = 100  # maximum attempts to resume a run while its store is unreachable: at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # number of sweeps of the queue for each sweep of the store, which reads all running runs
 
 
 class _WorkerStore(Draining):
-    """A drainable store that knows whether the provider of the runs is available."""
+    """A drainable store that knows whether the runs' provider is available."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)
@@ -84,7 +84,7 @@ class _Provider:
         self.put_off: dict[str, History] = {}
 
     async def admit(self) -> int:
-        """Wait until a run may start; return the ticket for settling its end."""
+        """Wait until a run may start; return the ticket for settling its outcome."""
         while True:
             delay = max(self._paused_until - time.monotonic(), self.circuit.seconds_left)
             if delay <= 0 and (ticket := self.circuit.admit().ticket) is not None:
@@ -100,11 +100,11 @@ class _Provider:
                 await self._counter.pause(self._key, COOLDOWN)
 
     async def look(self) -> None:
-        """Read whether another worker has reported an outage."""
+        """Check whether another worker has reported an outage."""
         self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
 
     async def puts_off(self, run_id: str, store: Store) -> bool:
-        """Return whether to retry a failed run later, because its provider has been unavailable for a short time."""
+        """Return whether to retry a failed run later, because its provider became unavailable only recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
         # while the provider is unavailable, another call would fail, too
@@ -126,11 +126,11 @@ class _Provider:
 _SESSIONS = 16
 """Minimum number of sessions that a worker needs to execute its runs."""
 _HELD = 2
-"""Number of its open sessions before any run: for its lock and for its queue."""
+"""Number of sessions that a worker keeps open before any run: for its lock and for its queue."""
 
 
 class Worker:
-    """Worker for a call of `work()`."""
+    """Worker for one call of `work()`."""
 
     def __init__(self, workers: Workers, *, patience: float) -> None:
         self._workers = workers
@@ -150,7 +150,7 @@ class Worker:
         """The tasks of DBOS."""
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Take runs until `stop` is set, then release them all; raise errors at the start."""
+        """Take runs until `stop` is set, then release them all; errors at the start are raised."""
         if not await self._reach(stop):
             return
 
@@ -179,7 +179,7 @@ class Worker:
             await asyncio.to_thread(self._owner.end)
 
     async def _reach(self, stop: asyncio.Event) -> bool:
-        """Wait for a database that is down or has too few sessions; return False if `stop` is set before.
+        """Wait for a database that is down or has too few sessions; return False if `stop` is set first.
 
         StoreError for a database that refuses access.
         """
@@ -265,7 +265,7 @@ class Worker:
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
-        """Resume the run; one that may kill its worker is executed alone."""
+        """Resume the run; a run that may kill its worker is executed alone."""
         delivered, history = await asyncio.to_thread(self._workers.queue.taken_by, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
@@ -295,7 +295,7 @@ class Worker:
                 self._places.notify_all()
 
     async def _resume(self, run_id: str, history: History, delivered: DeliveredRun) -> str:
-        """Resume the run and return its status at the end; repeat while the store is unreachable."""
+        """Resume the run and return its final status; repeat while the store is unreachable."""
         pause, away = 0.1, False
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -355,7 +355,7 @@ class Worker:
     # Maintenance
 
     async def tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a request over HTTP: report that the worker runs or, for /ready, whether its database answers."""
+        """Answer an HTTP request: report that the worker is running or, for /ready, whether its database answers."""
         with suppress(OSError, TimeoutError, ValueError):
             request = await asyncio.wait_for(reader.readline(), 5.0)
             well = self._well or b"/ready" not in request

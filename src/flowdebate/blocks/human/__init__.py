@@ -1,1 +1,1 @@
-"""Humans as blocks: the request, its answer, a terminal."""
+"""Humans as blocks: requests, their answers, and a terminal."""

@@ -1,4 +1,4 @@
-"""Answers of humans: parsed and checked field by field, and submitted to suspended runs."""
+"""Answers from humans: parsed and checked field by field, and submitted to suspended runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse_text(answer: object, *, block: str) -> str:
 def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
     """Parse `answer` as data for `schema`: text is read as JSON, and a bare value belongs to the only required field.
 
-    Keys may be in snake_case or camelCase. OutputError for text that is not JSON if several fields are required.
+    Keys may be in snake_case or camelCase. OutputError for text that is not JSON, if several fields are required.
 
     >>> parse_data("ann", {"properties": {"choice": {"type": "string"}}, "required": ["choice"]}, block="vote")
     {'choice': 'ann'}
@@ -164,7 +164,7 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the recorded sources of the asking pattern at `place`; without texts if the run has a plan."""
+    """Return the recorded sources of the pattern that asks at `place`; without texts if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
@@ -175,7 +175,7 @@ def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
 
 
 def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
-    """List all requests among the steps of a run with their answers; None for an open request."""
+    """List all requests among the steps of a run with their answers; the answer to an open request is None."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
         for row in steps
@@ -184,7 +184,7 @@ def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tu
 
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
-    """Raise NotAwaited for the last answer to the waiting block, because a repeated request must not count twice."""
+    """Raise NotAwaited if the last answer is submitted again for the waiting block, because it must not count twice."""
     requests = asked_in(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
@@ -206,9 +206,9 @@ async def submit_answer(
     """Record a human's answer, so that `resume(run_id)` can continue the run; return the answered request.
 
     `answer` is text or, if the request has a schema, data or its JSON. If the run waits for several answers, `block` (a
-    name) or `place` selects one. The first answer counts. `by` is recorded as its author, if not a person.
-    Errors: OutputError with the name of each invalid field; NotAwaited if the run waits for no such answer, or has it
-    already; RunNotFound; RunConflict while another process runs it.
+    name) or `place` selects one. The first answer counts. `by` is recorded as the answer's author, if not a person.
+    Errors: OutputError that names each invalid field; NotAwaited if the run does not wait for such an answer, or
+    already has it; RunNotFound; RunConflict while another process is executing the run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)  # otherwise the run would stay taken until this process ends
@@ -246,7 +246,7 @@ async def _record(
 def submit_answer_sync(
     store: StoreChoice, run_id: str, answer: object, /, *, block: str | None = None, place: str | None = None
 ) -> HumanRequest:
-    """Submit an answer with `submit_answer`, for scripts and notebooks."""
+    """Submit an answer synchronously with `submit_answer`, for scripts and notebooks."""
     return run_sync(lambda: submit_answer(store, run_id, answer, block=block, place=place))
 
 

@@ -26,12 +26,12 @@ from flowdebate.runs.suspend import HumanRequest, Suspended, answer_text, read_a
 from flowdebate.sources.source import Source
 
 Ask = Callable[[HumanRequest], Any]
-"""Takes a request to a human and returns the answer, sync or async."""
+"""Function, sync or async, that takes a request to a human and returns the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsStore:
-    """Resource of humans who answer later: a run without a store is rejected before it begins."""
+    """Resource of humans who answer later, which rejects a run without a store before it begins."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
@@ -43,7 +43,7 @@ class NeedsStore:
 
 
 class Human(Block[Any, Any]):
-    """Block that asks a human; made by `human`."""
+    """Block that asks a human; created by `human`."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Human(Block[Any, Any]):
     def with_answer_schema(
         self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
     ) -> Self:
-        """Return this human in a role with answers of `schema` (None: text); its own output schema takes precedence.
+        """Return this human in a role with answers of `schema` (None: text); its own output schema has precedence.
 
-        `who` tells the human about the role; None adds nothing. `sources` lists the sources that the human may quote.
+        `who` describes the role to the human; None adds nothing. `sources` lists the sources that the human may quote.
         """
         fitted = copy.copy(self)
         if self.output is None and schema is not None:
@@ -79,13 +79,13 @@ class Human(Block[Any, Any]):
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
-        """Return this human as a blind reader of `entries(ctx)` instead of the transcript, without names beside it."""
+        """Return this human as a blind reader of `entries(ctx)` instead of the transcript, without names next to it."""
         fitted = copy.copy(self)
         fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted
 
     def in_role(self, role: str) -> Self:
-        """Return this human in `role`: a copy, so that a pattern can still set the schema of its answers."""
+        """Return a copy of this human in `role`, so that a pattern can still set the schema of its answers."""
         placed = copy.copy(self)
         placed.role = role
         return placed
@@ -173,7 +173,7 @@ class Human(Block[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Validator that converts an answer to its value; raises OutputError for an invalid one."""
+    """Validator that converts an answer to its value; it raises OutputError for an invalid answer."""
 
     block: str
     output: OutputSchema | None
@@ -207,18 +207,18 @@ def human(
     ask: Ask | None = None,
     context: TextSlot | None = None,
 ) -> Human:
-    """Create a block to ask a human, for any role of any pattern; its output is text, or fits `output_schema`.
+    """Create a block that asks a human, for any role of any pattern; its output is text, or fits `output_schema`.
 
-    The human is shown `prompt`, the question, `context`, the transcript so far, and the expected answer: `prompt` and
+    The human sees `prompt`, the question, `context`, the transcript so far, and the expected answer: `prompt` and
     `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that needs more than text, such as a
     judge's, the answer has the fields of that role unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer at once: `ask=ask_in_terminal` lets the human type it. A durable
-    run records it, and never asks for it again. Without `ask` the run is suspended: calls in flight finish,
-    `result.status` is "awaiting", and `result.pending` has the requests. Once `submit_answer` has recorded the
-    answers, `resume(run_id)` continues the run, in any process. Timeouts do not count while it is suspended.
+    run records the answer, and never asks for it again. Without `ask` the run is suspended: calls in flight finish,
+    `result.status` is "awaiting", and `result.pending` has the requests. Once `submit_answer` has recorded the answers,
+    `resume(run_id)` continues the run, in any process. Timeouts do not count while it is suspended.
 
-    ConfigurationError for a run without a store if there is no `ask`; OutputError for an invalid answer of `ask`.
+    ConfigurationError for a run without a store if there is no `ask`; OutputError for an invalid answer from `ask`.
 
     >>> ann = human(name="ann", ask=lambda request: "Homes first.")
     >>> ann.run_sync("Should rents be capped?").output

@@ -1,7 +1,7 @@
-"""Prompts for humans: their role, the question, the transcript so far, and the expected answer; also read back.
+"""Prompts for humans: their role, the question, the transcript so far, and the expected answer; rendered and parsed.
 
-As in the prompts of models, foreign texts follow a tag or a label: they can neither pass for another author's text nor
-for words of the request, nor move a terminal's cursor.
+As in the prompts of models, foreign texts follow a tag or a label, so that they can neither pass for another author's
+text or for words of the request, nor move a terminal's cursor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "
 def render_request(
     *, who: str | None, prompt: str | None, question: str, context: str | None, transcript: str | None, task: str | None
 ) -> str:
-    """Render the parts of a request, without empty ones (None)."""
+    """Render the parts of a request, skipping empty ones (None)."""
     parts = [
         who,
         None if prompt is None else _lines(prompt),
@@ -83,11 +83,11 @@ def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Contribution with the tag of its author."""
+    """Contribution with its author's tag."""
 
     name: str
     position: str
-    """The stance or the role; empty for a tag without one."""
+    """Stance or role; empty for a tag without one."""
     text: str
 
 
@@ -102,7 +102,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class RequestParts:
-    """A rendered request, read back."""
+    """A rendered request, parsed into its parts."""
 
     who: str
     """Description of the human's role; empty if there is none."""
@@ -151,13 +151,13 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """Render the input's addition to a request (`task_for_human()`), if it has one: texts to judge, and so on."""
+    """Render the input's addition to a request (`task_for_human()`), such as texts to judge, if it has one."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 
 
 def render_expected(schema: Mapping[str, Any] | None) -> str:
-    """Render the expected answer in words, with a line for each field of `schema`.
+    """Describe the expected answer in words, with a line for each field of `schema`.
 
     >>> print(render_expected({"properties": {"winner": {"enum": ["for", "against"]}}, "required": ["winner"]}))
     Answer with these fields:

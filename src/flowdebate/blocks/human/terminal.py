@@ -27,8 +27,8 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr), and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
-    Text ends with an empty line or the end of the input; fields take a line each. An invalid answer is asked for again,
-    with the reason. Ctrl-C cancels the run. OutputError if the input ends before an answer.
+    Text ends with an empty line or the end of the input; fields take one line each. An invalid answer is requested
+    again, with the reason. Ctrl-C cancels the run. OutputError if the input ends before an answer.
     """
     try:
         typed = sys.stdin.fileno()
@@ -40,7 +40,7 @@ async def ask_in_terminal(request: HumanRequest) -> object:
 
 
 class Terminal:
-    """Terminal that shows requests on the stream `shown`, and reads answers from the file descriptor `typed`."""
+    """Terminal that writes requests to the stream `shown`, and reads answers from the file descriptor `typed`."""
 
     def __init__(self, typed: int, output: TextIO) -> None:
         self._typed = typed
@@ -62,7 +62,7 @@ class Terminal:
                 return answer
 
     async def _text(self, request: HumanRequest) -> str:
-        """Read the lines up to an empty one."""
+        """Read lines until an empty one."""
         self._say("(end with an empty line)\n")
         lines: list[str] = []
         while (line := await self._line("> ")) is not None and (line or not lines):
@@ -89,7 +89,7 @@ class Terminal:
         self._shown.flush()
 
     async def _line(self, prompt: str) -> str | None:
-        """Read the next line without its line end; None at the end of the input."""
+        """Read the next line without its line ending; None at the end of the input."""
         self._say(prompt)
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
@@ -117,7 +117,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
-    """Convert `line` to a field's value; other text is returned unchanged, and rejected by the check.
+    """Convert `line` to a field's value; other text is returned unchanged, to be rejected by the check.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])
