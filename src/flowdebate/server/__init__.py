@@ -1,6 +1,6 @@
-"""HTTP interface of a service: REST, server-sent events, and a plain list of runs for a browser.
+"""HTTP interface of a service: REST, server-sent events, and browser pages of runs.
 
-It needs the extra `server`: `pip install 'flowdebate[server]'`.
+It requires the extra `server`: `pip install 'flowdebate[server]'`.
 """
 
 import lazy_loader

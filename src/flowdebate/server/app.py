@@ -1,4 +1,4 @@
-"""Application: the HTTP interface of a service, to be mounted or served."""
+"""ASGI application with the HTTP interface of a service, to be mounted or served."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 _WHERE = "create_app()"
 _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/", "/shared/")
-"""Beginnings of paths without a token: the first three reveal nothing, and the others contain a signature."""
+"""Prefixes of paths that need no token: the first three reveal nothing, and the others contain a signature."""
 _SHORTEST_TOKEN = 16
-"""Minimum characters of a token: a shorter one could be guessed, because wrong ones are not counted."""
+"""Minimum length of a token in characters; shorter ones could be guessed, because wrong tokens are not counted."""
 
 
 def create_app(  # noqa: PLR0913 - keyword-only
@@ -73,19 +73,19 @@ def create_app(  # noqa: PLR0913 - keyword-only
     """Create the HTTP interface of `service` as an ASGI application.
 
     Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
-    application checks requests), or the token of the user named by `authenticate(request)`, who sees only runs of their
-    own. It answers to the names of this machine and to `allow_hosts`. Options of a run may name base URLs at or below
-    `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else to read or connect to; and models
-    that the service allows: its `allow_models`, or else the configured ones; with `own_machine`, for a server that only
-    its user can reach, all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the
-    token as its API key; `ag_ui` adds the AG-UI endpoint (extra `ag-ui`). `secret` signs links for humans; None uses
-    the token, or makes one for each start if there is none. `root_path` is the path under which a proxy serves the
-    application, such as "/debates"; without it the header X-Forwarded-Prefix counts if the host is one of
-    `allow_hosts`. `ping` is the seconds between signs of life on quiet streams; each run has at most `max_readers` of
-    them.
+    application checks requests), or the token of the user named by `authenticate(request)`, who sees only their own
+    runs. It responds to the host names of this machine and to `allow_hosts`. Options of a run may refer to base URLs at
+    or below `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else to read or connect to; and
+    to models that the service allows: its `allow_models`, or otherwise the configured ones; with `own_machine`, for a
+    server that only its user can reach, all models of the configured providers. `openai` adds the OpenAI-compatible
+    endpoint, with the token as its API key; `ag_ui` adds the AG-UI endpoint (extra `ag-ui`). `secret` signs links for
+    humans; None uses the token, or a new secret at each start if there is none. `root_path` is the path under which a
+    proxy serves the application, such as "/debates"; without it the header X-Forwarded-Prefix is used if the host is
+    one of `allow_hosts`. `ping` is the number of seconds between keep-alive messages on quiet streams; each run may
+    have at most `max_readers` streams.
 
-    At the end of its lifespan it closes the service, and calls in flight have `patience` seconds to end; unless
-    `close_service` is False.
+    When its lifespan ends, the application closes the service, unless `close_service` is False; calls in flight then
+    have `patience` seconds to finish.
     """
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "left out where there is `authenticate`")
@@ -145,7 +145,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
 def _other_protocols(
     *, openai: bool, ag_ui: bool
 ) -> tuple[list[APIRouter], dict[str, Callable[[Exception], Response]]]:
-    """Return the routers of the other protocols, and their form of refusals by path."""
+    """Return the routers of the other protocols, and their error formats by path."""
     routers: list[APIRouter] = []
     refusals: dict[str, Callable[[Exception], Response]] = {}
     if openai:
@@ -163,12 +163,12 @@ def _other_protocols(
 
 
 _SHORTEST_PACKED = 1_000
-"""Minimum size of a compressed response, in bytes."""
+"""Minimum size of a response that is compressed, in bytes."""
 _LEVEL = 5
 
 
 class _Application(FastAPI):
-    """FastAPI behind the guard."""
+    """FastAPI application behind the guard."""
 
     def __init__(self, *, guard: GuardOptions, front: Front, patience: float | None) -> None:
         super().__init__(
@@ -188,7 +188,7 @@ class _Application(FastAPI):
         self.state.patience = patience
 
     def openapi(self) -> dict[str, Any]:
-        """Build the OpenAPI document, with the problems of every endpoint."""
+        """Build the OpenAPI document, including the problems of every endpoint."""
         if self.openapi_schema is None:
             document = super().openapi()
             schemas = document["components"]["schemas"]
@@ -220,24 +220,30 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 _MOST_REQUESTS = 2_000
-"""Maximum requests at once, twice the 1,000 debates of scripts/benchmarks/http_runs.py; more are answered with 503."""
+"""Maximum number of concurrent requests, twice the 1,000 debates of scripts/benchmarks/http_runs.py; further requests
+are answered with 503.
+"""
 _MOST_WAITING = 500
-"""Maximum connections waiting for their clients: half of the 1,024 open files that a process may often have."""
+"""Maximum number of connections waiting for their clients: half of the 1,024 open files that a process can
+often have.
+"""
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
-"""Seconds for the head of a request, and then for its body: the largest comes in a minute over 200 kbit/s."""
+"""Time limit in seconds for the head of a request, and for its body: the largest one takes a minute at 200 kbit/s."""
 _LONGEST_HEADERS = 32_768
-"""Maximum bytes of headers, twice h11's default: a browser sends the cookies of all servers on this host."""
+"""Maximum length of headers in bytes, twice h11's default: a browser sends the cookies of all servers on this host."""
 _KEEP_ALIVE = 75
-"""Seconds to keep an idle connection open: longer than `?wait=`, so that clients can use it again."""
+"""Time in seconds to keep an idle connection open: longer than `?wait=`, so that clients can reuse it."""
 _GRACE = 5
-"""Seconds for responses to end; streams have ended before, and calls in flight have a separate time."""
+"""Time limit in seconds for responses to finish; streams have ended before, and calls in flight have a
+separate limit.
+"""
 
 
 class _Connection(H11Protocol):
-    """Connection that only counts while a request on it is answered, and ends if its client is too slow.
+    """Connection that counts only while a request on it is answered, and ends if its client is too slow.
 
-    Uvicorn would wait forever for the end of a request, and count its client: some thousands of silent connections,
-    which need no token, would lock out everybody else.
+    Uvicorn would wait forever for the end of a request while counting its client: a few thousand silent connections,
+    which need no token, would lock everybody else out.
     """
 
     def __init__(
@@ -277,7 +283,7 @@ class _Connection(H11Protocol):
         self._waiting.pop(self, None)
 
     def _wait_for_client(self) -> None:
-        """Give the client time for the rest of its request, counted from when it was first awaited."""
+        """Start the time limit for the rest of a request, counted from when the server first waited for it."""
         state = self.conn.their_state
         self._expect(state if state in _PATIENCE else None)
         if self._expected is None:
@@ -302,7 +308,7 @@ class _Connection(H11Protocol):
 
 
 class Server(EndingServer):
-    """uvicorn server that first ends its streams when it stops, because uvicorn would wait for them."""
+    """Uvicorn server that ends its streams before it stops, because uvicorn would wait for them."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all streams, then stop as uvicorn does."""
@@ -320,8 +326,8 @@ async def serve(
 ) -> None:
     """Serve an application of `create_app` until a signal arrives; then end its runs and close its service.
 
-    Port 0 takes a free one. `started` is called with the address and the server; to end the server, set
-    `server.should_exit = True`. ConfigurationError for an unusable address.
+    Port 0 selects a free port. `started` is called with the address and the server; to stop the server, set
+    `server.should_exit = True`. Raises ConfigurationError for an unusable address.
     """
     config = uvicorn.Config(
         app,

@@ -1,4 +1,4 @@
-"""Shared parts of all endpoints: the service of a user, and the checks of this server."""
+"""Code shared by all endpoints: the service of a user, and the checks of this server."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""Document with the time when browsers were signed out.
+"""Document with the time when browsers were last signed out.
 
-It is in the store, because tokens survive a server and may be shared by servers.
+It is kept in the store, because tokens outlive a server and may be shared by several servers.
 """
 
 
@@ -53,15 +53,15 @@ class Front:
     links: Links
     read_only: bool
     base_urls: tuple[str, ...]
-    """Addresses allowed in the options of a request, with all addresses below them."""
+    """URLs allowed in the options of a request, including all URLs below them."""
     sources: tuple[Path, ...] = ()
-    """Folders of sources that requests may name; empty if requests contain the texts."""
+    """Folders whose files requests may name as sources; empty if requests have to contain the texts."""
     audience: Audience = field(default_factory=Audience)
-    """Audience of runs started for their readers: clients of the OpenAI-compatible endpoint and of AG-UI."""
+    """Readers of runs started on their behalf: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Functions to call when the server stops: a signal ends the process right after them."""
+    """Functions to call when the server stops, because a signal ends the process right afterwards."""
 
     def close(self) -> None:
         """End all streams."""
@@ -75,18 +75,18 @@ class Front:
         return float((await self.service.store.documents(_SESSIONS)).get(_SIGNED_OUT, "0"))
 
     async def sign_out(self) -> None:
-        """Sign out all browsers of all servers of this store."""
+        """Sign out all browsers on all servers that share this store."""
         store, now = self.service.store, repr(time.time())
         before = (await store.documents(_SESSIONS)).get(_SIGNED_OUT)
         await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # fails if somebody has just done the same
 
     def check_writable(self) -> None:
-        """Refuse with 403 on a read-only server."""
+        """Reject the request with 403 on a read-only server."""
         if self.read_only:
             raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, but starts none.")
 
     def check_options(self, options: PlanOptions) -> None:
-        """Raise ConfigurationError for options that would make this server read a file or connect to an address."""
+        """Raise ConfigurationError for options that would make this server read a file or open a connection."""
         for name, paths in options.reached("file").items():  # a file of this machine, which a model would see
             folders = self.sources if name == "sources" else ()
             below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
@@ -100,17 +100,19 @@ class Front:
                 raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
-        """Lock for beginning a run, so that of several requests with one `runId`, all except the first find the run."""
+        """Return the lock for starting a run, so that only the first of several requests with the same `runId` starts
+        it.
+        """
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def may_be_given(self, options: type[PlanOptions], name: str) -> bool:
-        """Check whether a request may have a value for this option; `check_options` checks the value itself."""
+        """Check whether a request may set this option; `check_options` checks its value."""
         reaches = options.reaches(name)
         return not reaches.isdisjoint({"nothing", "model"}) or ("server" in reaches and bool(self.base_urls))
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Check whether `url` is `allowed`, or below it on the same server; `..` is refused, as it could lead out again."""
+    """Check whether `url` is `allowed` or below it on the same server; `..` is rejected, as it could lead outside."""
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())
@@ -138,17 +140,17 @@ ServiceOf: TypeAlias = Annotated[Service | OwnedService, Depends(_service)]
 
 
 async def check_writable(front: FrontOf) -> None:
-    """Refuse with 403 on a read-only server."""
+    """Reject the request with 403 on a read-only server."""
     front.check_writable()
 
 
 async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
-    """Return a stored run; raise RunNotFound also for other users' runs."""
+    """Return a stored run; raise RunNotFound if it does not exist or belongs to another user."""
     return await (service.stored(run_id) if isinstance(service, OwnedService) else service.store.run(run_id))
 
 
 def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:
-    """Build the response with a value, or a list of values."""
+    """Build the response for a value or a list of values."""
     if isinstance(value, WireModel):
         plain: object = value.model_dump(mode="json", by_alias=True)
     else:
@@ -157,7 +159,7 @@ def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: s
 
 
 def limits_of(body: LimitsBody | None) -> Limits | None:
-    """Return the limits of a body."""
+    """Return the limits specified in a body."""
     return None if body is None else Limits(**body.model_dump())
 
 

@@ -1,4 +1,4 @@
-"""Guard of the HTTP server: checks of host, origin, token and body before anything else runs; and signed links."""
+"""Guard of the HTTP server: checks host, origin, token and body before anything else runs; also signs links."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 Authenticate: TypeAlias = "Callable[[Request], str | Awaitable[str | None] | None]"
-"""Function returning the name of the user who sent a request; None refuses the request."""
+"""Function that returns the name of the user who sent a request, or None to reject the request."""
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Names of this machine."""
+"""Host names of this machine."""
 
 _OWNER = "flowdebate.owner"
 _BROWSER = "flowdebate.browser"
 SESSION = 7 * 24 * 3600
-"""Seconds for a browser to stay signed in."""
+"""Time in seconds that a browser stays signed in."""
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
-"""Limit of a number's digits, above the milliseconds since the epoch: parsing a million digits is slow."""
+"""Maximum number of digits in a number, enough for milliseconds since the epoch: parsing a million digits is slow."""
 # maximum bytes of a request that begins a run, which may contain 10 MB of images as base64
 _MOST_OF_SOURCES = 14_000_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -62,23 +62,23 @@ class GuardOptions:
     """Rules of a `Guard`."""
 
     hosts: frozenset[str] = LOOPBACK
-    """Names allowed in a request's Host header."""
+    """Host names allowed in a request's Host header."""
     token: str | None = field(default=None, repr=False)
     """Token required from every request, as a cookie or as `Authorization: Bearer`; None if there is none."""
     authenticate: Authenticate | None = None
     """Function that returns the user of each request."""
     public: tuple[str, ...] = ()
-    """Beginnings of paths that need neither, because they check other credentials or reveal nothing."""
+    """Prefixes of paths that need neither, because they check other credentials or reveal nothing."""
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
-    """Refusals in the form of other protocols, by the beginnings of their paths."""
+    """Error responses in the format of other protocols, by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None
     """Time of the last sign-out of all browsers, in seconds since the epoch."""
     root: str = ""
-    """Path of the application behind a proxy, such as "/debates"; empty to take it from X-Forwarded-Prefix."""
+    """Path of the application behind a proxy, such as "/debates"; empty to use X-Forwarded-Prefix."""
     paths: frozenset[str] = frozenset()
-    """First segments of the application's own paths."""
+    """First path segments that belong to the application itself."""
     max_body: int = 1_000_000
-    """Maximum bytes of a request's body: fifty times the longest question, but too few to fill the memory."""
+    """Maximum size of a request body in bytes: fifty times the longest question, but too small to fill the memory."""
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
@@ -88,7 +88,7 @@ def owner_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
-    """Return the path of a request inside the application, even if it is mounted in another one."""
+    """Return the path of a request within the application, even if it is mounted in another one."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
@@ -113,26 +113,26 @@ _LONGEST_PREFIX = 200
 
 
 def browser_root(token: str) -> str:
-    """Return the path of a server for browsers, opened by its cookie, which cannot be guessed without the token.
+    """Return the server's path for browsers, accessible with its cookie, which cannot be guessed without the token.
 
-    Browsers send cookies to all ports of a host, and so also to servers of other users, but only with requests below
-    the cookie's path, and no other server can forge one.
+    Browsers send cookies to all ports of a host, and so also to other users' servers, but only with requests below the
+    cookie's path, and no other server can forge one.
     """
     return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
 
 
 def shared_root_of(request: Request) -> str:
-    """Return the mount path of the application for shared addresses, without the secret part for browsers."""
+    """Return the mount path of the application for shared URLs, without the secret part for browsers."""
     root: str = request.scope.get("root_path", "")
     return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
 
 
 class Guard:
-    """ASGI middleware that refuses bad requests to `app` with a problem; all responses get security headers.
+    """ASGI middleware that rejects bad requests to `app` with a problem, and adds security headers to all responses.
 
-    In this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body other than
-    JSON (415) or too large (413, also without a declared length). A correct `?token=` in a URL is exchanged for a
-    cookie, by a redirect to the URL without it, below `browser_root`.
+    It checks in this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body
+    other than JSON (415) or too large (413, also without a declared length). A correct `?token=` in a URL is exchanged
+    for a cookie, by a redirect to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -174,9 +174,9 @@ class Guard:
     # Authentication
 
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
-        """Mount the application under the prefix of its proxy, even if the proxy removes the prefix from requests.
+        """Mount the application under its proxy's prefix, even if the proxy strips the prefix from requests.
 
-        The header only counts for hosts allowed by name, which nobody uses who reaches this machine directly.
+        The header is used only for hosts allowed by name, which nobody uses when reaching this machine directly.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
@@ -227,7 +227,7 @@ class Guard:
         return response
 
     async def _authenticate(self, request: Request) -> None:
-        """Store who sent the request; respond with 401 for an unknown user."""
+        """Store who sent the request; respond with 401 if the user is unknown."""
         if path_of(request.scope).startswith(self.options.public):
             return
         authenticate, token = self.options.authenticate, self.options.token
@@ -250,7 +250,7 @@ class Guard:
                 )
 
     async def _is_signed_in(self, request: Request, token: str) -> bool:
-        """Check whether the request has a valid cookie of this token, below the path of browsers."""
+        """Check whether the request has a valid cookie for this token, below the browsers' path."""
         cookie = request.cookies.get(_cookie_name(token), "")
         issued, _, _ = cookie.partition(".")
         if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
@@ -297,14 +297,14 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Refuse unknown host names with 421: the name of another site may point to this address (DNS rebinding)."""
+    """Reject unknown host names with 421: another site's name may resolve to this address (DNS rebinding)."""
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """Refuse requests of a page of another origin with 403; following a link to a page here is allowed."""
+    """Reject requests from pages of another origin with 403; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
     # browsers send "null" for a page in a sandbox or a file, which has no host and is also refused
@@ -317,13 +317,13 @@ def _check_origin(request: Request) -> None:
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:
-    """Return whether `origin` is this server; a proxy may drop the port from Host, a browser does not."""
+    """Return whether `origin` is this server; a proxy may drop the port from Host, but a browser does not."""
     parts, host = urlsplit(origin), headers["host"].lower()
     return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 
 
 def _check_type(request: Request) -> None:
-    """Refuse a body other than JSON with 415: forms of other sites can send other types without a preflight."""
+    """Reject a body other than JSON with 415: forms on other sites can send other types without a preflight."""
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -339,13 +339,13 @@ def _cookie_name(token: str) -> str:
 
 
 def _cookie_value(token: str, at: float) -> str:
-    """Compute the cookie of a browser that signed in `at` this time; it does not reveal the token."""
+    """Compute the cookie for a browser that signed in at the time `at`; it does not reveal the token."""
     issued = str(round(at * 1000))
     return f"{issued}.{hmac.new(token.encode(), f'cookie {issued}'.encode(), sha256).hexdigest()}"
 
 
 def is_same(value: str, expected: str) -> bool:
-    """Compare two secrets in constant time, which does not reveal where they differ."""
+    """Compare two secrets in constant time, so that timing does not reveal where they differ."""
     return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
 
@@ -358,28 +358,28 @@ def _unauthorized(detail: str) -> HTTPException:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """Access given by a link."""
+    """Access granted by a link."""
 
     run_id: str
     started_at: float
     """Start of the run, in seconds since the epoch: another run may later have the same id."""
     place: str | None = None
-    """Place of its only request; None for all requests of `role`."""
+    """Path of the only request that the link covers; None for all requests of `role`."""
     role: str | None = None
-    """The name of the asking block; None for one request."""
+    """Name of the block whose requests the link covers; None for a single request."""
     expires_at: float
-    """Seconds since the epoch."""
+    """Expiry time, in seconds since the epoch."""
     share: str | None = None
-    """The id of the public link; None for a link with which a person answers."""
+    """Id of the public link; None for a link that a person uses to answer."""
 
     def covers(self, *, block: str, place: str) -> bool:
-        """Check whether it covers the request at `place`, asked by `block`."""
+        """Check whether the link covers the request at `place`, made by `block`."""
         return place == self.place if self.role is None else block == self.role
 
 
 @dataclass(frozen=True)
 class Links:
-    """Signer and reader of links, with one secret.
+    """Signer and reader of links with a shared secret.
 
     >>> links = Links("secret", clock=lambda: 0.0)
     >>> code = links.sign(Link(run_id="city", started_at=0.0, place="debate/ann", expires_at=60.0))
@@ -393,14 +393,14 @@ class Links:
     clock: Callable[[], float] = time.time
 
     def sign(self, link: Link) -> str:
-        """Sign a link: return its code, safe in a URL."""
+        """Sign a link and return its URL-safe code."""
         # without the names of fields, because a code is part of a URL that people paste
         values = astuple(link)[: None if link.share else -1]  # unchanged for links already in use
         text = json.dumps(values, separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"
 
     def read(self, code: str) -> Link | None:
-        """Read the link of a code; return None for an expired code, or one not signed here."""
+        """Decode the link in a code; return None if the code has expired or was not signed here."""
         body, _, mac = code.partition(".")
         try:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)

@@ -1,4 +1,4 @@
-"""Endpoints of signed links: one person answers for one run, or anybody reads it, and neither reaches anything else."""
+"""Endpoints for signed links: a person answers requests of one run, or anybody reads it, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
 MOST_VOTES = 1_000
-"""Maximum votes by one public link, because its holder can make up readers."""
+"""Maximum number of votes through one public link, because its holder can make up readers."""
 
 router: APIRouter = APIRouter(tags=["links"])
 
@@ -56,7 +56,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Make a link for somebody without a token: to answer one request or all those of a role, or to read the run."""
+    """Create a link for somebody without a token, to answer one request or those of a role, or to read the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -96,7 +96,7 @@ async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request:
 
 @router.delete("/runs/{run_id}/links/{link_id}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
 async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """Revoke a public link: from now on it shows nothing."""
+    """Revoke a public link: from now on, it shows nothing."""
     front.check_writable()
     if not await service.unshare(run_id, link_id):
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such public link, or it was revoked.")
@@ -107,7 +107,7 @@ async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: Servic
     "/links/{code}/votes", status_code=HTTPStatus.CREATED, response_model=Votes, responses=responses(404, 409, 410)
 )
 async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
-    """Vote by a public link. The first vote of a `reader` stands. Needs no token."""
+    """Vote through a public link. Only the first vote of a `reader` counts. Needs no token."""
     front.check_writable()
     share, stored = await share_of(front, code)
     if share.shows != "vote":
@@ -131,7 +131,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(404, 410, 429)},
 )
 async def events_of_link(code: str, front: FrontOf) -> Response:
-    """Follow the run of a public link as it happens: `page` has the pieces of its page. Needs no token."""
+    """Follow the run behind a public link as it happens: `page` contains the fragments of its page. Needs no token."""
     share, stored = await share_of(front, code)
     if share.shows != "run":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not for a run.")
@@ -147,7 +147,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _place(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the place of the pending request: `place`, or the only one; raise NotAwaited otherwise."""
+    """Return the path of the pending request: `place`, or the only one; raise NotAwaited otherwise."""
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
@@ -157,7 +157,7 @@ async def _place(run_id: str, place: str | None, front: Front, service: Service 
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
 async def request_of_link(code: str, front: FrontOf) -> Response:
-    """Look at the request behind a link, or at the one waiting for its role. Needs no token."""
+    """Show the request behind a link, or the one waiting for its role. Needs no token."""
     link, _ = await link_of(front, code)
     return data(await _awaited(front, link))
 
@@ -175,7 +175,7 @@ async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Res
 
 
 async def _awaited(front: Front, link: Link) -> PendingInput:
-    """Return the pending request for the holder of the link; raise NotAwaited without one."""
+    """Return the pending request for the holder of the link; raise NotAwaited if there is none."""
     pending = request_for((await front.service.run(link.run_id)).pending, link)
     if pending is None:
         problem = "has this answer already, or does not wait for it now"
@@ -189,7 +189,7 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """Return the public link of a code, and its run; 404 for an invalid code, 410 for a revoked one."""
+    """Return the public link with this code, and its run; 404 for an invalid code, 410 for a revoked one."""
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:
@@ -198,7 +198,7 @@ async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
 
 
 async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Link, StoredRun]:
-    """Return the link of a code, and its run; 404 for an invalid code, one of the other kind, or a deleted run."""
+    """Return the link with this code, and its run; 404 for an invalid code, another kind of link, or a deleted run."""
     link = front.links.read(code)
     if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):

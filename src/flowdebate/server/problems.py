@@ -1,4 +1,4 @@
-"""JSON responses, and problems (RFC 9457): one table from the errors of the library to HTTP statuses."""
+"""JSON responses and problems (RFC 9457), with a table that maps the library's errors to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _LONGEST, _SHOWN = 50, 3
-"""Maximum invalid fields in a response, and in its sentence: a body of 1 MB can have a million of them."""
+"""Maximum number of invalid fields in a response, and in its message: a body of 1 MB can contain a million of them."""
 _KEPT = ("connection", "retry-after", "www-authenticate")
-"""Headers of a problem that its page keeps."""
+"""Headers of a problem that are kept when it is shown as a page."""
 _OUR_FAULT = "The server failed; its log says why."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
@@ -71,7 +71,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.TaskError: HTTPStatus.CONFLICT,
     errors.TaskNotFound: HTTPStatus.NOT_FOUND,
 }
-"""The status of each error class, and of the classes below it without a status of their own."""
+"""HTTP status of each error class, and of its subclasses without a status of their own."""
 
 
 class JSONData(JSONResponse):
@@ -91,7 +91,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """Reason why a request was refused or failed, as in RFC 9457."""
+    """Reason why a request was rejected or failed, as in RFC 9457."""
 
     type: str = Field(description="`urn:flowdebate:error:` and the class in flowdebate.errors, or `about:blank`.")
     title: str
@@ -108,7 +108,7 @@ class ProblemResponse(JSONData):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """List the problems of an endpoint for its OpenAPI description."""
+    """List the problems of an endpoint for its description in OpenAPI."""
     content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     fallback = {"description": "Any other request that is refused", "content": content}
     return {
@@ -118,13 +118,13 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
-    """Return the status of an error: its class's, or the status of the nearest class above it."""
+    """Return the HTTP status of an error, from its class or the nearest base class."""
     # by default, a new error class has the status of its base class
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Answer every error, unknown path and wrong method with a problem."""
+    """Respond to every error, unknown path and wrong method with a problem."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return refusal(request, error)
@@ -134,7 +134,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def refusal(request: Request, error: Exception) -> Response:
-    """Respond to an error: with a page for a browser that opens an address, otherwise with a problem as JSON."""
+    """Respond to an error with a page for a browser opening a URL, and with a problem as JSON otherwise."""
     response = problem_response(error)
     if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
         return response

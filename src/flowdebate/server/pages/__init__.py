@@ -1,1 +1,1 @@
-"""Pages for a browser, rendered by `flowdebate.web`."""
+"""Browser pages, rendered by `flowdebate.web`."""

@@ -1,4 +1,4 @@
-"""Pages with a form: a new run, and a person's answer."""
+"""Pages with a form: a new run, or a person's answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HT
 async def new(
     request: Request, front: FrontOf, pattern: str | None = None, question: _Question = "", *, example: bool = False
 ) -> Response:
-    """Show the form of a new run of `pattern` or the first pattern, with `question` or the pattern's example."""
+    """Show the form for a new run of `pattern`, or of the first one, with `question` or the pattern's example."""
     front.check_writable()
     own_patterns = front.service.patterns
     built_in = [info for info in PATTERNS.values() if info.name not in own_patterns] if front.service.plans else []
@@ -75,7 +75,7 @@ async def new(
 
 @router.get("/help")
 async def help_index(request: Request) -> Response:
-    """Lead to the first page of the documentation."""
+    """Redirect to the first page of the documentation."""
     return RedirectResponse(f"{root_of(request)}/help/{INDEX}")
 
 
@@ -89,7 +89,7 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
 
 
 def _asked(info: PatternInfo, front: Front) -> str | None:
-    """Return the models of a run without named models, if there are several."""
+    """Return the models of a run without named models, if there is more than one."""
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
@@ -103,7 +103,7 @@ def _asked(info: PatternInfo, front: Front) -> str | None:
 async def answer(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, place: str | None = None
 ) -> Response:
-    """Show a run's question to a person: the request at `place`, or the only one."""
+    """Show a run's question to a person: the request at the path `place`, or the only one."""
     details = await service.run(run_id)
     requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
     if not requests:
@@ -118,9 +118,9 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show the page of a link: the person's question, or a notice: it is not their turn, or the run is over.
+    """Show the page of a link: a question for the person, or a notice that it is too early or that the run is over.
 
-    204 if the page is still as in `seen`.
+    Responds with 204 if the page has not changed since `seen`.
     """
     service = front.service
     try:
@@ -146,7 +146,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
 
 
 def _shown(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
-    """Collect the values of a person's page."""
+    """Collect the template values for a person's page."""
     question = None if pending is None else Asked.of(pending)
     return {
         "question": details.question,

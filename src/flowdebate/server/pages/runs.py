@@ -1,4 +1,4 @@
-"""Pages for a browser, rendered by `flowdebate.web`: runs, public links, blind votes, and the audit of judges."""
+"""Browser pages for runs, public links, blind votes, and the audit of judges, rendered by `flowdebate.web`."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
 _MOST_RUNS = 10_000
-"""Maximum number of runs in an audit, shown on the page; the command has no such limit."""
+"""Maximum number of runs in an audit on the page; the command has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Beginnings of the names of figures about places."""
+"""Prefixes of the names of figures about positions."""
 
 LIVE = ("queued", "running")
-"""Statuses of runs that their pages follow."""
+"""Statuses of runs whose pages are updated live."""
 router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
@@ -62,7 +62,7 @@ async def blind(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show a debate without names, for a vote before the verdict is seen."""
+    """Show a debate without names, so that a reader can vote before seeing the verdict."""
     return await blind_page(run_id, request, front, service, view=view, reader=reader)
 
 
@@ -77,7 +77,7 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build the blind reading of a run for its `reader`; with a public link, it leads to no other page of the run."""
+    """Build the blind page of a run for a `reader`; with a public link, it links to no other page of the run."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
@@ -114,7 +114,7 @@ async def blind_page(
 async def audit(
     query: Annotated[AuditQuery, Query()], request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Show the judges of the runs matching the filters."""
+    """Show an audit of the judges in the runs that match the filters."""
     items = await service.audited(**query.filters, limit=_MOST_RUNS)
     audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must continue
     rows = rows_of(audited, items.readers)
@@ -152,13 +152,13 @@ async def shared(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show a public link's run, or its blind reading."""
+    """Show the run of a public link, or its blind page."""
     return await _public(code, request, front, view=view, reader=reader)
 
 
 @router.get("/shared/{code}/present")
 async def present_shared(code: str, request: Request, front: FrontOf) -> Response:
-    """Present the run of a public link, turn by turn."""
+    """Present the run of a public link turn by turn."""
     return await _public(code, request, front, presented=True)
 
 
@@ -171,7 +171,7 @@ async def _public(
     view: int | None = None,
     reader: str = "",
 ) -> Response:
-    """Build the page of a public link, closed to search engines."""
+    """Build the page of a public link, which search engines may not index."""
     back = f"{root_of(request)}/shared/{code}"
     try:
         share, stored = await share_of(front, code)
@@ -200,7 +200,7 @@ async def _public(
 def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
     """Build the contributions and the result of a run, without the record of its calls.
 
-    In public, failures are also left out, because error messages may contain addresses of servers.
+    On public pages, failures are also left out, because error messages may contain server addresses.
     """
     document = details.document
     if document is None:
@@ -214,7 +214,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce the failures of the document to their kinds, also in the line about them above answers."""
+    """Reduce the document's failures to their kinds, also in the line above answers that lists them."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -244,15 +244,15 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 _MOST_WAITING = 20
-"""Maximum number of runs shown above the list because they wait for a person; the list itself has all of them."""
+"""Maximum number of runs waiting for a person that are shown above the list; the list itself contains all of them."""
 _MOST_DEBATES = 100
-"""Maximum number of archived debates on the page; the command lists all."""
+"""Maximum number of archived debates on the page; the command lists all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 
 @router.get("/static/{name}")
 async def static(name: str) -> Response:
-    """Serve a style sheet, a script or a picture of the pages."""
+    """Serve a style sheet, a script or a picture for the pages."""
     contents = assets().get(name)
     if contents is None:
         raise HTTPException(404, "There is no such file.")
@@ -262,7 +262,7 @@ async def static(name: str) -> Response:
 
 @router.get("/")
 async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the list of runs: pending ones, and all."""
+    """Show the list of all runs, with pending ones at the top."""
     page_of_runs = await service.runs(**query.filters, limit=query.limit, before=query.before)
     filtered = any(query.filters.values())
     waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MOST_WAITING)).runs
@@ -287,7 +287,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive for later debates, and what turned out since."""
+    """Show the archive for later debates, and the outcomes recorded since."""
     debates = (await service.archive().debates())[:_MOST_DEBATES]
     return await page("archive", request, front, run_id="/archive", debates=debates, most=_MOST_DEBATES)
 
@@ -318,7 +318,7 @@ async def run(run_id: str, request: Request, front: FrontOf, service: ServiceOf)
 
 @router.get("/runs/{run_id}/turns/{number}")
 async def turn(run_id: str, number: int, service: ServiceOf) -> Response:
-    """Return a turn's text for copying, as its model wrote it."""
+    """Return a turn's text for copying, exactly as its model wrote it."""
     document = (await service.run(run_id)).document
     entries = () if document is None else (part for part in document.sections() if isinstance(part, Entry))
     entry = next(islice(entries, number - 1, None), None) if number > 0 else None
@@ -352,7 +352,7 @@ async def page(
     menu: bool = True,
     **data: object,
 ) -> Response:
-    """Build the response with a page; `here` is the path of its entry in the menu, which pages of links do not have."""
+    """Build the response with a page; `here` is the path of its menu entry, which pages of links do not have."""
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
     entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit"), ("Help", "/help")] if menu else []
@@ -368,9 +368,11 @@ async def page(
 
 
 _MOST_FORKS = 20
-"""Maximum number of forks to list on a page, each with its own sheet."""
+"""Maximum number of forks listed on a page, each with its own sheet."""
 _PAGE, _MOST_PAGES = 200, 10
-"""Number of runs in a page while looking for forks, and maximum number of pages: the store has no index of parents."""
+"""Number of runs per page when searching for forks, and the maximum number of pages: the store has no index
+of parents.
+"""
 
 _RunId = Annotated[str, Query(max_length=200)]
 
@@ -379,7 +381,7 @@ _RunId = Annotated[str, Query(max_length=200)]
 async def travel(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, step: Annotated[int, Query(ge=1)] = 1
 ) -> Response:
-    """Show a run at one of its steps, to fork it from there."""
+    """Show a run at one of its steps, with the option to fork it there."""
     record = await service.record(run_id)
     details, sheet = record.details, await sheet_of(record)
     moment = None if sheet is None else moment_at(sheet, step)
@@ -414,7 +416,7 @@ async def compare(
     a: _RunId = "",
     b: _RunId = "",
 ) -> Response:
-    """Two runs side by side: `a` and `b`, or the two chosen in the list."""
+    """Show two runs side by side: `a` and `b`, or the two selected in the list."""
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose two runs to compare, not {len(run_ids) or 'none'}.")
@@ -439,7 +441,7 @@ async def _forks_of(
 ) -> tuple[list[ForkLine], bool]:
     """Return the newest forks of a run, and whether there may be more.
 
-    Forks are younger than the run, and share its question.
+    Forks are newer than the run and have the same question.
     """
     forks: list[RunState] = []
     before: str | None = None

@@ -1,1 +1,1 @@
-"""Other protocols of the server: OpenAI-compatible chat completions, and AG-UI."""
+"""Additional protocols of the server: OpenAI-compatible chat completions, and AG-UI."""

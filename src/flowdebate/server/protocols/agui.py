@@ -1,4 +1,4 @@
-"""AG-UI: a POST begins a run of a pattern, or answers a waiting one, and streams it as events of AG-UI 1.0."""
+"""AG-UI: a POST starts a run of a pattern, or answers a waiting one, and streams it as AG-UI 1.0 events."""
 
 from __future__ import annotations
 
@@ -47,18 +47,19 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
-"""Prefix of names, and key in metadata and in the state, which also contain keys of applications."""
+"""Prefix of names, and key in metadata and in the state, which may also contain keys of the application."""
 _TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
-"""Events not translated separately, because messages and the first and last events cover them."""
+"""Events that are not translated individually, because messages and the first and last events cover them."""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 
 
 class AgUi:
-    """Translator of a run's updates to the events of an AG-UI run.
+    """Translator from a run's updates to the events of an AG-UI run.
 
-    Call `start`, then `translate` for each update from the first one on, then `finish`: the events together are a valid
-    sequence for any updates. `thread_id` and `run_id` are the AG-UI run's own. `state` is the application's state, with
-    its keys unchanged. `messages` are those that the client already has; their contents are not sent again.
+    Call `start`, then `translate` for each update from the first one on, then `finish`: together the events form a
+    valid sequence, whatever the updates. `thread_id` and `run_id` are those of the AG-UI run. `state` is the
+    application's state, whose keys are kept unchanged. `messages` are those that the client already has; they are not
+    sent again.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class AgUi:
         self._usage: defaultdict[str, Usage] = defaultdict(Usage.none)
 
     def start(self, run: RunState) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the first events: the start of the run, and its state."""
+        """Emit the first events: the start of the run and its state."""
         self._run, ids = run.run_id, {"runId": run.run_id}
         self._state |= {OWN: {**ids, "pattern": run.pattern, "question": run.question, "tasks": {}}}
         yield ag_ui.RunStartedEvent(**self._ids, protocol_version=ag_ui.PROTOCOL_VERSION, metadata={OWN: ids})
@@ -100,9 +101,9 @@ class AgUi:
         yield from self.first
 
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the last events of an ended or suspended run: open items are closed, and there is an outcome.
+        """Emit the last events of a finished or suspended run: open items are closed, and the outcome is reported.
 
-        Limits and cancellation are the outcome "cancelled"; a failure is RUN_ERROR, with the class as its code.
+        Limits and cancellation have the outcome "cancelled"; a failure is a RUN_ERROR with the error class as its code.
         """
         yield from self._close_all()
         match details.status:
@@ -146,7 +147,7 @@ class AgUi:
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
 
     def _used(self) -> list[ag_ui.TokenUsage] | None:
-        """Count the tokens of each model, named provider/model or only by its name."""
+        """Count the tokens of each model, named as provider/model or just by its name."""
         return [
             ag_ui.TokenUsage(
                 provider=model.partition("/")[0] if "/" in model else None,
@@ -227,7 +228,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern around `path`, or otherwise of the pattern below it."""
+        """End the step of the innermost pattern around `path`; if there is none, of the pattern below `path`."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
@@ -269,7 +270,7 @@ class AgUi:
 
 
 def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
-    """Build a custom event, for events unknown to AG-UI."""
+    """Build a custom event, for events that AG-UI does not define."""
     return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
 
 
@@ -279,14 +280,14 @@ def _milliseconds(at: float) -> int:
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
-"""Label with the thread of a run."""
+"""Label that stores the thread of a run."""
 _LONGEST_ID = 200
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
 
 class _Props(BaseModel):
-    """Contents of `forwardedProps.flowdebate`: options as in a plan file, and the reaction to a client that leaves."""
+    """Contents of `forwardedProps.flowdebate`: plan file options, and the reaction to a disconnecting client."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     options: dict[str, Any] = {}
@@ -298,7 +299,7 @@ class _Props(BaseModel):
 async def ag_ui_run(
     pattern: str, body: ag_ui.RunAgentInput, request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Begin a run on the last message of a thread, or answer the run of this thread that waits for humans."""
+    """Start a run with the last message of a thread, or answer the run of this thread that waits for humans."""
     front.check_writable()
     is_registered = pattern in front.service.patterns
     info = None if is_registered or not front.service.plans else find_pattern(pattern)
@@ -353,7 +354,7 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
 
 
 def _text_of(message: ag_ui.Message) -> str:
-    """Return the text of a message, without images; empty for messages of tools, reasoning and activities."""
+    """Return the text of a message, without images; empty for tool, reasoning and activity messages."""
     if isinstance(message, (ag_ui.ToolMessage, ag_ui.ActivityMessage, ag_ui.ReasoningMessage)):
         return ""
     if isinstance(message.content, list):
@@ -362,7 +363,7 @@ def _text_of(message: ag_ui.Message) -> str:
 
 
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
-    """Submit the answers, and resume the run, which asks again for missing or invalid answers."""
+    """Submit the answers and resume the run, which repeats its request for missing or invalid answers."""
     ui.earlier_calls = 0 if waiting.usage is None else waiting.usage.calls
     open_places, answered = {request.place for request in waiting.pending}, False
     for entry in body.resume or ():
