@@ -100,9 +100,7 @@ class Front:
                 raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
-        """Return the lock for starting a run, so that only the first of several requests with the same `runId` starts
-        it.
-        """
+        """Return the lock for starting a run: of several requests with one `runId`, only the first starts the run."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def may_be_given(self, options: type[PlanOptions], name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Bodies and queries of the HTTP interface."""
+"""Request bodies and query parameters of the HTTP interface."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
 
 LONGEST_QUESTION = 20_000
-"""Maximum characters of a question, or of its JSON if it is not a text."""
+"""Maximum length of a question in characters, or of its JSON if it is not a string."""
 _DEEPEST = 50
-"""Maximum levels of JSON: code outside this library reaches Python's recursion limit at some hundreds."""
+"""Maximum nesting depth of JSON: code outside this library reaches Python's recursion limit at a few hundred levels."""
 _LONGEST_ID = 200
-"""Maximum characters of ids, names and labels; 20 ids fit the `Last-Event-ID` of a connection for several runs."""
+"""Maximum length of ids, names and labels in characters; 20 ids fit into the `Last-Event-ID` of a connection for
+several runs.
+"""
 _MOST_LABELS = 32
 _MOST_EDITS = 200
 _YEAR = 31_536_000
 
 T = TypeVar("T")
 _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
-"""An empty field of a form."""
+"""Value of an empty form field."""
 
 
 def _check_text(value: str) -> str:
-    """Refuse half surrogate pairs: JSON can express them, but neither UTF-8 nor a store can hold them."""
+    """Reject unpaired surrogates: JSON can express them, but neither UTF-8 nor a store can hold them."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be text without half surrogate pairs")
     return value
@@ -50,7 +52,7 @@ def _check_text(value: str) -> str:
 def check_data(value: T) -> T:
     """Reject data that cannot be stored, shown or forwarded.
 
-    It works level by level, because deep data attack recursion.
+    It works level by level, because deeply nested data could exhaust the recursion limit.
     """
     level: list[object] = [value]
     depth = 0
@@ -94,20 +96,20 @@ _Options = Annotated[dict[str, Data], AfterValidator(check_data)]
 
 
 def _unknown_field(name: str, names: Sequence[str]) -> PydanticCustomError:
-    """Make the error about a field that a request does not have."""
+    """Create the error for a field that a request does not have."""
     meant = did_you_mean(name, names, form="`{}`") or f"Fields: {', '.join(names)}."
     return PydanticCustomError("unknown_field", "is not a known field. {meant}", {"meant": meant})
 
 
 class _Body(BaseModel):
-    """A request body: camelCase, without unknown fields."""
+    """Base class of request bodies, with camelCase names and no unknown fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 
     @model_validator(mode="wrap")
     @classmethod
     def _suggest_fields(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Add the name that was meant to the errors about unknown fields."""
+        """Add a suggestion of the intended name to errors about unknown fields."""
         try:
             return handler(data)
         except ValidationError as error:
@@ -124,7 +126,7 @@ class _Body(BaseModel):
 
 
 class LimitsBody(_Body):
-    """Limits of a run; those of the server are upper bounds."""
+    """Limits of a run, which cannot exceed the server's own limits."""
 
     calls: _Count | None = None
     tokens: _Count | None = None
@@ -133,7 +135,7 @@ class LimitsBody(_Body):
 
 
 class BeginBody(_Body):
-    """A run to begin."""
+    """A run to start."""
 
     pattern: _Name = Field(description="A name of GET /patterns.")
     question: Annotated[Data, AfterValidator(_check_question)] = Field(
@@ -157,7 +159,7 @@ class AnswerBody(_Body):
 
 
 class LinkAnswerBody(_Body):
-    """A human's answer by a link; the link names the run and the place."""
+    """A human's answer through a link, which determines the run and the request."""
 
     answer: Data = Field(description="Text, or JSON that fits the schema of the request.")
     place: _Place | None = Field(None, description="Where the run waits, so that no later request gets this answer.")
@@ -189,7 +191,7 @@ class ResumeAllBody(FilterBody):
 
 
 class ForkBody(_Body):
-    """A run to begin from the journal of another one."""
+    """A run to start from the journal of another run."""
 
     at: _Place | None = Field(None, description="The place from which on nothing of the journal is reused.")
     edits: Annotated[dict[_Place, Data], Field(max_length=_MOST_EDITS)] | None = Field(
@@ -210,7 +212,7 @@ class NoteBody(_Body):
 
 
 class VoteBody(_Body):
-    """Vote of a reader who had not seen the verdict."""
+    """Vote of a reader who has not seen the verdict."""
 
     winner: Annotated[_Text, Field(max_length=LONGEST_QUESTION)] | None = Field(
         description="The side that argued better, by its stance; null for neither."
@@ -225,7 +227,7 @@ class VoteBody(_Body):
 
 
 class CorrectionBody(_Body):
-    """An entry for a debate in the archive, new or corrected: it replaces the earlier one."""
+    """A new or corrected archive entry for a debate, which replaces the earlier one."""
 
     right: _Name | None = Field(None, description="The agent whose proposal turned out right.")
     wrong: _Name | None = Field(None, description="The one whose proposal turned out wrong, if only that is known.")
@@ -235,7 +237,7 @@ class CorrectionBody(_Body):
 
 
 class LinkBody(_Body):
-    """A signed link to ask for."""
+    """Options for a new signed link."""
 
     place: _Place | None = Field(None, description="Where the run waits; needed where it waits in several places.")
     role: _Name | None = Field(
@@ -270,7 +272,7 @@ class AuditQuery(BaseModel):
 
 
 class RunsQuery(AuditQuery):
-    """Filters of a list of runs."""
+    """Filters for a list of runs."""
 
     status: Annotated[State | None, _EMPTY] = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50

@@ -1,4 +1,4 @@
-"""Endpoints of runs: begin, list, look at, answer, cancel, resume, fork and delete."""
+"""Endpoints for runs: start, list, inspect, answer, cancel, resume, fork and delete."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
 _LONGEST_WAIT = 60
-"""Maximum seconds of `?wait=`: less than an idle connection is kept open (`serve`), so that clients can wait again on
-it."""
+"""Maximum value of `?wait=` in seconds: shorter than an idle connection is kept open (`serve`), so that clients can
+reuse the connection to wait again.
+"""
 
 router: APIRouter = APIRouter(tags=["runs"])
 changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writable)])
-"""Endpoints not available on a read-only server."""
+"""Router of the endpoints that are not available on a read-only server."""
 
 
 class _Shown(BaseModel):
@@ -76,7 +77,7 @@ class ProposedSides(_Shown):
     responses={200: {"model": RunState, "description": "The same request was made before"}, **responses(409, 429)},
 )
 async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Request) -> Response:
-    """Begin a run. With a `runId`, the request can be repeated: it begins one run."""
+    """Start a run. With a `runId`, the request can be repeated without starting another run."""
     again = False
     async with front.beginning(body.run_id):
         if body.run_id is not None:
@@ -98,7 +99,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose the sides of a debate: the sides in its options or question, or else the answer of one model call."""
+    """Propose the sides of a debate: those in its options or question, or otherwise the result of one model call."""
     sides = await service.propose_sides(
         body.pattern,
         body.question,
@@ -112,7 +113,7 @@ async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> 
 
 @router.get("/runs", response_model=RunPage, responses=responses())
 async def runs(query: Annotated[RunsQuery, Query()], service: ServiceOf) -> Response:
-    """List runs, the newest first."""
+    """List runs, newest first."""
     return data(await service.runs(**query.filters, limit=query.limit, before=query.before))
 
 
@@ -122,7 +123,7 @@ async def run(
     service: ServiceOf,
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="Seconds to wait for the run's end.")] = 0,
 ) -> Response:
-    """Look at a run: its state, its document so far, and its requests to humans."""
+    """Return a run: its state, its document so far, and its requests to humans."""
     return data(await service.wait(run_id, wait) if wait else await service.run(run_id))
 
 
@@ -134,13 +135,13 @@ async def answer(run_id: str, body: AnswerBody, service: ServiceOf) -> Response:
 
 @changes.post("/runs/cancel", response_model=Changed, responses=responses())
 async def cancel_all(body: FilterBody, service: ServiceOf) -> Response:
-    """Cancel all runs matching the filters."""
+    """Cancel all runs that match the filters."""
     return data(await service.cancel_all(**body.model_dump()))
 
 
 @changes.post("/runs/resume", response_model=Changed, responses=responses())
 async def resume_all(body: ResumeAllBody, service: ServiceOf) -> Response:
-    """Resume all runs matching the filters, as after an outage of a provider."""
+    """Resume all runs that match the filters, for example after a provider outage."""
     return data(await service.resume_all(**body.model_dump()))
 
 
@@ -148,7 +149,7 @@ async def resume_all(body: ResumeAllBody, service: ServiceOf) -> Response:
     "/runs/{run_id}/cancel", status_code=HTTPStatus.ACCEPTED, response_model=RunState, responses=responses(404, 409)
 )
 async def cancel(run_id: str, service: ServiceOf) -> Response:
-    """Cancel a run. Its contributions so far stay, and it can be resumed."""
+    """Cancel a run. Its contributions so far are kept, and it can be resumed."""
     return data(await service.cancel(run_id), HTTPStatus.ACCEPTED)
 
 
@@ -159,7 +160,7 @@ async def cancel(run_id: str, service: ServiceOf) -> Response:
     responses=responses(404, 409, 429),
 )
 async def resume(run_id: str, service: ServiceOf, body: Annotated[ResumeBody | None, Body()] = None) -> Response:
-    """Resume a run that was interrupted, has failed or has reached a limit."""
+    """Resume a run that was interrupted, failed or reached a limit."""
     body = body or ResumeBody()
     state = await service.resume(
         run_id,
@@ -184,7 +185,7 @@ async def fork(
     request: Request,
     body: Annotated[ForkBody | None, Body()] = None,
 ) -> Response:
-    """Begin a run from another one's journal. Only what changes is asked again."""
+    """Start a run from another run's journal. Models are called again only for the parts that change."""
     body = body or ForkBody()
     state = await service.fork(
         run_id,
@@ -205,7 +206,7 @@ async def fork(
     "/runs/{run_id}/votes", status_code=HTTPStatus.CREATED, response_model=Votes, responses=responses(404, 409)
 )
 async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
-    """Vote on a debate that is over. The first vote of a reader stands."""
+    """Vote on a finished debate. Only a reader's first vote counts."""
     # a reader without an id has one vote, under a new unique id
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
@@ -226,40 +227,40 @@ async def delete(run_id: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/note", response_model=NoteBody, responses=responses(404))
 async def note(run_id: str, service: ServiceOf) -> Response:
-    """Read the note on a run."""
+    """Return the note on a run."""
     await stored_run(service, run_id)
     return JSONData({"note": await service.note(run_id)})
 
 
 @changes.put("/runs/{run_id}/note", status_code=HTTPStatus.NO_CONTENT, responses=responses(404))
 async def write_note(run_id: str, body: NoteBody, service: ServiceOf) -> Response:
-    """Write a note on a run, in the place of the one before; an empty one deletes it."""
+    """Replace the note on a run; an empty note deletes it."""
     await service.write_note(run_id, body.note)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @router.get("/budgets", response_model=list[BudgetState], responses=responses())
 async def budgets(service: ServiceOf) -> Response:
-    """Show how much of the server's budget all runs have used, and how much of yours your runs of today."""
+    """Show how much of the server's budget all runs have used, and how much of your daily budget your own have."""
     return data(await service.budgets())
 
 
 @router.get("/archive", response_model=list[ArchivedDebate], responses=responses())
 async def archive(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=1_000)] = 200) -> Response:
-    """List the debates remembered by the archive, the newest first: later debates are shown them."""
+    """List the debates in the archive, newest first; later debates can use them."""
     return data((await service.archive().debates())[:limit])
 
 
 @changes.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def correct(debate: str, body: CorrectionBody, service: ServiceOf) -> Response:
-    """Record what turned out after a debate, or correct it, or its answer."""
+    """Record the real outcome of a debate, or correct it or the debate's answer."""
     await service.archive().correct(debate, **body.model_dump())
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @changes.delete("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def forget(debate: str, service: ServiceOf) -> Response:
-    """Remove everything the archive remembers of a debate. Its run stays."""
+    """Remove a debate from the archive. Its run is kept."""
     await service.archive().forget(debate)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -275,7 +276,7 @@ catalog: APIRouter = APIRouter(tags=["server"])
 
 
 class PatternDescription(_Shown):
-    """A pattern with which runs can be started."""
+    """A pattern that runs can use."""
 
     name: str
     registered: bool = Field(description="Whether the application registered it; such a pattern has no options.")
@@ -287,7 +288,7 @@ class PatternDescription(_Shown):
 
 
 class ProviderState(_Shown):
-    """A provider of models."""
+    """A model provider and its state."""
 
     name: str
     key_variable: str | None = Field(description="The environment variable with its key; null where none is needed.")
@@ -304,7 +305,7 @@ class ModelsState(_Shown):
 
 
 class WrittenRequest(_Shown):
-    """A request to begin a run, as text for other places."""
+    """A request to start a run, as text to use elsewhere."""
 
     toml: str | None = Field(description="As a plan file; null for a pattern that the application registered.")
     python: str = Field(description="As a program.")
@@ -316,7 +317,7 @@ class WrittenRequest(_Shown):
 
 
 class Health(BaseModel):
-    """A server that is up."""
+    """State of a running server."""
 
     status: Literal["ok"] = "ok"
     version: str = __version__
@@ -330,7 +331,7 @@ async def health() -> Health:
 
 @catalog.get("/ready", responses=responses(503))
 async def ready(front: FrontOf) -> Health:
-    """Report whether the server can work: its store has answered within a second. Needs no token."""
+    """Report whether the server is ready: its store has to respond within a second. Needs no token."""
     try:
         await asyncio.wait_for(front.service.store.documents("ready"), _READY_WITHIN)
     except TimeoutError:
@@ -340,21 +341,21 @@ async def ready(front: FrontOf) -> Health:
 
 @catalog.get("/queue", response_model=list[QueueState], responses=responses())
 async def queue(front: FrontOf) -> Response:
-    """Show the queue of the workers behind this server, and the live workers; empty without workers."""
+    """Show the queue of the workers behind this server, and the live workers; empty if there are no workers."""
     workers = front.service.workers
     return data([] if workers is None else [await workers.overview()])
 
 
 @catalog.post("/logout", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def logout(front: FrontOf) -> Response:
-    """Sign out all browsers. They need the token again; programs that send it with each request do not notice."""
+    """Sign out all browsers. They need the token again; programs that send it with each request are not affected."""
     await front.sign_out()
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
-    """List the patterns for starting runs, and their options."""
+    """List the patterns that runs can use, and their options."""
     # a registered block with the name of a built-in pattern replaces it
     own_patterns = front.service.patterns
     registered = [
@@ -367,12 +368,12 @@ async def patterns(front: FrontOf) -> list[PatternDescription]:
 
 @catalog.post("/plans", responses=responses())
 async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
-    """Write a request to begin a run as a plan file, as Python and as curl. Nothing begins, and nothing is checked."""
+    """Return a request to start a run as a plan file, as Python and as curl. Nothing is started or checked."""
     return written(body.model_dump(by_alias=True, exclude_unset=True), request)
 
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
-    """Write a request to begin a run, in all its forms."""
+    """Format a request to start a run, in all its forms."""
     # process lists show shell commands, so leave out the path of this browser
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
@@ -382,7 +383,7 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 
 
 def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a request with the default options of its run, as far as it can be read."""
+    """Return a request with the default options of its run added, as far as it can be read."""
     info, options = find_pattern(body["pattern"]), body.get("options") or {}
     if info is None or not isinstance(body.get("question"), str):
         return body
@@ -395,7 +396,7 @@ def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
-    """Return the speakers of a run if its options name nobody; empty if a model has to propose them."""
+    """Return the default speakers of a run whose options name none; empty if a model has to propose them."""
     info = find_pattern(body["pattern"])
     if info is None or not isinstance(body.get("question"), str):
         return []
@@ -409,7 +410,7 @@ def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
 
 @catalog.get("/models", responses=responses())
 async def models(front: FrontOf) -> ModelsState:
-    """List the available models, and whether their keys are set. Keys themselves are never shown."""
+    """List the available models, and whether their keys are set. The keys themselves are never shown."""
     state, choice = local_model_state(), await asyncio.to_thread(environment_choice)
     providers = [
         ProviderState(

@@ -1,4 +1,4 @@
-"""Requests of OpenAI clients: the supported parameters, and the question in a chat."""
+"""Requests from OpenAI clients: the supported parameters, and the question in a chat."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WHERE = "chat completion"
 """Location of parameters in errors."""
 DISCONNECT = "flowdebate_on_disconnect"
-"""Key of `metadata`: "continue" lets the run continue when the client leaves."""
+"""Key of `metadata`; "continue" lets the run continue when the client disconnects."""
 
 _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
@@ -44,7 +44,7 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
 }
 """Parameters that clients send by default, with their neutral values.
 
-They are ignored, because models have the settings of their pattern, and a header of the answer lists them.
+They are ignored, because models use the settings of their pattern, and a response header lists them.
 """
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
@@ -60,9 +60,9 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "background": (False,),
     "include": ([],),
 }
-"""Values of other parameters that only ask for the default behaviour."""
+"""Values of other parameters that only request the default behaviour."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
-"""Parameters that do not affect the answer, and are accepted."""
+"""Parameters that are accepted because they do not affect the answer."""
 _TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
@@ -78,7 +78,7 @@ _WHY: Mapping[str, str] = {
     "background": "Begin a run over HTTP, and look at it whenever you like.",
     "include": "An answer is text alone.",
 }
-"""Reasons for unsupported parameters; other parameters without a field are unknown."""
+"""Reasons why parameters are not supported; other parameters without a field are unknown."""
 
 
 class _Part(BaseModel):
@@ -96,7 +96,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Text of the message; the texts of its parts are on separate lines."""
+        """Text of the message, with the texts of its parts on separate lines."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -111,7 +111,7 @@ class StreamOptions(BaseModel):
 
 
 class ForcedTool(BaseModel):
-    """A tool that must be called, so that its arguments are an answer with a schema."""
+    """A tool that has to be called, so that its arguments are an answer with a schema."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     name: str = Field(max_length=200)
@@ -134,7 +134,7 @@ class _ToolChoice(BaseModel):
 
 _TOOL_LIST: TypeAdapter[list[_Tool]] = TypeAdapter(list[_Tool])
 _OFFERS = ("tools", "functions")
-"""Parameters that offer tools which a model need not call."""
+"""Parameters that offer tools which the model does not have to call."""
 
 
 class _Schema(BaseModel):
@@ -148,7 +148,7 @@ class _ResponseFormat(BaseModel):
 
 
 class _Request(BaseModel):
-    """Base of requests for chat completions and for responses."""
+    """Base class of requests for chat completions and for responses."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     model: str
@@ -157,7 +157,7 @@ class _Request(BaseModel):
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
     models: str | list[str] | dict[str, str] | None = None
-    """Build the `model` option of the pattern: one for all, by name and role, or a list with one for each member."""
+    """The `model` option of the pattern: one model for all, models by name and role, or a list with one per member."""
 
     @model_validator(mode="before")
     @classmethod
@@ -185,7 +185,7 @@ class _Request(BaseModel):
 
     @property
     def _calls_no_tool(self) -> bool:
-        """Return whether the request allows an answer in text."""
+        """Return whether the request allows an answer as text."""
         extra = self.model_extra or {}
         return all(extra.get(name) in (None, *_NEUTRAL[name]) for name in ("tool_choice", "function_call"))
 
@@ -198,7 +198,7 @@ class _Request(BaseModel):
 class ChatRequest(_Request):
     """Body of a request for a chat completion.
 
-    Unsupported parameters are refused, unless clients send them by default.
+    Unsupported parameters are rejected, unless clients send them by default.
     """
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -232,14 +232,14 @@ class ChatRequest(_Request):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of a run of this request; raise ConfigurationError for an unknown policy about its end."""
+        """The labels of a run for this request; raise ConfigurationError for an unknown disconnect policy."""
         labels = dict(self.metadata or {})
         if labels.pop(DISCONNECT, "continue") != "continue":
             raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, '"continue", or left out')
         return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
-        """Return the messages as roles and texts, the question last: later results of tools are moved before it."""
+        """Return the messages as roles and texts, with the question last: later tool results are moved before it."""
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
         if last_user is not None and chat[-1][0] in ("tool", "function"):
@@ -248,7 +248,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Return the JSON Schema of an object in a message's text, as clients of JSON mode write it.
+    """Return the JSON Schema of an object found in a message's text, where clients in JSON mode put it.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}
@@ -267,7 +267,7 @@ def find_schema(text: str) -> dict[str, Any] | None:
 
 
 _MOST_BRACES = 50
-"""Maximum number of positions in a message at which to look for a schema."""
+"""Maximum number of positions in a message that are searched for a schema."""
 
 
 class _InputPart(BaseModel):
@@ -302,7 +302,7 @@ class ResponseRequest(_Request):
     text: _TextOptions | None = None
 
     def chat(self) -> ChatRequest:
-        """Convert to a request for a chat completion; instructions are its first message."""
+        """Convert the request to one for a chat completion, with the instructions as its first message."""
         input_messages = [_InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         lead = [] if self.instructions is None else [_InputMessage(role="system", content=self.instructions)]
         messages = [
@@ -321,7 +321,7 @@ class ResponseRequest(_Request):
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
-    r"""Render a chat, as names and texts, as data that cannot imitate a line of a prompt; "" for no messages.
+    r"""Render a chat of names and texts as data that cannot imitate a line of a prompt; "" if there are no messages.
 
     >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
     The chat before this question, for reference:
@@ -356,8 +356,9 @@ def read_chat(
 ) -> tuple[dict[str, Any], str]:
     """Build options and question of a run from the last message of a chat, written by `role`, and the chat before it.
 
-    Where a built-in pattern takes its speakers from the subject, the message alone supplies them, unless the client's
-    `options` name them. ConfigurationError for a message other than a user's question, and for too long a chat.
+    If a built-in pattern takes its speakers from the subject, only the message supplies them, unless the client's
+    `options` name them. Raises ConfigurationError if the last message is not a user's question, and for a chat that is
+    too long.
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
@@ -377,9 +378,9 @@ def read_chat(
 
 _LEAD = "The chat before this question, for reference:"
 _MOST = 8_000
-"""Maximum characters of a chat to include with a question."""
+"""Maximum length of a chat that is included with a question, in characters."""
 _LONG = 2_000
-"""Maximum characters of a message."""
+"""Maximum length of a message in characters."""
 
 
 _ANSWER = ":answer"
@@ -388,14 +389,14 @@ _PLAIN = "Should rents be capped?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatModel:
-    """A pattern as a model: `debate/NAME` for a registered one, `flowdebate/NAME` for a built-in one.
+    """A pattern offered as a model: `debate/NAME` for a registered one, `flowdebate/NAME` for a built-in one.
 
-    With `:answer` after its name, the completion is only the output.
+    With `:answer` after its name, the completion contains only the output.
     """
 
     pattern: str
     info: PatternInfo | None
-    """Entry of the pattern; None for a registered pattern."""
+    """Registry entry of the pattern; None for a registered pattern."""
     answer_only: bool
 
     @property
@@ -420,7 +421,7 @@ class ChatModel:
 
 
 def chat_models(service: Service) -> Iterator[ChatModel]:
-    """List all models, each followed by its `:answer` form, if it has an answer."""
+    """List all models, each followed by its `:answer` variant if it has an answer."""
     for name in service.patterns:
         yield ChatModel(pattern=name, info=None, answer_only=False)
         yield ChatModel(pattern=name, info=None, answer_only=True)
@@ -433,7 +434,7 @@ def chat_models(service: Service) -> Iterator[ChatModel]:
 
 
 def find_chat_model(service: Service, name: str) -> ChatModel | None:
-    """Find the model of this name."""
+    """Find the model with this name."""
     return next((model for model in chat_models(service) if model.id == name), None)
 
 
@@ -452,7 +453,7 @@ def _writes_output(info: PatternInfo) -> bool:
 
 @cache
 def _has_answer(info: PatternInfo) -> bool:
-    """Check whether a run ends with an output or an answer of the pattern; a handoff has neither."""
+    """Check whether a run ends with an output or an answer of the pattern, which a handoff has not."""
     output = info.load_output()
     answer = vars(output).get("answer")
     says = "answer" in output.model_fields or (

@@ -1,4 +1,4 @@
-"""Sources of an answer at the OpenAI-compatible endpoint: a run, or a single call for a hidden task."""
+"""Sources of an answer at the OpenAI-compatible endpoint: a run, or a single model call for a hidden task."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from flowdebate.ui.document import Tokens
 from flowdebate.ui.text import as_json, printable
 
 ONLY_ONCE = {"x-should-retry": "false"}
-"""Header that keeps OpenAI's clients from repeating a failed run and its costs."""
+"""Header that keeps OpenAI's clients from retrying a failed run and paying for it again."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _LONGEST_MESSAGE = 16_000
-"""Maximum characters of a hidden task's message for its model to read: a title does not need a whole debate."""
+"""Maximum length of a hidden task's message sent to the model, in characters: a title does not need a whole debate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +39,15 @@ class End:
     """End of an answer."""
 
     finish_reason: str
-    """"stop", or "length" for a run cut short."""
+    """"stop", or "length" for an interrupted run."""
     run_info: dict[str, Any]
-    """Description of the run, for clients that know this server."""
+    """Description of the run, for clients written for this server."""
     counted: bool
     """True if the token counts are complete."""
 
 
 class Source(ABC):
-    """Source of an answer's text, with the tokens used for it."""
+    """Source of an answer's text, with the number of tokens used."""
 
     def __init__(self, answer_id: str, created_at: float) -> None:
         self.id: str = answer_id
@@ -56,7 +56,7 @@ class Source(ABC):
 
     @abstractmethod
     def texts(self) -> AsyncGenerator[str | None]:
-        """Yield the pieces of the answer, and None in a pause; raise an exception if there is no answer."""
+        """Yield the pieces of the answer, and None during pauses; raise an exception if there is no answer."""
 
     @abstractmethod
     async def end(self) -> End:
@@ -81,7 +81,7 @@ class Source(ABC):
 
 
 class RunSource(Source):
-    """A run: its contributions and its result; with `answer_only` only its output."""
+    """A run as the source: its contributions and its result, or only its output with `answer_only`."""
 
     def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
         super().__init__(run.run_id, run.created_at)
@@ -129,7 +129,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """Single call of the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
+    """Single call to the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())
@@ -166,7 +166,7 @@ def _is_counted(usage: Usage | Tokens | None) -> bool:
 
 
 def _about(details: RunDetails) -> dict[str, Any]:
-    """Describe the run of an answer, with its missing participants."""
+    """Describe the run behind an answer, including missing participants."""
     line = None if details.document is None else details.document.raw.incomplete
     run = {"runId": details.run_id, "status": details.status}
     return run if line is None else {**run, "incomplete": line}

@@ -1,4 +1,4 @@
-"""Hidden tasks of chat applications: titles, tags, follow-up questions and the like, not requested by any user.
+"""Hidden tasks of chat applications, such as titles, tags and follow-up questions, which no user requested.
 
 Chat applications send them to the model of the chat, after an answer or before it. They are recognized by their
 wording, and answered by a single model call instead of a debate about "Generate a title".
@@ -12,16 +12,16 @@ from itertools import islice
 from typing import Any
 
 _LONGEST = 400
-"""Maximum characters of a sentence to read."""
+"""Maximum length of a sentence that is examined, in characters."""
 _TURNS = 12
-"""Maximum number of positions in a sentence at which an order may begin after other words."""
+"""Maximum number of positions in a sentence where a request may begin after other words."""
 _MOST = 8_000
-"""Maximum characters of a message to search for a task: half of them at its beginning, half at its end."""
+"""Maximum length of a message searched for a task, in characters: half at its beginning, half at its end."""
 
 # The chat of a task, as data inside its prompt
 
 _BOXES = ("chat_history", "chathistory", "conversation", "messages", "transcript", "text")
-"""Elements in which prompts enclose the chat, or the text, of a task."""
+"""XML elements in which prompts enclose the chat or the text that a task is about."""
 _HISTORIES = _BOXES[:2]
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _SPEAKER = re.compile(r"^\W{0,3}(user|human|assistant|ai|model|query)\W{0,3}:", re.IGNORECASE | re.MULTILINE)
@@ -30,7 +30,7 @@ _KEYS = frozenset({
     "search_queries", "emoji", "language", "topic", "text", "prompt", "chips", "suggestions", "summary",
     "collection_names",
 })  # fmt: skip
-"""Fields of the answers of hidden tasks."""
+"""Field names in the answers to hidden tasks."""
 _EXAMPLE = re.compile(r"""\{\s*["'](\w+)["']\s*:""")
 
 # Orders of tasks
@@ -59,7 +59,7 @@ _LEAD = re.compile(
     r"look at|examine|consider)\s",
     re.IGNORECASE,
 )
-"""Words before an order, which then begins here or after one of these:"""
+"""Pattern of words that may precede a request, which begins after them or after a match of `_TURN`."""
 _TURN = re.compile(r"[,:]\s+|\b(?:and|please)\s", re.IGNORECASE)
 _TOOLS = re.compile(r"\W*available tools:", re.IGNORECASE)
 _PERSONA = re.compile(
@@ -95,7 +95,7 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""Tasks in a system message that no user would give an assistant for a whole chat."""
+"""System message tasks that no user would give an assistant for a whole chat."""
 
 _CHINESE = re.compile(
     r"(?:总结|概括|生成|提炼|归纳|返回|给出|起|取|写|撰写|建议|提供|总結|產生)[^。？！\n]{0,40}"
@@ -107,7 +107,7 @@ _CHINESE_CHAT = re.compile(r"对话|會話|会话|對話|聊天|这句话|這句
 
 
 def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None) -> bool:
-    """Return whether a chat, as roles and texts, ends in a task of the application's own.
+    """Return whether a chat, as roles and texts, ends with one of the application's own tasks.
 
     The task is the last message, or the system message before its subject. `schema` is the schema of the answer.
 
@@ -136,7 +136,7 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task; if it is `alone`, it must say that it is about a chat."""
+    """Return whether a message is a task; if it stands `alone`, it has to mention that it is about a chat."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
     rest = _excerpt(_FENCE.sub("\n", outside).strip())  # code and the chat are not part of the task's text
@@ -158,7 +158,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find the sentence ordering a title or the like at the beginning of a message; None if there is none."""
+    """Find the sentence at the beginning of a message that requests a title or the like; None if there is none."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence
@@ -177,7 +177,7 @@ def _orders(sentence: str) -> bool:
 
 
 def _asks_about_it(text: str) -> bool:
-    """Check whether the last lines are a user's question about the task above them."""
+    """Check whether the last lines are a user's question about the preceding task."""
     *before, last = [*filter(None, map(str.strip, text.split("\n\n")))] or [""]
     if not before or not last.endswith("?") or _SPEAKER.match(last) or before[-1].endswith(":"):
         return False
@@ -195,7 +195,7 @@ def _is_of_task(fields: Collection[str] | None) -> bool:
 
 
 def _without(text: str, names: Sequence[str]) -> str:
-    """Remove the elements of these names from a text, with their content."""
+    """Remove the elements with these names, including their content, from a text."""
     for name in names:
         opened, closed = f"<{name}>", f"</{name}>"
         end = 0

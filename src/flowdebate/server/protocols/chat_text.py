@@ -1,4 +1,4 @@
-"""Text of a run for chat clients: Markdown, streamed piece by piece."""
+"""Text of a run for chat clients, as Markdown streamed piece by piece."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ChatText:
-    """Translator of a run's updates, from the first one on, to Markdown.
+    """Translator from a run's updates to Markdown; it has to receive all updates from the first one on.
 
-    Contributions are in quotes that their text cannot end; their Markdown is rendered by the client. If speakers' turns
-    overlap, the first is shown as it writes, and each other one after the ones before it.
+    Contributions are in quotes that their text cannot end; their Markdown is rendered by the client. If turns overlap,
+    the first is shown while it is written, and each of the others after the earlier ones.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class ChatText:
     def finish(self, details: RunDetails, output: object = None) -> str:
         """Return the last piece: the result of the run, or its pending request.
 
-        `output` is the output of a run without document.
+        `output` is the output of a run that has no document.
         """
         self._say(self._speech.end())
         for end in self._turns.values():
@@ -85,7 +85,7 @@ class ChatText:
                     pass
 
     def _shown(self) -> str:
-        """Return the text to show now: everything up to an unfinished contribution."""
+        """Return the text that can be shown now: everything up to an unfinished contribution."""
         parts = []
         while self._parts:
             parts += self._parts[0].take()
@@ -97,10 +97,10 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """An utterance, or a text of the page itself."""
+    """An utterance, or text written by the page itself."""
 
     texts: list[str]
-    """Texts waiting to be shown."""
+    """Texts that have not been shown yet."""
     done: bool = False
     _stream: PrintableStream = field(default_factory=PrintableStream)
 
@@ -114,7 +114,7 @@ class _Part:
         self.done = True
 
     def take(self) -> list[str]:
-        """Return the texts waiting to be shown, once."""
+        """Remove and return the texts that have not been shown yet."""
         texts, self.texts = self.texts, []
         return texts
 
@@ -124,7 +124,7 @@ def _in_quote(text: str) -> str:
 
 
 def _sections(event: object) -> Iterable[Section]:
-    """Render the page's sections of an event other than speech."""
+    """Render the sections of the page for an event other than speech."""
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
@@ -135,7 +135,7 @@ def _sections(event: object) -> Iterable[Section]:
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the result of the run. An output in words is shown as it is: a chat client asked for it."""
+    """Render the result of the run. An output in text form is shown unchanged, because a chat client requested it."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]
@@ -146,7 +146,7 @@ def _outcome(document: Document | None, output: object) -> str:
 
 
 def _ending(details: RunDetails) -> Iterator[Section]:
-    """Explain why the run has no result, or not yet."""
+    """Explain why the run has no result, or has none yet."""
     match details.status:
         case "awaiting":
             for request in details.pending:
@@ -159,9 +159,9 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 
 
 def answer_of(details: RunDetails, output: object = None) -> str | None:
-    """Return only the output: text, or JSON for an output with fields; without a writer, the pattern's answer.
+    """Return only the output: text, or JSON for an output with fields; without a synthesizer, the pattern's answer.
 
-    `output` is the output of a run without document.
+    `output` is the output of a run that has no document.
     """
     if details.document is not None:
         document = details.document

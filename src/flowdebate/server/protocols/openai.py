@@ -1,4 +1,4 @@
-"""OpenAI-compatible endpoint: each pattern is a model, and each chat completion or response a run of it."""
+"""OpenAI-compatible endpoint: each pattern is a model, and each chat completion or response is a run of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from flowdebate.service.state import RunState
 
 
 class _Route(APIRoute):
-    """Endpoint whose errors have OpenAI's form."""
+    """Route whose errors have OpenAI's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -63,7 +63,7 @@ _UNKNOWN, _INVALID, _OURS = 404, 422, 500
 
 
 def error_response(error: Exception) -> Response:
-    """Respond to an error with its problem in OpenAI's form, with status 400 for invalid requests."""
+    """Respond to an error with its problem in OpenAI's format, using status 400 for invalid requests."""
     problem_headers = problem_response(error).headers
     headers = {
         name: problem_headers[name]
@@ -94,13 +94,13 @@ router: APIRouter = APIRouter(prefix="/v1", route_class=_Route, include_in_schem
 
 @router.get("/models")
 async def list_chat_models(front: FrontOf) -> Response:
-    """List the models: the registered patterns, and the built-in ones that need nothing but a question."""
+    """List the models: the registered patterns, and the built-in ones that only need a question."""
     return JSONData({"object": "list", "data": [_listed(model) for model in chat_models(front.service)]})
 
 
 @router.get("/models/{model:path}")
 async def chat_model(model: str, front: FrontOf) -> Response:
-    """Look a model up."""
+    """Return a model by its id."""
     return JSONData(_listed(_known(front.service, model)))
 
 
@@ -111,7 +111,7 @@ _Key: TypeAlias = Annotated[str | None, Header(max_length=200)]
 async def chat_completion(
     body: ChatRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """Run a pattern on the last message of a chat; the answer has its contributions and its result."""
+    """Run a pattern on the last message of a chat; the answer contains its contributions and its result."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Completion, body, ignored, request, front, service, idempotency_key)
@@ -121,7 +121,7 @@ async def chat_completion(
 async def response(
     body: ResponseRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """Respond in the newer form of OpenAI's API, a response."""
+    """Respond in the newer format of OpenAI's API, the Responses API."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Response, body.chat(), ignored, request, front, service, idempotency_key)
@@ -129,7 +129,7 @@ async def response(
 
 @router.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
 async def unknown_endpoint(path: str, request: Request) -> Response:
-    """Say in OpenAI's form that there is no such endpoint."""
+    """Respond with an error in OpenAI's format: there is no such endpoint."""
     message = f"There is no {request.method} /v1/{path}: models, chat/completions and responses are there."
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": "unknown_url"}
     return JSONData({"error": error}, status_code=_UNKNOWN)
@@ -144,7 +144,7 @@ async def _answer(
     service: Service | OwnedService,
     key: str | None,
 ) -> Response:
-    """Answer a request, whole or as a stream; cancel its run if its client leaves."""
+    """Answer a request, at once or as a stream; cancel its run if the client disconnects."""
     model = _known(front.service, body.model)
     if is_hidden_task(body.chat(), body.answer_schema):
         return await _respond(kind(source=TaskSource(body, model, service), model=model, body=body), request, ignored)
@@ -162,7 +162,7 @@ async def _answer(
 async def _respond(
     answer: _Answer, request: Request, ignored: Sequence[str], *, leave: Callable[[], None] = lambda: None
 ) -> Response:
-    """Send an answer, whole or as a stream; call `leave` once its reader has left."""
+    """Send an answer, at once or as a stream; call `leave` when its reader has left."""
     if answer.body.stream:
         response: Response = EventStream(answer.frames(), ended=leave)
     else:
@@ -190,7 +190,7 @@ def _known(service: Service, name: str) -> ChatModel:
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """Begin the run of a request; with a key, return the run started before, resumed if it was cancelled."""
+    """Start the run for a request; with a key, return the run started earlier, and resume it if it was cancelled."""
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -206,7 +206,7 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Text of a source, as a whole or piece by piece."""
+    """Answer made from the text of a source, as a whole or piece by piece."""
 
     source: Source
     model: ChatModel
@@ -214,21 +214,21 @@ class _Answer(ABC):
 
     @abstractmethod
     async def whole(self) -> Response:
-        """Return the whole answer, once the run has ended."""
+        """Return the whole answer after the run has ended."""
 
     @abstractmethod
     def frames(self) -> AsyncGenerator[bytes]:
-        """Yield the frames of a stream; a failure of the run is the last one."""
+        """Yield the frames of a stream; if the run fails, the failure is the last frame."""
 
     async def _said(self) -> tuple[str, End]:
-        """Return the whole text and its end."""
+        """Return the complete text and its end."""
         async with aclosing(self.source.texts()) as texts:
             text_said = "".join([text async for text in texts if text is not None])
         return text_said, await self.source.end()
 
 
 class _Completion(_Answer):
-    """A chat completion, whole or in chunks."""
+    """A chat completion, as a whole or in chunks."""
 
     async def whole(self) -> Response:
         text, end = await self._said()
@@ -251,7 +251,7 @@ class _Completion(_Answer):
         return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
     def _said_delta(self, text: str) -> dict[str, Any]:
-        """Build the delta of a piece of the answer; an answer in a schema is one piece."""
+        """Build the delta for a piece of the answer; an answer with a schema is a single piece."""
         if self.body.forced_tool is None:
             return {"content": text}
         return {"tool_calls": [{"index": 0, **self._tool_call(text)}]}
@@ -290,7 +290,7 @@ class _Completion(_Answer):
 
 
 class _Response(_Answer):
-    """A response: one message of the assistant, whole or in events."""
+    """A response: a single message of the assistant, as a whole or as events."""
 
     async def whole(self) -> Response:
         text, end = await self._said()
@@ -338,7 +338,7 @@ class _Response(_Answer):
         return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
 
     def _object(self, end: End | None = None, text: str | None = None) -> dict[str, Any]:
-        """Build the response, in progress without its `end`."""
+        """Build the response object; without `end`, it is in progress."""
         status, extension = "in_progress", {}
         if end is not None:
             status = "completed" if end.finish_reason == "stop" else "incomplete"
@@ -362,7 +362,7 @@ class _Response(_Answer):
         }
 
     def _response_usage(self) -> dict[str, Any]:
-        """Convert the tokens to the terms of responses."""
+        """Convert the token counts to the field names of responses."""
         counts = self.source.usage()
         return {
             "input_tokens": counts["prompt_tokens"],
@@ -374,7 +374,7 @@ class _Response(_Answer):
 
 
 def _incomplete(end: End) -> dict[str, str]:
-    """Build the header of an answer whose usage lacks the tokens of some server."""
+    """Build the header that marks an answer whose usage lacks the tokens of some server."""
     return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 

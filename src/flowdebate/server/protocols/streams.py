@@ -1,4 +1,4 @@
-"""Streams of runs started for their readers: their frames, and the cancelling of runs without readers."""
+"""Streams of runs started for their readers: their frames, and cancellation when no reader is left."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 PING = b": ping\n\n"
-"""Frame that shows the stream is still alive."""
+"""Frame that keeps an idle stream alive."""
 T = TypeVar("T")
 
 
 class Audience:
     """Readers of runs that were started for them.
 
-    `pause` is the number of quiet seconds after which a stream sends a ping.
+    `pause` is the time in seconds after which an idle stream sends a ping.
     """
 
     def __init__(self, *, pause: float = 15.0) -> None:
@@ -42,7 +42,7 @@ class Audience:
         self._cancelling: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """End all streams, without cancelling a run: the server stops."""
+        """End all streams without cancelling any run, because the server is stopping."""
         self.closed.set()
 
     def join(self, service: Service | OwnedService, run_id: str, *, cancel: bool = True) -> Reader:
@@ -50,7 +50,7 @@ class Audience:
         return Reader(self, service, run_id, cancel=cancel)
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
-        """Cancel a run without readers."""
+        """Cancel a run that has no readers."""
 
         async def cancel() -> None:
             with suppress(FlowDebateError):  # it has ended in the meantime, or another process executes it
@@ -84,7 +84,7 @@ class Reader:
                 audience.cancel(self._service, run_id)
 
     async def updates(self) -> AsyncGenerator[Update | None, None]:
-        """Yield the updates of the run, and None in pauses; they end early if the server stops."""
+        """Yield the updates of the run, and None during pauses; end early if the server stops."""
         items = self._service.follow(self._run_id)
         closed = asyncio.ensure_future(self._audience.closed.wait())
         upcoming = asyncio.ensure_future(anext(items, None))
@@ -113,7 +113,7 @@ class Reader:
 
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
-    """Return the result of `work`; cancel it and return None if the client leaves before."""
+    """Return the result of `work`; if the client disconnects first, cancel `work` and return None."""
     # servers only notice in streams that the client has left; here nothing would be sent for minutes
     doing = asyncio.ensure_future(work)
 
@@ -131,7 +131,7 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
 
 
 def data_frame(data: object) -> bytes:
-    r"""Write JSON data as a frame, in Unicode that every reader accepts.
+    r"""Encode JSON data as a frame, in Unicode that every reader accepts.
 
     >>> data_frame({"text": "no \ud83d end"})
     b'data: {"text":"no \xef\xbf\xbd end"}\n\n'
