@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError
 
 T = TypeVar("T")
 
-# Held while a library with import cycles is imported: of two threads that do it together, one may find half of it.
+# Held while a library with import cycles is imported: otherwise, a second thread may find it half imported.
 IMPORTING = threading.Lock()
 
 

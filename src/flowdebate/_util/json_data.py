@@ -22,7 +22,7 @@ _DEEPEST = 50  # maximum nesting of lists and objects; readers in many languages
 _LARGEST = 5_000_000  # maximum characters, counting `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-# Bits: a number beyond them is none in most languages, and Python refuses to write one of thousands of digits.
+# Maximum bits: most languages cannot hold a larger number, and Python refuses to format thousands of digits.
 _LONGEST_INT = 1024
 
 
@@ -109,7 +109,7 @@ class _Writer:
                 key: self.write(getattr(value, name), depth) for name, key in wire_names(kind) if name not in left_out
             }
         if isinstance(value, AbstractSet):
-            return sorted(self._all(value, depth), key=json.dumps)  # sets have another order in each process
+            return sorted(self._all(value, depth), key=json.dumps)  # sets have a different order in each process
         if isinstance(value, Enum):
             return self.write(value.value, depth)
         return self._leaf(value)
@@ -133,7 +133,7 @@ class _Writer:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            text = str.__str__(value)  # of a subclass, the text itself
+            text = str.__str__(value)  # for a subclass, the text itself
             self._take(len(text))
             return clean_text(text)
         if isinstance(value, int):

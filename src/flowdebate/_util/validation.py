@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_WEIGHT = 1_000_000  # maximum weight of a vote: sums of larger ones would overflow
-# What to write in place of an option of other libraries, or of one that belongs to a group, by the name that was tried.
+# Replacements for options of other libraries, and for options that belong to a group, by the name that was used.
 _MEANT = {
     "agents": "debaters",
     "api_key": "model",

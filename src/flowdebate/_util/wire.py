@@ -59,7 +59,7 @@ class WireModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
-_set = object.__setattr__  # frozen models refuse their own
+_set = object.__setattr__  # frozen models reject their own
 
 
 def share_fields_set(model: WireModel) -> None:

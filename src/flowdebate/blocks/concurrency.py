@@ -13,7 +13,7 @@ from flowdebate.runs.suspend import Suspended, merge_suspensions
 T = TypeVar("T")
 
 
-async def in_order(  # noqa: C901 - each way in which a call may end
+async def in_order(  # noqa: C901 - one branch per way in which a call may end
     calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | None = None, finish: bool = False
 ) -> list[T]:
     """Await `calls` concurrently, at most `limit` at once, and return the results in the order of the calls.

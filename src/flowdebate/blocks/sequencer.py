@@ -310,7 +310,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             return ctx.run.open_shared(resource, ctx.path)
         if resource in self._setup.isolated:
             around = ctx.scope.opened.get(resource)
-            if around is None:  # changes reach the session through it, so it has to be open, too
+            if around is None:  # changes reach the session through it, so it has to be open as well
                 around = ctx.run.open_shared(resource, ctx.path)
             assert isinstance(around, StateHandle)  # noqa: S101 - only state resources are isolated
             handle: object = ctx.run.open_within(resource, around, ctx.path)
@@ -388,7 +388,7 @@ def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) ->
     It is for patterns without a rescue: the outline, all paths and the order of events equal those of a `tap`.
     """
     index = next(index for index, step in enumerate(pipeline.steps) if step.key == since)
-    return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder's verb, but no one's outside
+    return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder method that is not public
 
 
 def _count_cancellations() -> int:

@@ -191,8 +191,8 @@ Json = dict[str, Any]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _ROOM = 8_192  # default tokens of an answer, because the API requires a number
-_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens for an effort
-# Models from before efforts, which are given a number of tokens to think in, and think nothing without one.
+_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens if an effort is set
+# Models that predate efforts: they think within a token budget, and not at all without one.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _LEAST_BUDGET = 1_024
 
@@ -237,7 +237,7 @@ class MessagesClient:
         sent: Json = {"model": parameters["model"], "messages": messages, "extra_body": extra, **thinking}
         if (
             "temperature" in parameters
-        ):  # the SDK no longer has a parameter for it; models that reject it are asked without
+        ):  # the SDK no longer has a parameter for it; for models that reject it, it is left out
             extra["temperature"] = parameters["temperature"]
         if (form := parameters.get("response_format", {})).get("type") == "json_schema":
             from anthropic import transform_schema
@@ -472,6 +472,6 @@ def _tool_use(call: Mapping[str, Any]) -> Json:
         arguments = json.loads(call["function"]["arguments"])
     except ValueError:
         arguments = {}
-    # invalid arguments of the model: the tool's result reports it
+    # the model wrote invalid arguments, which the tool's result reports
     arguments = arguments if isinstance(arguments, dict) else {}
     return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}

@@ -96,7 +96,7 @@ class Retry:
         if isinstance(error, _AT_ONCE):
             return 0.0
         grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))  # 2.0 ** 1024 overflows
-        # drawn, since debaters whose endpoint refused them at the same moment would come back at the same moment
+        # jitter: debaters that were refused at the same moment would otherwise retry at the same moment
         drawn = grown * (0.5 + random.random() / 2)
         if error.retry_after is None:
             return drawn
@@ -123,7 +123,7 @@ async def call_with_retries(
             if wait is None:
                 raise
             if request.deadline is not None and asyncio.get_running_loop().time() + wait >= request.deadline:
-                raise  # at once, while there is still time to ask another model
+                raise  # at once, while there is still time to call another model
             failure = error  # Python unbinds `error` at the end of the block
         request = _amend(request, failure, lower=ignored or seen[SchemaViolation] % 2 == 0)
         request.attempts.tell(
@@ -309,7 +309,7 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
                 step = partial(call.send, (yield waits))
             except BaseException as error:  # such as a cancellation, which the call has to see
                 if insistence is not None and insistence.over:
-                    with suppress(Exception):  # it may ignore this, too
+                    with suppress(Exception):  # it may ignore this as well
                         call.close()
                     raise
                 if insistence is None and timer.expired():
@@ -474,7 +474,7 @@ def _is_cut(request: ModelRequest, usage: Usage) -> bool:
     return sent > _LONG_PROMPT and counted < sent / 2
 
 
-_LONG_PROMPT = 1_500  # minimum tokens: below, an estimate is too rough
+_LONG_PROMPT = 1_500  # minimum number of tokens; below it, an estimate is too rough
 
 
 @lru_cache(maxsize=1_000)

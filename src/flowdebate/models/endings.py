@@ -68,7 +68,7 @@ def ending_of(reason: object) -> Ending:
     >>> [ending_of(reason) for reason in ("end_turn", "MAX_TOKENS", "prohibited_content", "sparkle", None)]
     ['stop', 'length', 'filtered', 'unknown', 'missing']
     """
-    if isinstance(reason, Mapping):  # some servers send more than the word
+    if isinstance(reason, Mapping):  # some servers send more than the protocol's word
         reason = reason.get("type", reason.get("reason"))
     if reason is None or isinstance(reason, str):
         return _ending_of_words(reason or "")

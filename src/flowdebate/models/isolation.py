@@ -54,7 +54,7 @@ def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isola
                 (home / path).parent.mkdir(parents=True, exist_ok=True)
                 try:
                     (home / path).symlink_to(source.resolve())
-                except OSError:  # Windows allows links to developers only
+                except OSError:  # on Windows, only developers may create links
                     shutil.copyfile(source, home / path)
         try:
             yield home, isolation
@@ -238,7 +238,7 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
     return Isolation(
         variables={
             **folders,
-            "HOME": str(home),  # its folder .opencode counts, too
+            "HOME": str(home),  # its folder .opencode is read as well
             "USERPROFILE": str(home),
             "XDG_CACHE_HOME": cache,  # packages of providers, to avoid loading them for each call
             "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),

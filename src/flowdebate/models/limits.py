@@ -274,7 +274,7 @@ class SharedRateLimit(_Metered):
         try:
             return await super().request(request)
         except (RateLimited, ProviderFailed) as error:
-            if error.retry_after and error.status is not None:  # otherwise the endpoint has not been asked
+            if error.retry_after and error.status is not None:  # otherwise no request has reached the endpoint
                 behind_burst = min(error.retry_after, _LONGEST_PAUSE) + self._burst - self._each
                 await self._try(self._counter().pause(self.key, behind_burst), "its pause could not be shared")
             raise

@@ -131,7 +131,7 @@ def _refuse_infinity(text: str | bytes) -> None:
 def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     from pydantic import (
         RootModel,
-    )  # imported here, because its import builds a validator, for which pydantic searches all packages
+    )  # imported here, because importing it builds a validator, for which pydantic searches all packages
 
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would call the former, and evaluate the latter
@@ -253,7 +253,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
-    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter matches by itself, with backtracking
+    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter does its own matching, with backtracking
         allowed = "a JSON Schema without `unevaluatedProperties`, or without `patternProperties`"
         raise ConfigurationError(location, field, parts[0], allowed)
 

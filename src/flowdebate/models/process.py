@@ -74,7 +74,7 @@ async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dic
     finally:
         try:
             if transport.get_returncode() is None:
-                _signal(transport, signal.SIGTERM)  # lets it remove files of the call
+                _signal(transport, signal.SIGTERM)  # lets it remove its temporary files
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(_exit_of(transport)), _GRACE)
         finally:

@@ -178,7 +178,7 @@ def _read_codex(output: str) -> Reply:
 
 
 def _read_gemini(output: str) -> Reply:
-    # Besides an error it writes warnings and a stack trace, so take the first line with a whole object.
+    # It also writes warnings and a stack trace, so take the first line that contains a complete object.
     result: Any = None
     for line in re.finditer(r"^\s*\{", output, re.MULTILINE):
         with suppress(ValueError, RecursionError):

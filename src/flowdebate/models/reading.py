@@ -333,7 +333,7 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
     >>> find_name("Ann or Bob", ["Ann", "Bob"]) is None
     True
     """
-    from flowdebate.measures.statements import answer_words  # here: most debates need no measures
+    from flowdebate.measures.statements import answer_words  # imported here, because most debates need no measures
 
     choice = find_choice(text, names) or find_choice(unescaped(text), names)
     if choice is not None or len(text) > _LONGEST_SENTENCE:

@@ -66,7 +66,7 @@ from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
 
-# Maximum bytes of a file, so that a foreign file cannot fill the memory.
+# Maximum size of a file in bytes, so that a file from elsewhere cannot fill the memory.
 _LARGEST = 100_000_000
 
 # Lines of a cassette

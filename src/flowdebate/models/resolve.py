@@ -173,7 +173,7 @@ def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> 
     elif choice.startswith(_PREFIX):
         _check_intent(choice, location, field)
     elif choice.startswith(_CLI):
-        _check_program(choice, field, location)  # the environment decides if it is installed
+        _check_program(choice, field, location)  # the environment determines whether it is installed
     else:
         _named(full_name(choice, location, field), field, location)
 
@@ -280,11 +280,11 @@ def nothing_found() -> str:
 _PATIENCE = 0.2  # seconds for all servers together: a local one lists its models at once, or never
 _LONGEST_LIST = 1_000_000  # maximum bytes
 _FRESH = 60.0  # seconds to cache an answer, so that the displayed model is the one that is asked
-# Names of models that do not chat, of servers that do not say what their models can do.
+# Names of models without chat, for servers that do not report what their models can do.
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
 )
-_MOST_ASKED = 5  # maximum models of a server to ask about their abilities
+_MOST_ASKED = 5  # maximum number of a server's models whose abilities are requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ def models_at(base_url: str) -> tuple[str, ...]:
 
 def _servers() -> Mapping[str, _Server]:
     """Ask the servers at the usual addresses of this machine for their models."""
-    global _seen  # noqa: PLW0603 - what is there is there for the whole process
+    global _seen  # noqa: PLW0603 - the result is the same for the whole process
     servers = {name: provider.address(name) for name, provider in PROVIDERS.items() if _is_local(provider)}
     since, server_models = _seen
     if time.monotonic() - since < _FRESH:
@@ -465,7 +465,7 @@ def _recommend_sdk() -> None:
 _ALLOWED = (
     f'"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of {", ".join(PROVIDERS)}'
 )
-# Makers by names of models that nobody else serves, so that no local server has to be asked.
+# Makers of models that nobody else serves, so that no local server has to be asked.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),
@@ -476,7 +476,7 @@ _MAKERS: Mapping[str, re.Pattern[str]] = {
     ),
     "deepseek": re.compile(r"deepseek-(chat|reasoner|flash)", re.IGNORECASE),
 }
-# Makers by names of models with public weights, which a server on this machine may have, too.
+# Makers of models with public weights, which a server on this machine may also have.
 _PUBLISHERS: Mapping[str, re.Pattern[str]] = {
     "mistral": re.compile(
         r"(open-)?(mistral|ministral|mixtral|magistral|codestral|devstral|pixtral)(-[^:]+)?", re.IGNORECASE

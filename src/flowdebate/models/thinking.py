@@ -422,7 +422,7 @@ class AnswerStream:
                 return
             if not self._heard and not self._holds_all and not self._thinks and piece.strip():
                 text = "".join(pieces)
-                if not may_have_tags(text):  # nearly always: the first word
+                if not may_have_tags(text):  # nearly always the first word
                     self._flows = True
                     self._say(text)
                     return

@@ -217,7 +217,7 @@ class LoggedPatterns(CritiquePatterns):
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         patterns: dict[tuple[str, str], list[CritiquePattern]] = {}
         for point in (point for points in (await self.log.read()).values() for point in points):
-            # Models say the same point with other capitals and spaces.
+            # Models write the same point with different capitals and spaces.
             patterns.setdefault((_fold(point.issue), _fold(point.suggestion)), []).append(point)
         sums = []
         for same in patterns.values():

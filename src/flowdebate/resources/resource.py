@@ -103,7 +103,7 @@ class StateHandle(Protectable, Generic[StateT]):
     def snapshot(self) -> StateHandle[StateT]:
         """Return an isolated handle for the current value, whose changes stay inside."""
         copied = copy(self)
-        copied._saved, copied._around = {}, None  # noqa: SLF001 - of its own class
+        copied._saved, copied._around = {}, None  # noqa: SLF001 - same class
         return copied
 
     def view(self, block: str) -> StateView[StateT]:

@@ -126,7 +126,7 @@ class BatchItem(Generic[OutT, RawT]):
     def unwrap(self) -> RunResult[OutT, RawT]:
         """Return the result, or raise the item's error."""
         if self.result is None:
-            assert self.error is not None  # noqa: S101 - one of them is there
+            assert self.error is not None  # noqa: S101 - one of them is set
             raise self.error
         return self.result
 
@@ -313,7 +313,7 @@ class Batch(Generic[OutT, RawT]):
     early (by `break`, an error, a cancellation) cancels the remaining runs; `async with` waits until they have ended.
     """
 
-    def __init__(  # noqa: PLR0913 - those of Block.batch
+    def __init__(  # noqa: PLR0913 - the options of Block.batch
         self,
         block: Runnable[OutT],
         questions: Questions,

@@ -254,7 +254,7 @@ class Journal:
             await self.commit(key, "effect", body)
         return value
 
-    def _read_value(self, row: StepRow, returns: object) -> Any:  # noqa: ANN401 - the type that `returns` says
+    def _read_value(self, row: StepRow, returns: object) -> Any:  # noqa: ANN401 - the type given by `returns`
         return self.read(row, json.loads if returns is None else _adapter(returns).validate_json)
 
     def _value_text(self, key: str, value: object, returns: object) -> str:

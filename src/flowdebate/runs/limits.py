@@ -118,7 +118,7 @@ class Limits:
 
 
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
-    # asyncio cannot wait for an integer beyond all floats.
+    # asyncio cannot wait for an integer that is too large for a float.
     if value is not None and not (isinstance(value, kind) and is_number(value, maximum=float_info.max)):
         raise ConfigurationError("Limits", name, value, allowed)
 
@@ -273,7 +273,7 @@ class Budget:
             cached_tokens=0,
             completion_tokens=request.settings.max_tokens or 0,
         )
-        # models without a price are refused before they are asked
+        # models without a price are refused before they are called
         priced = self._limits.prices is not None or self._limits.cost is not None
         return Reserved(
             request, known_usage.total_tokens or 0, (self.price_of(model, known_usage) or 0.0) if priced else 0.0
@@ -388,7 +388,7 @@ class Account:
         body = (await self._store.documents(self._collection)).get(self._key)
         counts = {} if body is None else json.loads(body)
         day = counts.pop("day", 0)
-        if self._daily:  # by the latest clock of all processes: one that is behind must not reset a day
+        if self._daily:  # on the latest clock of all processes: a clock that is behind must not reset a day
             self._day = max(day, int(time.time() // _DAY))
         self._known = Used(**counts) if day == self._day or not self._daily else Used()
         return self._known, body

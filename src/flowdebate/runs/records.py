@@ -50,7 +50,7 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        # A new list in both places, because a listener may leave or add another one while `emit` iterates.
+        # A new list in both places, because a listener may unsubscribe or add another one while `emit` iterates.
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:

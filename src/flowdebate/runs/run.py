@@ -280,7 +280,7 @@ class Run:
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
             return self.raw_output if below is None else None
-        # A debate may be a debater of another one: return that of the debate started by the application.
+        # A debate may be a debater in another one: return the output of the debate started by the application.
         outermost = min(unfinished, key=lambda path: path.count("/"))
         return self._unfinished[outermost](status)
 
@@ -383,7 +383,7 @@ class Run:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-            # It is unknown if a cancelled call was paid for: it stays uncertain, and is not recorded.
+            # It is unknown whether a cancelled call was paid for: it stays uncertain, and is not recorded.
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
                 seconds = time.perf_counter() - started
                 await journal.fail(path, _failure_row(error, request, model, seconds))
@@ -428,7 +428,7 @@ class Run:
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
     ) -> ModelResponse:
         """Return the answer recorded in `row`, counted and emitted as it was originally."""
-        assert self.journal is not None  # noqa: S101 - it has given the row
+        assert self.journal is not None  # noqa: S101 - the row comes from it
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)

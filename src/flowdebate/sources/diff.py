@@ -334,7 +334,7 @@ class _Git:
         """Run git and return its output; raise BadFile with its message if it fails."""
         command = ["git", *self._settings, *(["--literal-pathspecs"] if literal else []), *arguments]
         try:
-            process = subprocess.run(  # noqa: S603 - no shell, and revisions stand behind --end-of-options
+            process = subprocess.run(  # noqa: S603 - no shell, and revisions come after --end-of-options
                 command,
                 cwd=self._top,
                 input=text,

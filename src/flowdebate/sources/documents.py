@@ -92,7 +92,7 @@ def _read_pdf(data: bytes, text: Text) -> None:
         page = pdf[number - 1]
         textpage = page.get_textpage()
         text.fits(textpage.count_chars())
-        # U+0002 and U+FFFE stand for the hyphen at the end of a line, with its line break
+        # U+0002 and U+FFFE represent the hyphen at the end of a line, with its line break
         content = re.sub("[\x02\ufffe]", "-\n", textpage.get_text_bounded().replace("\r\n", "\n"))
         notes, unseen = _annotations(pdf, page)
         hidden += unseen

@@ -143,13 +143,13 @@ class GitHub:
     """
 
     def __init__(self, repository: str, *, token: str | None, api: str = API) -> None:
-        import httpx2  # not before it is needed: it takes long
+        import httpx2  # imported only when needed, because it is slow
 
         self._name, self._api = repository, api.rstrip("/")
         headers = {"X-GitHub-Api-Version": "2022-11-28", "User-Agent": "flowdebate"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        # behind a redirect to another host, httpx2 leaves the token out
+        # after a redirect to another host, httpx2 leaves the token out
         self._client = httpx2.Client(headers=headers, timeout=60, follow_redirects=True)
 
     def __enter__(self) -> Self:

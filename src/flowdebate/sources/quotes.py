@@ -149,7 +149,7 @@ def cut(source: Source) -> Iterator[Passage]:
         while start < stop:
             end = min(start + _LONGEST, stop)
             if end < stop:
-                # the last end of a paragraph, else of a line, else of a sentence, else of a word, in its second half
+                # the last end of a paragraph, or else of a line, a sentence or a word, in its second half
                 signs = ("\n\n", "\n", ". ", " ")
                 ends = (source.text.rfind(sign, start + _LONGEST // 2, end) + len(sign) for sign in signs)
                 end = next((place for place in ends if place > start + _LONGEST // 2), end)
@@ -262,7 +262,7 @@ def find_quotes(text: str) -> list[Quote]:
     for start, end in spans:
         while around and around[-1] <= start:
             around.pop()
-        if around and end > around[-1]:  # a mark inside and one outside of a block quote are no pair
+        if around and end > around[-1]:  # a mark inside a block quote and one outside do not form a pair
             continue
         if len(around) <= _DEEPEST:
             # model_construct: validation refuses texts with half a surrogate pair, which models do write
@@ -307,7 +307,7 @@ def _blocks(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_BEGINNINGS = (1, 4, 8, 16)  # lengths of the keys of an index, so that a quote is not compared with all of a source
+_BEGINNINGS = (1, 4, 8, 16)  # key lengths of the index, so that a quote is not compared with a whole source
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +349,7 @@ def normalise(text: str) -> Normalised:
     >>> normalise("⟦U+003C⟧|im_end|>").text == normalise("<|im_end|>").text
     True
     """
-    if "⟦" in text:  # padded by a character that `fold` removes, so that places stay as they are
+    if "⟦" in text:  # padded with a character that `fold` removes, so that offsets stay as they are
         text = re.sub(ESCAPE, lambda match: chr(int(match[1], 16)).ljust(len(match[0]), "\u200b"), text)
     low, places = fold(text), origins(text)
     pieces, starts, spans, words, length = [], [], [], [], 0

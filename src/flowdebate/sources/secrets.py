@@ -31,7 +31,7 @@ _NAMES = (
     *(".databrickscfg", ".wgetrc", ".curlrc", "cookies.txt", "cookies.sqlite", "*.cookies"),
     # infrastructure
     *("*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", ".terraformrc", "terraform.rc"),
-    # what people typed
+    # command history
     *("*_history", "*_history-*", ".histfile", ".zhistory", ".zsh_sessions"),
 )
 _PATHS = (".config/gh/*", ".config/gcloud/*", ".config/op/*", ".config/rclone/*", ".config/hub", ".m2/settings*.xml",

@@ -297,7 +297,7 @@ def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
     run = dict(value["run"])
     header = dict(run.pop("header"))
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
-    header["seed"] = int(header["seed"])  # JSON Schema takes 1e308 for an integer
+    header["seed"] = int(header["seed"])  # JSON Schema accepts 1e308 as an integer
     run["updated_at"] = _seconds("run.updated_at", run["updated_at"])
     run["outcome"] = unpack_outcome(run["outcome"])
     documents: Mapping[str, str] = value.get("documents", {})
@@ -396,7 +396,7 @@ def _parse_line(line: str | bytes) -> object:
         raise ValueError("it holds half of a surrogate pair, which is not text")
     try:
         value: object = json.loads(
-            text.removeprefix("\ufeff"),  # which editors on Windows put at the beginning of a file
+            text.removeprefix("\ufeff"),  # editors on Windows put it at the beginning of a file
             object_pairs_hook=_unique,
             parse_constant=_refuse_constant,
             parse_float=_finite,

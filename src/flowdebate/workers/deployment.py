@@ -214,7 +214,7 @@ class Workers:
             raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it does not belong to a worker
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
-        await self._deliver(stored.header, first=stored.status == "awaiting")  # a person has answered, and waits
+        await self._deliver(stored.header, first=stored.status == "awaiting")  # a person has answered, and is waiting
 
     async def cancel(self, run_id: str) -> None:
         """Cancel the run: it ends as "interrupted", with all recorded steps; its worker stops within seconds.

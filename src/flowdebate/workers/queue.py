@@ -52,7 +52,7 @@ WITH waiting AS NOT MATERIALIZED (
 )
 SELECT least(coalesce(max(turn), %(first)s), %(last)s) FROM turns
 """
-# Rows with another mark are not read, because DBOS would unpickle, and so execute, their contents.
+# Rows with another marker are not read, because DBOS would unpickle, and thus execute, their contents.
 _PROBLEM = """
 SELECT delivery.serialization, coalesce(ended.output, delivery.output), coalesce(ended.error, delivery.error)
 FROM "{schema}".workflow_status AS delivery LEFT JOIN "{schema}".workflow_output AS ended USING (workflow_uuid)
@@ -452,7 +452,7 @@ def driver() -> ModuleType:
     return dbos
 
 
-_OURS = "portable_json"  # DBOS's mark of JSON rows, as written by this library
+_OURS = "portable_json"  # DBOS's marker of JSON rows, as written by this library
 
 
 def json_serializer() -> Serializer:

@@ -67,7 +67,7 @@ class _WorkerStore(Draining):
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         if status == "failed" and await self._provider.puts_off(run_id, self):
-            status = "queued"  # at once, so that followers do not consider the run failed
+            status = "queued"  # at once, so that followers do not assume that the run has failed
         await super().finish(run_id, status, outcome)
 
 
@@ -107,7 +107,7 @@ class _Provider:
         """Return whether to retry a failed run later, because its provider became unavailable only recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
-        # while the provider is unavailable, another call would fail, too
+        # while the provider is unavailable, another call would fail as well
         temporary = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
         is_away = isinstance(error, CircuitOpen) or (isinstance(error, temporary) and error.transient)
         if not is_away or not self._outage:

@@ -36,7 +36,7 @@ def main() -> None:
     try:
         server = _serve(config)
         report = {"address": server.listening_address}
-    except BaseException as error:  # noqa: BLE001 - the parent process must hear of any failure
+    except BaseException as error:  # noqa: BLE001 - every failure must be reported to the parent process
         report = {"error": f"{type(error).__name__}: {error}"}
     output.write(json.dumps(report) + "\n")
     output.flush()

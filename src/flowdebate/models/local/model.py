@@ -36,7 +36,7 @@ _TEMPERATURE = 0.5
 # Tokens.
 _TURN = 160  # tokens of a text: two to four sentences, beyond which small models ramble
 _SENTENCE = 45  # tokens of a sentence, if the number of sentences is limited
-_WORD, _SPARE = 2, 40  # tokens of each requested word, in most languages, with a margin to end the sentence
+_WORD, _SPARE = 2, 40  # tokens per requested word, in most languages, with a margin to end the sentence
 _ANSWER = 1_200  # tokens of a structured answer, at the first attempt
 _MORE = 3  # factor for the attempt after a truncated one
 _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead engine

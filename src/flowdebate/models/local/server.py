@@ -76,7 +76,7 @@ class LocalServer:
         self._lock = threading.Lock()
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._ready: Future[Endpoint] = Future()
-        self._ready.set_running_or_notify_cancel()  # a cancelled waiter must not cancel it for the others
+        self._ready.set_running_or_notify_cancel()  # a cancelled caller must not cancel it for the others
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
@@ -128,7 +128,7 @@ class LocalServer:
     def _start(self) -> None:
         try:
             endpoint = self._launch()
-        except Exception as error:  # noqa: BLE001 - waiting calls must get any failure
+        except Exception as error:  # noqa: BLE001 - every failure must reach the waiting calls
             self.stop()
             failure = error
             if not isinstance(error, ModelUnavailable):

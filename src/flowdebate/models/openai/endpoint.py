@@ -133,10 +133,10 @@ def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
         yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
 
 
-# Endings of names of headers and parameters with secrets; `_SHORT` are whole words, because "zipcode" is harmless.
+# Suffixes of headers and parameters that hold secrets; `_SHORT` are whole words, because "zipcode" is harmless.
 _SECRETS = ("key", "token", "secret", "auth", "authorization", "password", "signature", "credential", "cookie")
 _SHORT = frozenset({"sig", "code", "pwd", "pass"})
-# Mixed letters and digits, 12 or more: typical of keys, and not of words.
+# At least 12 mixed letters and digits: typical of keys, but not of words.
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}")
 
 

@@ -108,7 +108,7 @@ _NO_PATH = re.compile(
     r"|no (route|handler)|(path|url|endpoint|route|resource)\b.{0,80}not (found|exist|known|supported)"
     r"|unknown (path|url)|^(404 )?not found\.?$"
 )
-# Words of a 5xx: the prompt template or a parameter does not support a part of the request.
+# Words in a 5xx that mean that the prompt template or a parameter does not support a part of the request.
 _TEMPLATE = re.compile(
     r"jinja|chat.?template|roles? must|must alternate|system (role|message)"
     r"|(not|n't|un) ?(yet )?(support|implement|recogni[sz]e)\w*.{0,60}"

@@ -443,7 +443,7 @@ class Chat:
         during = sys.exception()
         try:
             completion = await self.client.chat.completions.create(**parameters)
-            attempt.usage = usage_of(completion)  # an unusable answer is billed, too
+            attempt.usage = usage_of(completion)  # an unusable answer is billed as well
             response = self._read(completion, request, parameters)
         except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
             failure = self._map(error, during, parameters)

@@ -315,7 +315,7 @@ class Negotiation:
         """Return the next form after `error`; raise `error` if none can help, or the first refusal at the end."""
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
-            self._base = self.form  # the last step helped, because the reason is now different
+            self._base = self.form  # the reason is now different, so the last step helped
         base, self._reason = self._base, words
         carried = [part for part in self._parts if part.name not in base.dropped and self._carries(part)]
         steps = [(part, replace(base, dropped=base.dropped | {part.name})) for part in carried]
@@ -359,7 +359,7 @@ class Negotiation:
                 warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-_SEVERAL = 2  # minimum number of steps for which it is useful to take all at once
+_SEVERAL = 2  # minimum number of steps for which taking all of them at once saves requests
 _PLAIN = "all"
 
 

@@ -87,10 +87,10 @@ def parameters_of(
         alone = {"type": "function", "function": {"name": output.name}}
         written |= {"tools": [*tools, answer], "tool_choice": "required" if tools else alone}
     else:
-        # at the end, because everything before it is the same in all modes, and in a provider's cache
+        # at the end, because everything before it is the same in all modes, and cached by the provider
         asks = instruction(output, mode)
         last = messages[-1] if messages else {}
-        # some refuse consecutive messages of a role
+        # some servers refuse consecutive messages of the same role
         if last.get("role") == "user" and isinstance(last.get("content"), str):
             written["messages"][-1] = {**last, "content": f"{last['content']}\n\n{asks}"}
         else:
@@ -519,7 +519,7 @@ def _text_in(part: object) -> str:
     return next((text for name in names if (text := _text_in(part.get(name)))), "")
 
 
-# Fields of a message without text of the model, or that are read separately.
+# Fields of a message that contain no text of the model, or are read separately.
 _OF_TEXT = frozenset({"role", "content", "refusal", "function_call"})
 _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "index", "status", "tool_calls"})
 
@@ -588,6 +588,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
 
 
-# maximum for one answer; a larger count is a server's mistake, and would end a run with a limit
+# maximum for one answer; a larger count is a server's mistake, and would end a run that has a limit
 _MOST_TOKENS = 100_000_000
 _UNKNOWN = Usage.unknown()

@@ -50,7 +50,7 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
         params=endpoint.query or None,
     )
     transport: Any
-    for transport in (http._transport, *http._mounts.values()):  # noqa: SLF001 - there is no other way to them
+    for transport in (http._transport, *http._mounts.values()):  # noqa: SLF001 - there is no public access to them
         if transport is not None:
             transport.client = partial(open_session, limit=CONNECTIONS, context=context)
     return {

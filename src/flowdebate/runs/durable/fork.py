@@ -140,7 +140,7 @@ class ForkJournal(Journal):
         """Steps taken from the parent that are not recorded yet, in order."""
         self._writing = asyncio.Lock()
 
-    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - whether the parent has the same step, its request says
+    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - the request shows whether the parent has the same step
         return False
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
@@ -158,7 +158,7 @@ class ForkJournal(Journal):
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
         """Return the parent's step as one of the fork; None if it has to be executed."""
         row = self._parent.rows.get(key)
-        if row is None or row.body is None or UNANSWERED in key:  # a fork asks the role again
+        if row is None or row.body is None or UNANSWERED in key:  # a fork calls the role again
             return None
         if key in self._parent.edits:
             return replace(row, request=request, body=edited_body(row, self._parent.edits[key]))
@@ -242,7 +242,7 @@ def fork_header(
         edited_body(rows_by_key[place], edit)
     first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
-    # A fork of a fork starts by the clock of the first run, by which its answers were given.
+    # A fork of a fork starts on the clock of the first run, on which its answers were given.
     began_at = (header.parent or {}).get("began_at", header.created_at)
     return replace(
         header,
@@ -270,7 +270,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
         return Journal(store, header, **options)
     labels: Mapping[str, str] = {}
     rows: Sequence[StepRow] = ()
-    with suppress(RunNotFound):  # a fork outlives its parent: only steps that were not taken yet are asked for
+    with suppress(RunNotFound):  # a fork outlives its parent: only steps that it has not taken yet are requested
         labels = (await store.run(parent["run"])).header.labels
         rows = await store.steps(parent["run"])
     done = [row for row in rows if row.seq is not None]

@@ -320,7 +320,7 @@ class _ReadOnlyJournal(Journal):
         self.stops = 0
         """Number of times that a branch reached the end of the journal."""
 
-    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - nobody is asked where there is no answer
+    def takes_any(self, key: str) -> bool:  # noqa: ARG002 - nobody is asked if there is no answer
         return True
 
     def lacks(self, key: str) -> bool:

@@ -91,7 +91,7 @@ async def load_run(
             rows=await opened.steps(run_id),
             owned=owned,
             on_uncertain=on_uncertain,
-            # A complete run asks nothing more: its answers count, even if prompts would differ now.
+            # A complete run makes no further calls: its answers count, even if prompts would differ now.
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
         journal.reopens = unanswered

@@ -246,7 +246,7 @@ def make_schema(connection: Session, schema: str) -> None:
 def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction: either all of them, or none."""
     with IMPORTING:
-        import_module("sqlalchemy.orm")  # it patches modules used below, so nobody may be importing them
+        import_module("sqlalchemy.orm")  # it patches modules used below, so nobody else may be importing them
         from alembic import command
         from alembic.config import Config
         from sqlalchemy import create_engine

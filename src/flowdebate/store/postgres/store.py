@@ -330,7 +330,7 @@ class PostgresStore(Store):
         return {"run": run_id, "key": key, "owner": self._owner.id}
 
     def _row(self, session: Session, run_id: str) -> tuple[Any, ...]:
-        # As bytes: psycopg's types take no other string than a literal for a statement.
+        # As bytes: psycopg's types only accept a literal string as a statement.
         row = session.execute(f"{rows.RUN} WHERE run_id = %s".encode(), (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)

@@ -106,7 +106,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
     """List runs, using the index for a rare text, and reading from the newest run on for a frequent one."""
     folded, parts = (filters.get("text") or "").casefold(), None
-    if encode_text(folded) == folded:  # few are not, and the connection encodes what it is given
+    if encode_text(folded) == folded:  # few are not, and the connection encodes its arguments
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
         # in the syntax of FTS5
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None

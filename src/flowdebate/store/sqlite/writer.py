@@ -83,7 +83,7 @@ class Writer:
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Execute potentially slow `work` in the thread; its writes are on disk when this returns."""
         self._submit_stranded()
-        self._run_batch(asyncio.get_running_loop())  # which comes before it
+        self._run_batch(asyncio.get_running_loop())  # these writes come first
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
@@ -247,7 +247,7 @@ def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
         else:
             _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
-        if len(jobs) == 1 or _is_lock(error):  # each would wait as long again
+        if len(jobs) == 1 or _is_lock(error):  # each job would wait just as long again
             for job in jobs:
                 job.error = error
             return

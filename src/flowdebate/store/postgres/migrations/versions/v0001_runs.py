@@ -57,7 +57,7 @@ _TABLES = (
     END $$
     """,
     "CREATE TRIGGER index_labels AFTER INSERT OR DELETE ON runs FOR EACH ROW EXECUTE FUNCTION index_labels()",
-    # What pg_trgm does, for bytes, without an extension that somebody has to install.
+    # Equivalent of pg_trgm for bytes, without an extension that somebody has to install.
     """
     CREATE FUNCTION grams(folded bytea) RETURNS bytea[] LANGUAGE sql IMMUTABLE PARALLEL SAFE COST 1000 AS $$
         SELECT array_agg(DISTINCT substring(flat FROM number FOR 3))
