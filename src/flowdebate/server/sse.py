@@ -1,4 +1,4 @@
-"""Server-sent events: updates of runs, and pieces of their pages, as frames for readers who come and go."""
+"""Server-sent events: updates of runs, and fragments of their pages, as frames for readers who come and go."""
 
 from __future__ import annotations
 
@@ -39,25 +39,26 @@ _PING = b": ping\n\n"
 # Browsers reconnect after a second; by default, they would wait for three or five.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
-"""Maximum number of updates to take before the reader has received the earlier ones."""
+"""Maximum number of updates taken before the reader has received the earlier ones."""
 _CHECKED = 5.0
-"""Seconds between two checks of a public page's link."""
+"""Interval in seconds between checks of a public page's link."""
 _PACE = 0.05
-"""Seconds to gather pieces of a page: pieces finished together are sent together."""
+"""Time in seconds to collect fragments of a page, so that fragments finished together are sent together."""
 _AT_ONCE = 16
-"""Maximum number of pieces of a page to make in one turn of the event loop, as for a run that is opened late.
-"""
+"""Maximum number of page fragments created in one turn of the event loop, as when a run is opened late."""
 _BEHIND = 32
-"""Maximum number of messages waiting for a slow reader of a page; after that it gets the whole page in their place."""
+"""Maximum number of messages queued for a slow reader of a page; beyond that, the reader gets the whole
+page instead.
+"""
 _GOES_ON = ("queued", "running", "left_behind")
-"""Statuses of runs that may continue: a server that recovers its runs resumes those left behind by its process."""
+"""Statuses of runs that may continue: a server that recovers its runs resumes those that its process left behind."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 # otherwise nginx holds back frames until its buffer is full
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class EventStream(EventSourceResponse):
-    """Response that sends frames until there are no more, or the reader leaves."""
+    """Response that sends frames until there are no more or the reader leaves."""
 
     def __init__(self, frames: AsyncGenerator[bytes], *, ended: Callable[[], None]) -> None:
         super().__init__(frames, headers=_HEADERS)
@@ -73,7 +74,7 @@ class EventStream(EventSourceResponse):
 
 
 class Readers:
-    """Open streams of a server, limited for each run, and ended when the server stops."""
+    """Open streams of a server, limited per run, and ended when the server stops."""
 
     def __init__(self, *, ping: float = 15.0, maximum: int = 64) -> None:
         self._ping = ping
@@ -97,7 +98,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of runs, or raise 429 for too many; call the returned function when the reader leaves."""
+        """Count a reader of runs, or raise 429 if there are too many; the returned function uncounts the reader."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people watch this run already."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -113,10 +114,11 @@ class Readers:
         public: bool = False,
         is_valid: Callable[[], Awaitable[bool]] | None = None,
     ) -> EventStream:
-        """Return the response with the pieces of a run's page as it goes on, after all pieces so far.
+        """Return a stream of page fragments for a run in progress, beginning with all fragments so far.
 
-        However many look at the page, the run is followed once, and once more for the readers of its `public` links:
-        these get neither its record nor what failed, and only as long as `is_valid`. `root` is the path of all pages.
+        However many readers a page has, the run is followed only once, and once more for the readers of its `public`
+        links: they get neither its record nor its failures, and only as long as `is_valid`. `root` is the path of all
+        pages.
         """
         leave = self._count([run_id])
         pages = self._public_pages if public else self._pages
@@ -164,13 +166,13 @@ class Readers:
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
     ) -> EventStream:
-        """Respond with a stream of runs, each from its mark on; 429 for a run with too many readers."""
+        """Respond with a stream of runs, each starting after its mark; 429 for a run with too many readers."""
         leave = self._count(marks.keys())
         frames = _Frames(marks, texts=texts, several=several)
         return EventStream(self._chunks(service, frames), ended=leave)
 
     async def _chunks(self, service: Service | OwnedService, frames: _Frames) -> AsyncGenerator[bytes]:
-        """Frames of runs, until all have ended or wait for a human; with pings where nothing happens."""
+        """Yield frames of runs until all have ended or wait for a human, with pings when nothing happens."""
         queue: _Queue = asyncio.Queue(_AHEAD)
         pump = asyncio.create_task(_pump(service, dict(frames.marks), queue))
         self._queues.add(queue)
@@ -195,7 +197,7 @@ class Readers:
 
 
 def _there(queue: _Queue) -> Iterator[_Item]:
-    """Return the items available now; the end stays in the queue."""
+    """Return the items available now; the end marker stays in the queue."""
     while not queue.empty():
         item = queue.get_nowait()
         if item is None:
@@ -205,7 +207,7 @@ def _there(queue: _Queue) -> Iterator[_Item]:
 
 
 async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None], queue: _Queue) -> None:
-    """Put the updates of all runs into `queue`, and None after them."""
+    """Put the updates of all runs into `queue`, followed by None."""
 
     async def follow(run_id: str, mark: str | None) -> None:
         try:
@@ -226,7 +228,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
 
 
 class _Frames:
-    """Builder of the frames of a stream; if it follows several runs, its ids contain the marks of all of them."""
+    """Builder of a stream's frames; if it follows several runs, frame ids contain the marks of all of them."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)
@@ -234,7 +236,7 @@ class _Frames:
         self._several = several
 
     def of(self, item: _Item) -> bytes:
-        """Build the frame of an update, or of the error ending a run; empty for a text if none are wanted."""
+        """Build the frame of an update, or of the error that ends a run; empty for a text if texts are off."""
         run_id, update = item
         if isinstance(update, FlowDebateError):
             return self._frame(run_id, "problem", json_text(problem_of(update).model_dump(exclude_none=True)))
@@ -256,16 +258,16 @@ class _Frames:
 
 @dataclass(eq=False, slots=True)
 class _PageReader:
-    """One reader of a page."""
+    """A reader of a page."""
 
     frames: list[bytes] = field(default_factory=list)
     is_behind: bool = True
-    """True if the reader gets the whole page next, instead of news."""
+    """True if the reader gets the whole page next instead of the news."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _Following:
-    """A run, followed for all readers of its page: each piece and each frame is made once."""
+    """A run followed on behalf of all readers of its page: each fragment and each frame is created once."""
 
     def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id
@@ -289,7 +291,7 @@ class _Following:
         return reader
 
     def leave(self, reader: _PageReader) -> None:
-        """Remove a reader; the last one to leave ends the following."""
+        """Remove a reader; stop following when the last one leaves."""
         self.readers.discard(reader)
         if not self.readers:
             self._task.cancel()
@@ -357,7 +359,7 @@ class _Following:
                 self._timer = asyncio.get_running_loop().call_later(_PACE, self._flush)
 
     def _flush(self) -> None:
-        """Send the new pieces."""
+        """Send the new fragments."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -377,7 +379,7 @@ class _Following:
 
 
 def joined_marks(marks: Iterable[str | None]) -> str:
-    """Build the id of a frame on a connection for several runs.
+    """Build the id of a frame on a connection that follows several runs.
 
     >>> joined_marks(["1-a", None, "3,4"]), split_marks("1-a,,3%2C4", 3)
     ('1-a,,3%2C4', ['1-a', None, '3,4'])
@@ -386,7 +388,7 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split such an id into marks, one for each of `number` runs; an id of other runs is unknown to each."""
+    """Split the id of a frame into marks for `number` runs; if it belongs to other runs, every mark is unknown."""
     if text is None:
         return [None] * number
     parts = text.split(",")

@@ -1,4 +1,4 @@
-"""Endpoints that show a run: its events, steps, tasks, requests to humans, and its documents."""
+"""Endpoints that show a run: its events, steps, tasks, requests to humans, and documents."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from flowdebate.web.report import report_html, report_policy
 _MOST_RUNS = 20
 """Maximum number of runs on one connection."""
 _LONGEST_NAME = 60
-"""Maximum characters of a file name."""
+"""Maximum length of a file name in characters."""
 _LONGEST_MARKS = 4_000
-"""Maximum characters of the ids of that many runs, or of the marks in a frame's id."""
+"""Maximum total length, in characters, of the ids of that many runs, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
@@ -84,7 +84,7 @@ async def events_of_several(
     last_event_id: _LastEventId = None,
     texts: _Texts = True,  # noqa: FBT002 - a parameter of a query
 ) -> Response:
-    """Follow several runs on one connection; the data of each event has the `runId`."""
+    """Follow several runs on one connection; the data of each event contains the `runId`."""
     run_ids = list(dict.fromkeys(filter(None, runs.split(","))))
     if not 1 <= len(run_ids) <= _MOST_RUNS:
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"`runs` must be 1 to {_MOST_RUNS} ids of runs.")
@@ -96,20 +96,20 @@ async def events_of_several(
 
 @router.get("/events.schema.json", responses=responses())
 async def schema_of_events() -> dict[str, Any]:
-    """Return the JSON Schema of the data of events."""
+    """Return the JSON Schema for the data of events."""
     return event_schema()
 
 
 @router.get("/runs/{run_id}/steps", response_model=list[StepState], responses=responses(404))
 async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """List the steps of a run: calls of models, side effects, failures, and answers of humans."""
+    """List the steps of a run: model calls, side effects, failures, and answers of humans."""
     await stored_run(service, run_id)
     return data([StepState.of(step) for step in await front.service.store.steps(run_id)])
 
 
 @router.get("/runs/{run_id}/calls/{place:path}", response_model=CallDetails, responses=responses(404))
 async def call(run_id: str, place: str, service: ServiceOf) -> Response:
-    """Look at a call of a model as it was sent; `place` is the place of its step."""
+    """Return a model call as it was sent; `place` is the path of its step."""
     call_found = await service.call(run_id, place)
     if call_found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no call of a model at this place.")
@@ -126,7 +126,7 @@ class TaskBoard(BaseModel):
 
 @router.get("/runs/{run_id}/tasks", response_model=list[TaskBoard], responses=responses(404))
 async def tasks(run_id: str, service: ServiceOf) -> Response:
-    """List the tasks of a run as they are now, by collection."""
+    """List the current tasks of a run, by collection."""
     boards: dict[str, dict[str, Any]] = {}
     for event in await service.events(run_id):
         if isinstance(event, TaskChanged):
@@ -137,7 +137,7 @@ async def tasks(run_id: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/requests", response_model=list[PendingInput], responses=responses(404))
 async def requests(run_id: str, service: ServiceOf) -> Response:
-    """List the requests of a suspended run to humans."""
+    """List the requests to humans of a suspended run."""
     return data((await service.run(run_id)).pending)
 
 
@@ -150,7 +150,7 @@ async def requests(run_id: str, service: ServiceOf) -> Response:
     },
 )
 async def source(run_id: str, name: str, service: ServiceOf) -> Response:
-    """Get a source listed by an open request: its text, or its image."""
+    """Return a source listed by an open request: its text, or its image."""
     listed = (candidate for request in (await service.run(run_id)).pending for candidate in request.sources)
     source_found = next((item for item in listed if item.name == name), None)
     if source_found is None:
@@ -163,7 +163,7 @@ async def source(run_id: str, name: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
 async def document_json(run_id: str, service: ServiceOf) -> Response:
-    """Get the document of a run: its result so far, with all contributions."""
+    """Return the document of a run: its result so far, with all contributions."""
     details = await service.run(run_id)
     return JSONData(document_in(details).to_data(), headers=_saved_as(details, "json"))
 
@@ -174,7 +174,7 @@ async def document_json(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_md(run_id: str, service: ServiceOf) -> Response:
-    """Get the report of a run as Markdown."""
+    """Return the report of a run as Markdown."""
     details = await service.run(run_id)
     text = report(document_in(details))
     return Response(text.encode(errors="replace"), media_type="text/markdown", headers=_saved_as(details, "md"))
@@ -186,7 +186,7 @@ async def report_md(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_page(run_id: str, service: ServiceOf) -> Response:
-    """Get the report of a run as one HTML file without a script; it carries the journal behind it."""
+    """Return the report of a run as a single HTML file without scripts; it contains the journal it is based on."""
     try:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:
@@ -210,14 +210,14 @@ async def export_jsonl(run_id: str, front: FrontOf, service: ServiceOf) -> Respo
 
 
 def document_in(details: RunDetails) -> Document:
-    """Return the document of a run; 404 without one."""
+    """Return the document of a run; respond with 404 if it has none."""
     if details.document is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, details.problem or "The run has no document.")
     return details.document
 
 
 def _saved_as(details: RunDetails, suffix: str) -> dict[str, str]:
-    """Return the header that names a saved file after the question of its run (RFC 6266)."""
+    """Return the header that names a saved file after the question of the run (RFC 6266)."""
     name = _file_name(details.question) or _UNSAFE.sub("_", details.run_id)
     plain = name if name.isascii() else _UNSAFE.sub("_", details.run_id)
     encoded = f"; filename*=UTF-8''{quote(name, safe='')}.{suffix}" if plain != name else ""
@@ -225,7 +225,7 @@ def _saved_as(details: RunDetails, suffix: str) -> dict[str, str]:
 
 
 def _file_name(question: str) -> str:
-    """Return the first words of a question as the name of a file.
+    """Build a file name from the first words of a question.
 
     >>> _file_name("Should rents be capped? Or: build!")
     'should-rents-be-capped-or-build'

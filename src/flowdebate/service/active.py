@@ -1,4 +1,4 @@
-"""Runs in progress in a process: those it executes, and followed runs of other processes."""
+"""Runs in progress as seen by one process: those it executes, and runs of other processes that it follows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _LINGER = 60.0
-"""Seconds to keep a run in memory after its end, so that a reader who reconnects needs no replay."""
+"""Time in seconds to keep a run in memory after its end, so that a reader who reconnects needs no replay."""
 _LOGGER = logging.getLogger("flowdebate")
 
 
 @dataclass(slots=True)
 class _Executed:
-    """A run that this process executes, or executed a moment ago."""
+    """A run that this process is executing, or has just finished."""
 
     handle: RunHandle[Any]
     channel: Channel
@@ -42,25 +42,25 @@ class _Waiting:
     begin: Callable[[], Awaitable[object]]
     owner: str
     turn: tuple[int, int]
-    """Priority, and turn among the runs of the same priority."""
+    """Priority of the run, and its turn among the runs with the same priority."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A run executed by another process and followed here."""
+    """A run that another process executes and this one follows."""
 
     channel: Channel
     read: asyncio.Event
-    """Set once the journal has been read for the first time."""
+    """Event that is set after the journal has been read for the first time."""
     task: asyncio.Task[None]
 
 
 class ActiveRuns:
     """The handles of the runs executed by this process, and a channel for each followed run.
 
-    At most `max_concurrency` runs are executed at once, `owner_concurrency` for each owner, and `max_queued` wait for
-    their turn, lowest priority first and in turn by owner. The journals of other processes are read every `poll`
-    seconds, by a `follower` for each run, as long as the run `goes_on`.
+    At most `max_concurrency` runs are executed at once, and `owner_concurrency` per owner; up to `max_queued` wait for
+    their turn, lowest priority first, with owners taking turns. The journals of other processes are read every `poll`
+    seconds, by one `follower` per run, as long as the run `goes_on`.
     """
 
     def __init__(
@@ -91,17 +91,17 @@ class ActiveRuns:
         self.closing: bool = False
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run executed here now, or within the last minute."""
+        """Return the handle of a run that this process is executing, or finished within the last minute."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.handle
 
     def in_progress(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run executed here now."""
+        """Return the handle of a run that this process is executing."""
         handle = self.handle(run_id)
         return None if handle is None or handle.done() else handle
 
     async def wait_for_change(self, seconds: float) -> None:
-        """Wait until some run starts or ends here, for at most `seconds`."""
+        """Wait at most `seconds` for a run to start or end in this process."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
@@ -110,7 +110,7 @@ class ActiveRuns:
         self._changed = asyncio.Event()
 
     def events(self, run_id: str) -> list[object] | None:
-        """Return the events of a run so far; None if only the journal has them."""
+        """Return the events of a run so far; None if they are only in the journal."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.channel.events
 
@@ -125,12 +125,12 @@ class ActiveRuns:
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """Return the next run in the queue, if one may begin now."""
+        """Return the next run in the queue, if one may start now."""
         waiting = (queued for queued in self._queue if self._has_room(queued.owner))
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
-        """Begin a run in its turn, once there is room; raise TooManyRuns if too many wait."""
+        """Start a run when it is its turn and there is capacity; raise TooManyRuns if too many are waiting."""
         self.check_queue()
         # as in the queue of workers: the turn of the first waiting run, but after the last one of the same owner
         waiting = [
@@ -141,13 +141,13 @@ class ActiveRuns:
         self._take_turns()
 
     def check_queue(self) -> None:
-        """Raise TooManyRuns if no further run may wait."""
+        """Raise TooManyRuns if no more runs may wait."""
         if self.closing or len(self._queue) >= self._max_queued:
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
 
     @property
     def queued(self) -> list[str]:
-        """Ids of the runs waiting for their turn, in order."""
+        """Ids of the waiting runs, in the order of their turns."""
         return [queued_run.run_id for queued_run in self._queue]
 
     def leave_queue(self, run_id: str) -> None:
@@ -155,7 +155,7 @@ class ActiveRuns:
         self._queue = [queued_run for queued_run in self._queue if queued_run.run_id != run_id]
 
     def close_queue(self) -> list[str]:
-        """Stop starting runs; return the waiting ones."""
+        """Stop starting runs and return the waiting ones."""
         self.closing, waiting = True, self.queued
         self._queue.clear()
         return waiting
@@ -179,7 +179,10 @@ class ActiveRuns:
     async def start(
         self, starting: Coroutine[Any, Any, RunHandle[Any]], *, owner: str, in_turn: bool = False
     ) -> StoredRun:
-        """Start a run, with a channel from its first event on; TooManyRuns, unless `in_turn` also where others wait."""
+        """Start a run, with a channel from its first event.
+
+        Raises TooManyRuns if there is no room or, unless `in_turn`, if other runs are waiting.
+        """
         if not self._has_room(owner) or (not in_turn and self._next() is not None):
             starting.close()  # otherwise asyncio warns about a coroutine that was never awaited
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
@@ -215,11 +218,11 @@ class ActiveRuns:
         asyncio.get_running_loop().call_later(_LINGER, forget)
 
     def forget(self, run_id: str) -> None:
-        """Forget a run; from now on, its journal is read."""
+        """Forget a run, so that its journal is read from now on."""
         self._executed.pop(run_id, None)
 
     async def follow(self, run_id: str, after: str | None) -> AsyncGenerator[Update]:
-        """Yield the updates of a run, from behind the mark `after`; RunNotFound."""
+        """Yield the updates of a run after the mark `after`; raise RunNotFound for an unknown run."""
         while True:
             channel = await self._channel(run_id)
             async for update in channel.read(after):
@@ -253,7 +256,7 @@ class ActiveRuns:
             watched.task.cancel()
 
     async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
-        """Read the journal of a run until it ends, and put the news into its channel."""
+        """Read the journal of a run until it ends, and put new events into its channel."""
         seen: object = None
         follower: Follower | None = None
         try:
@@ -283,7 +286,7 @@ class ActiveRuns:
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task for `close` to cancel."""
+        """Start a task that `close` cancels."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)  # otherwise a task could be garbage-collected before its end
         task.add_done_callback(self._tasks.discard)

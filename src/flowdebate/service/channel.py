@@ -21,28 +21,30 @@ from flowdebate.runs.events import (
 from flowdebate.runs.result import RunHandle
 
 _PACE = 0.04  # at most 25 a second, as documented in docs/service.md: pages need not be rendered for each token
-"""Seconds between two pieces of text, for all readers."""
+"""Interval in seconds between pieces of text, for all readers."""
 _START = b""
 
 
 @dataclass(slots=True)
 class Update:
-    """One step of following a run."""
+    """An update from a followed run."""
 
     kind: Literal["event", "text", "reset", "end"]
-    """"event": something happened. "text": a piece of a model's text. "reset": all events follow from the first one
-    again, since the mark is not one of this run or the order has changed. "end": the run is over, or suspended."""
+    """"event": something happened. "text": a piece of a model's text. "reset": all events follow again from the first
+    one, because the mark does not belong to this run or the order has changed. "end": the run is over, or suspended.
+    """
     event: Any = None
-    """The event; for "text" a `TextDelta`; None for "reset" and "end"."""
+    """The event; a `TextDelta` for "text", None for "reset" and "end"."""
     mark: str | None = None
-    """The place of a recorded event: `follow(after=mark)` continues after it. None for live text that is not recorded.
+    """The position of a recorded event, after which `follow(after=mark)` continues. None for live text that is not
+    recorded.
     """
     start: int = 0
-    """Offset of a "text": number of characters of the call's text before it."""
+    """Offset of a "text": number of characters that precede it in the call's text."""
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def to_json(self) -> str:
-        """Convert the event to JSON text, once for all readers; a text's `start` is its `from`."""
+        """Convert the event to JSON text, once for all readers; the `start` of a text becomes `from`."""
         if self._json is None:
             from flowdebate.events import wire_of
 
@@ -54,7 +56,7 @@ class Update:
 
 
 class _Text:
-    """The growing text of one call."""
+    """The growing text of a call."""
 
     __slots__ = ("_last", "length", "pieces", "started")
 
@@ -85,10 +87,10 @@ class _Text:
 
 
 class Channel:
-    """Events of one run, for readers that come and go: one log, and a place in it for each reader.
+    """Events of one run, for any number of readers: a single log, and a position in it for each reader.
 
     A slow reader does not delay others, and many readers need no copies. The log contains a call's text only for
-    readers who follow while it is written; afterwards it is in the event of the answer.
+    readers who follow while it is written; afterwards the text is in the event of the answer.
     """
 
     def __init__(self) -> None:
@@ -122,7 +124,7 @@ class Channel:
     # Writing
 
     def put(self, event: object) -> None:
-        """Add an event of the run, as it happens."""
+        """Add an event of the run as it happens."""
         match event:
             # not in the log, because a replay of the journal has no such event, and marks would be wrong
             case CallStarted():
@@ -159,9 +161,9 @@ class Channel:
         self._tell()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Take over all events of a run executed by another process, and the calls in progress there.
+        """Add all events of a run that another process executes, and the calls in progress there.
 
-        Readers only get the news. If the events so far are in another order, they start again.
+        Readers only get the new ones. If the earlier events are now in a different order, readers start again.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -172,7 +174,7 @@ class Channel:
         self.extend([*_marked(events)[len(recorded) :], *finished], calls)
 
     def extend(self, events: Iterable[object], calls: Iterable[CallStarted]) -> None:
-        """Take over the next events of a run executed by another process, and the calls in progress there."""
+        """Add the next events of a run that another process executes, and the calls in progress there."""
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
@@ -214,7 +216,7 @@ class Channel:
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:
-        """Yield the run from its beginning, or after the mark `after`, to its end."""
+        """Yield the updates of the run from its beginning, or after the mark `after`, to its end."""
         self.readers += 1
         try:
             while self._may_still_come(after):
@@ -246,7 +248,7 @@ class Channel:
 
 
 class _Reader:
-    """Position of a reader."""
+    """Position of a reader in a channel."""
 
     def __init__(self, channel: Channel, after: str | None) -> None:
         self._channel = channel
@@ -297,7 +299,7 @@ class _Reader:
 
 
 def _sort(event: object) -> tuple[str, str]:
-    """Return kind and path of an event, which identify it in a run."""
+    """Return the kind and path of an event, which identify it within a run."""
     return getattr(event, "kind", type(event).__name__), getattr(event, "path", "")
 
 

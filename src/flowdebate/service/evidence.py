@@ -24,13 +24,13 @@ from flowdebate.ui.document import Document
 from flowdebate.ui.plan import pattern_of_run, plan_of
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
-"""Outcome of checking whether a run's contents follow from its journal; "unknown" if they could not be checked."""
+"""Outcome of checking whether parts of a run follow from its journal; "unknown" if they could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""Contents not derived from a journal, where the writer of an export may have put anything."""
+"""Parts that are not derived from a journal, where the author of an export may have put anything."""
 _NAMED = 3
 _AROUND = 40
-"""Characters of an excerpt on each side of a difference."""
+"""Number of characters shown on each side of a difference."""
 
 
 class Finding(WireModel):
@@ -40,30 +40,30 @@ class Finding(WireModel):
     question: str
     outcome: Outcome
     problems: tuple[str, ...] = ()
-    """Problems in sentences: differences, or reasons why there was no check."""
+    """Descriptions of the problems: differences, or reasons why there was no check."""
     answers: int = 0
-    """Recorded answers of models and humans."""
+    """Number of recorded answers from models and humans."""
     unchecked: tuple[str, ...] = UNCHECKED
-    """Contents without an outcome, such as the votes of readers."""
+    """Parts without an outcome, such as the votes of readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A run in its export, and its replay."""
+    """A run as exported, and its replay."""
 
     run: StoredRun
-    """The run, marked as imported: nothing named in its plan is read or connected to."""
+    """The run, marked as imported, so that no file or server named in its plan is accessed."""
     steps: Sequence[StepRow]
     votes: Votes
-    """Votes of readers before they saw the verdict."""
+    """Votes that readers cast before seeing the verdict."""
     replay: Replay | None
-    """Replay of the run; None if the pattern is unknown here."""
+    """Replay of the run; None if its pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the replay's requests, by the paths of the calls."""
+    """Hashes of the requests in the replay, by call path."""
     problem: str = ""
 
     async def document(self) -> Document:
-        """Return the document of the run; raise BadFile without one."""
+        """Return the document of the run; raise BadFile if it has none."""
         so_far = None if self.replay is None else SoFar.of(self.replay)
         return await document_of_run(self.run, self.steps, so_far=so_far)
 
@@ -93,7 +93,7 @@ class Evidence:
         return Finding(run_id=header.run_id, question=question, outcome=outcome, problems=problems, answers=answers)
 
     async def _different_result(self) -> str | None:
-        """Find the first difference between the stored result and the journal's."""
+        """Find the first difference between the stored result and the one derived from the journal."""
         outcome = outcome_of(self.run)
         if outcome is None:
             return None  # only the journal contains its result
@@ -111,7 +111,7 @@ class Evidence:
         return f"`{place}`: the result has {one}, the journal gives {other}."
 
     def other_prompts(self) -> list[str]:
-        """List the places of recorded answers to requests other than the replay's, in the order of the journal."""
+        """List the paths of recorded answers whose requests differ from the replay's, in journal order."""
         recorded = [step for step in self.steps if step.kind == "call" and step.body is not None]
         return [step.key for step in recorded if self.digests.get(step.key) != step.request]
 
@@ -119,7 +119,7 @@ class Evidence:
 async def evidence_in(
     store: Store, run_id: str, *, block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> tuple[list[str], Evidence]:
-    """Return the lines of a run's export, and the evidence in them; `evidence_of` has the arguments."""
+    """Return the lines of a run's export, and the evidence in them; `evidence_of` describes the arguments."""
     lines = [line async for line in export_run(store, run_id)]
     [stored_run] = read_runs(lines, f"run {run_id}")
     return lines, await evidence_of(*stored_run, block=block, model=model)
@@ -133,9 +133,9 @@ async def evidence_of(
     block: Runnable[Any] | None = None,
     model: ModelChoice = None,
 ) -> Evidence:
-    """Replay a run of an export. `block` is its pattern, and `model` its model, unless a plan describes them.
+    """Replay an exported run. `block` is its pattern, and `model` its model, unless a plan describes them.
 
-    No model is asked, no file is read and no server is connected to, regardless of the export.
+    Whatever the export contains, no model is called, no file is read and no connection is made.
     """
     run = replace(run, header=replace(run.header, foreign=True))
     votes = Votes.of(list(votes_of(run, documents).values()), sides_of(run))
@@ -171,7 +171,7 @@ async def evidence_of(
 
 
 def difference(one: object, other: object, *, besides: Collection[str] = ()) -> tuple[str, str, str] | None:
-    """Find the first place with different values in JSON data, with both values, except for those `besides`.
+    """Find the first position with different values in JSON data, with both values; positions in `besides` are ignored.
 
     >>> difference({"transcript": [{"text": "Cap them."}]}, {"transcript": [{"text": "Cut them."}]})
     ('transcript[0].text', "'Cap them.'", "'Cut them.'")
@@ -191,7 +191,7 @@ def difference(one: object, other: object, *, besides: Collection[str] = ()) -> 
 
 
 def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
-    """Return the texts, numbers and empty lists in a value, each with its place."""
+    """Return the texts, numbers and empty lists in a value, with their positions."""
     if isinstance(value, dict) and value:
         for key, item in cast("dict[str, object]", value).items():
             yield from _leaves(item, f"{place}.{key}" if place else key)
@@ -211,10 +211,10 @@ _NOTHING = _Nothing()
 
 
 def excerpts(one: str, other: str) -> tuple[str, str]:
-    """Quote two texts around their first difference.
+    """Return excerpts of two texts around their first difference.
 
     >>> excerpts("a" * 90 + "b", "a" * 90 + "c")[0]
-    "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"
+    "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"
     """
     at = next((at for at, (one_part, right) in enumerate(zip(one, other, strict=False)) if one_part != right), None)
     at = min(len(one), len(other)) if at is None else at

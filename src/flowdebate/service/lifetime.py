@@ -1,4 +1,4 @@
-"""Lifetime of a service: its address, warm-up before the first run, and recovery of runs of an earlier process."""
+"""Lifetime of a service: its socket, warm-up before the first run, and recovery of an earlier process's runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.socket:
-    """Open a socket for a server; port 0 takes a free one.
+    """Open a socket for a server; port 0 selects a free port.
 
-    ConfigurationError of `location` for an unusable address.
+    Raises ConfigurationError with `location` for an unusable address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -43,7 +43,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import the modules for a first run in a thread, and keep connections to models open until the block ends."""
+    """Import the modules for a first run in a thread, and keep model connections open inside this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -53,7 +53,7 @@ async def keep_warm() -> AsyncIterator[None]:
 
 
 def import_ahead() -> None:
-    """Import the modules for a debate and its first call, which takes half a second, before anybody waits."""
+    """Import the modules for a debate and its first call, which takes half a second, before anybody has to wait."""
     import flowdebate.models.wrapper
     import flowdebate.patterns.debate.factory  # noqa: F401
 
@@ -65,7 +65,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Recovery of runs in the background, as many at once as allowed; it tries again every `poll` seconds."""
+    """Background recovery of runs, as many at once as allowed, with another attempt every `poll` seconds."""
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
-        """Resume unfinished runs; with `keep_days`, delete runs unchanged for that long, now and every hour."""
+        """Resume unfinished runs; with `keep_days`, delete runs unchanged for that many days, now and every hour."""
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))

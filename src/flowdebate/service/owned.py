@@ -1,4 +1,4 @@
-"""Service for one of several users: it sees only the runs that carry this user's name as a label."""
+"""Service for one of several users, who sees only the runs labelled with their name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _of_owner(
     method: Callable[Concatenate[Service, str, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[OwnedService, str, P], Coroutine[Any, Any, T]]:
-    """Wrap a method of `Service` on a run to check the run's owner."""
+    """Wrap a `Service` method for a single run with a check of the run's owner."""
 
     @wraps(method)
     async def checked(self: OwnedService, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,7 +40,7 @@ def _of_owner(
 
 
 class OwnedService:
-    """The runs of `owner` in `service`; runs of other owners are not found by any operation.
+    """The runs of `owner` in `service`; no operation finds runs of other owners.
 
     It has the methods of `Service`. The label `owner` cannot be set: it is always this owner.
     """
@@ -76,7 +76,7 @@ class OwnedService:
         run_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Begin a run of this owner; RunExists if a run of another owner has the id."""
+        """Start a run of this owner; raise RunExists if the id belongs to another owner's run."""
         await self._check_free(run_id)
         begun = await self._service.begin(pattern, question, labels=self._labels(labels), run_id=run_id, **options)
         return self._check_begun(begun)
@@ -100,7 +100,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunResult[Any]:
-        """Ask the model of a pattern for one plain answer, counted for this owner."""
+        """Request one plain answer from the model of a pattern, counted for this owner."""
         return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(
@@ -111,7 +111,7 @@ class OwnedService:
         fork_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Begin a run of this owner from the journal of another one of theirs."""
+        """Start a run of this owner from the journal of another of their runs."""
         await self.stored(run_id)
         await self._check_free(fork_id)
         forked = await self._service.fork(run_id, labels=self._labels(labels), fork_id=fork_id, **options)
@@ -121,7 +121,7 @@ class OwnedService:
         return await self._service.runs(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the listed runs of a page, by run."""
+        """Return the notes on the runs listed on a page, by run."""
         return await self._service.notes(runs)
 
     async def resume_all(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - those of the service
@@ -131,11 +131,11 @@ class OwnedService:
         return await self._service.cancel_all(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def audited(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Items:  # noqa: ANN401 - those of the service
-        """Return ballots and votes of runs of this owner."""
+        """Return the ballots and votes from this owner's runs."""
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def budgets(self) -> list[BudgetState]:
-        """Return the used budget of all runs, and of this owner."""
+        """Return the used budget of all runs and of this owner."""
         return await self._service.budgets(self.owner)
 
     def archive(self) -> StoredArchive:
@@ -160,12 +160,12 @@ class OwnedService:
         return await self._service.vote(run_id, self.owner, winner, **options)
 
     async def vote_of(self, run_id: str, reader: str) -> Vote | None:  # noqa: ARG002 - as in `vote`
-        """Return this user's vote; None before it."""
+        """Return this user's vote; None if there is none yet."""
         await self.stored(run_id)
         return await self._service.vote_of(run_id, self.owner)
 
     async def record(self, run_id: str) -> RunRecord:
-        """Read everything a page shows of a run of this owner."""
+        """Read everything that a page shows about a run of this owner."""
         return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:
@@ -182,7 +182,7 @@ class OwnedService:
         return {**(labels or {}), OWNER: self.owner}
 
     async def _check_free(self, run_id: str | None) -> None:
-        """Raise RunExists for the id of another owner's run, before revealing anything of it."""
+        """Raise RunExists for the id of another owner's run, without revealing anything about it."""
         if run_id is not None:
             try:
                 await self.stored(run_id)
@@ -192,7 +192,7 @@ class OwnedService:
                     raise RunExists(self._service.store.name, run_id) from None
 
     def _check_begun(self, state: RunState) -> RunState:
-        """Return `state`; raise RunExists if somebody else has started a run with the same id in the meantime."""
+        """Return `state`; raise RunExists if someone else has meanwhile started a run with the same id."""
         if state.labels.get(OWNER) != self.owner:
             raise RunExists(self._service.store.name, state.run_id)
         return state

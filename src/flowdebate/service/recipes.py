@@ -1,4 +1,4 @@
-"""Recipes of runs: how a service builds the block of a new run, of a stored one, and of a fork."""
+"""Recipes of runs: how a service builds the block of a new run, a stored run, or a fork."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.ui.models import AllowedModels, Policies, with_policies
 from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan, with_sides
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
-"""Check of a plan's options; raises ConfigurationError for options the caller may not use."""
+"""Function that checks a plan's options; raises ConfigurationError for options that the caller may not use."""
 
 _BEGIN = "Service.begin()"
 _OPTIONS = "options"
@@ -43,9 +43,9 @@ class Recipe:
     seed: int | None = None
     stored: Mapping[str, Any] | None = None
     queued: bool = False
-    """True for a run executed by workers."""
+    """True for a run that workers execute."""
     plan: Plan | None = None
-    """The plan to build it from; None for a registered pattern."""
+    """Plan from which the run is built; None for a registered pattern."""
 
     @property
     def proposes(self) -> bool:
@@ -54,9 +54,10 @@ class Recipe:
 
 
 async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
-    """Make a recipe, in a separate thread if its `options` name files, so that nobody else has to wait.
+    """Build a recipe, in a separate thread if its `options` name files, so that nobody else has to wait.
 
-    A document takes up to 15 seconds, and longer in a queue. The process does not wait for the thread at its end.
+    Reading a document takes up to 15 seconds, or longer in a queue. The process does not wait for the thread when it
+    exits.
     """
     sources = options.get("sources")
     texts = sources.values() if isinstance(sources, Mapping) else ()
@@ -89,7 +90,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
 
 
 class Recipes:
-    """Patterns of a service by name: registered ones, and the built-in ones, described by plans."""
+    """Patterns of a service by name: registered ones, and the built-in ones described by plans."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Recipes:
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
-        """Build a new run; raise ConfigurationError for invalid options."""
+        """Build the recipe of a new run; raise ConfigurationError for invalid options."""
         if isinstance(pattern, Plan):
             return self._of_plan(pattern, limits, labels or {})
         if pattern in self.patterns:
@@ -154,12 +155,12 @@ class Recipes:
     def with_sides(
         self, recipe: Recipe, sides: Sequence[Any], limits: Limits | None, labels: Mapping[str, str] | None
     ) -> Recipe:
-        """Build the recipe of a run with proposed `sides`; ConfigurationError for sides that do not fit its plan."""
+        """Build the recipe of a run with proposed `sides`; raise ConfigurationError if they do not fit its plan."""
         assert recipe.plan is not None  # noqa: S101 - only a plan waits for proposed sides
         return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
 
     def _of_proposer(self, plan: Plan, limits: Limits | None) -> Recipe:
-        """Build the recipe of the call to propose the speakers of a plan."""
+        """Build the recipe of the call that proposes the speakers of a plan."""
         page = plan.info.load_page()
         assigned_plan = self._on_own_model(plan)
         return Recipe(
@@ -192,7 +193,7 @@ class Recipes:
         return make_plan(info, {}, file=values, location=_OPTIONS, begins=self._model is None, allow=self.allowed)
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
-        """Add a pattern; ConfigurationError if the name is taken."""
+        """Add a pattern; raise ConfigurationError if the name is taken."""
         if name in self.patterns:
             raise ConfigurationError("Service.register()", "name", name, f"none of {', '.join(self.patterns)}")
         self.patterns[name] = pattern
@@ -200,9 +201,9 @@ class Recipes:
     def of_run(
         self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
     ) -> Recipe:
-        """Build a stored run, to resume it, or (unless `to_ask` models) to replay it; `plan` replaces the stored one.
+        """Build the recipe to resume a stored run, or to replay it unless models are `to_ask`.
 
-        ConfigurationError if this service does not have the run's pattern.
+        `plan` replaces the stored one. Raises ConfigurationError if this service does not have the run's pattern.
         """
         # runs that are only shown, or imported, replay their reads, and do not change the archive
         labels = run.header.labels if to_ask and not run.header.foreign else None
@@ -226,7 +227,7 @@ class Recipes:
         return self._of_plan(plan, limits, labels, recording=False)
 
     def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
-        """Build a stored run of a registered pattern; None for other runs."""
+        """Build the recipe of a stored run of a registered pattern; None for other runs."""
         name = self._registered(run)
         if name is None:
             return None
@@ -243,9 +244,9 @@ class Recipes:
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
-        """Build a fork of a stored run.
+        """Build the recipe of a fork of a stored run.
 
-        Like that run, with another registered `pattern` or plan, or with other `options`.
+        It is like the run's own, with another registered `pattern` or plan, or with other `options`.
         """
         if isinstance(pattern, Plan):
             return self._of_plan(pattern, limits, labels or {}, recording=False)
@@ -271,7 +272,7 @@ class Recipes:
         return self._of_plan(plan, limits, labels or {}, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
-        """Return the pattern of a stored run; None if it is unknown here."""
+        """Return the name of a stored run's pattern; None if it is unknown here."""
         info = pattern_of_run(run)
         return self._registered(run) or (None if info is None else info.name)
 
@@ -321,7 +322,7 @@ class Recipes:
     ) -> Recipe:
         """Build the recipe of a plan.
 
-        With `labels` its run has the archive of their owner, unless the plan excludes it.
+        With `labels`, its run uses the archive of their owner, unless the plan excludes it.
         """
         needs_archive = getattr(plan.options, "archive", False)
         if needs_archive is None:  # a recording is replayed although the archive has grown
@@ -343,7 +344,7 @@ class Recipes:
         )
 
     def _on_own_model(self, plan: Plan) -> Plan:
-        """Return `plan` with the model of the service if it names none."""
+        """Return `plan`, with the service's model if it names none."""
         if plan.models is not None or self._model in (None, EACH):
             return plan
         model = self._model
@@ -356,5 +357,5 @@ class Recipes:
 
 
 def _goes_on(run: StoredRun) -> GoesOn | None:
-    """Return the continuation of a stored run of a registered pattern with another one, if there is one."""
+    """Return how the run of a registered pattern continues an earlier run; None if it does not."""
     return GoesOn.of_plan((run.header.plan or {}).get("goes_on"))

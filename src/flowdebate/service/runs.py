@@ -1,4 +1,4 @@
-"""Stored runs: found, listed, and as documents."""
+"""Stored runs: finding, listing, and reading them as documents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive of runs with these labels: their owner's, or the archive of all runs without an owner."""
+    """Return the archive for runs with these labels: their owner's, or that of all runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
     # names in a store are short and printable, but names of users may not be
@@ -46,7 +46,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """State of a run without an outcome: in progress in this process, or replayed."""
+    """State of a run without an outcome, either in progress in this process or replayed."""
 
     view: RunView
     output: object = None
@@ -58,10 +58,10 @@ class SoFar:
 
 
 async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None = None) -> Document:
-    """Build the current document of a stored run, without asking a model or changing anything.
+    """Build the current document of a stored run, without calling a model or changing anything.
 
-    A run of a plan is replayed if it has no outcome and `so_far` is not given. `steps` are not read otherwise, unless
-    the run is a fork. BadFile if there is nothing to show.
+    A run of a plan is replayed if it has no outcome and `so_far` is not passed. `steps` are not read otherwise, unless
+    the run is a fork. Raises BadFile if there is nothing to show.
     """
     if not outcome_of(run) and so_far is None and pattern_of_run(run) is not None:
         so_far = SoFar.of(await replayed(plan_of(run, {}, to_ask=False), run, steps))
@@ -69,9 +69,9 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: S
 
 
 def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | None) -> Document:
-    """Read the document of a stored run from its outcome, or from the run `so_far` where it has none.
+    """Read the document of a stored run from its outcome, or from `so_far` if it has none.
 
-    Raise BadFile if there is nothing to show.
+    Raises BadFile if there is nothing to show.
     """
     outcome = outcome_of(run) or {}
     plan = None if pattern_of_run(run) is None else plan_of(run, {}, to_ask=False)
@@ -97,7 +97,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | N
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """Return a run's pending requests to humans; if it has a plan, with its sources."""
+    """Return a run's pending requests to humans, with its sources if it has a plan."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # an unreadable plan is reported elsewhere
@@ -107,7 +107,7 @@ def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
-    """Return the outcome of the run; None while it is in progress, also after a resume."""
+    """Return the outcome of the run; None while it is in progress, even after being resumed."""
     return None if run.status in ("running", "queued") else run.outcome
 
 
@@ -140,9 +140,9 @@ async def replayed(
     profile: Profile = "full",
     on_request: OnRequest | None = None,
 ) -> Replay:
-    """Replay the stored run of `plan` up to the end of its journal, without asking a model or changing anything.
+    """Replay the stored run of `plan` up to the end of its journal, without calling a model or changing anything.
 
-    `profile` is the profile of a model object.
+    `profile` is the prompt profile of a model object.
     """
     from flowdebate.runs.durable.replay import replay
 
@@ -162,15 +162,15 @@ class Place:
     is_explicit: bool
     """True if the user named the store."""
     option: str = ""
-    """Option for other commands: "", or " --store WHERE"."""
+    """Option to use in other commands: "", or " --store WHERE"."""
 
 
 @contextmanager
 def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
-    """Open the store `location` (a file, an address); None: FLOWDEBATE_STORE, or the user's data directory.
+    """Open the store at `location` (a file or a URL); None: FLOWDEBATE_STORE, or the user's data directory.
 
-    ConfigurationError for an invalid address and, unless it may be a `new` one, for a missing file. Nothing is read or
-    created yet.
+    Raises ConfigurationError for an invalid location and, unless it may be a `new` one, for a missing file. Nothing is
+    read or created yet.
     """
     from flowdebate.store.address import read_place
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
@@ -200,23 +200,23 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
 
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
-"""Minimum number of characters that identify a run."""
+"""Minimum length of a run's id prefix in characters."""
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY
 _PAGE = 50
-"""Number of runs to read at once."""
+"""Number of runs read at once."""
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
-"""Earliest and latest times that exist in all time zones."""
+"""Earliest and latest times that are valid in all time zones."""
 
 
 def state_of(run: StoredRun) -> str:
-    """Return the status of `run`; a running one without a live process is abandoned."""
+    """Return the status of `run`; a running one counts as abandoned if its process is gone."""
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 
 async def find_run(store: Store, name: str) -> StoredRun:
-    """Find the run with this id or unique prefix; raise ConfigurationError for an ambiguous one."""
+    """Find the run with this id or unique prefix; raise ConfigurationError if the prefix is ambiguous."""
     if not is_text(name):
         raise ConfigurationError(COMMAND, "RUN", name, "the id of a run")
     try:
@@ -236,7 +236,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """Return the run of this name, or the `last` one; raise ConfigurationError for both, or for neither."""
+    """Return the run with this name, or the `last` one; raise ConfigurationError unless exactly one is specified."""
     if last == (name is not None):
         which = (
             "A run id cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
@@ -291,7 +291,7 @@ async def each_run(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs `list_runs` lists; the store is read page by page, as far as needed."""
+    """Yield the runs that `list_runs` lists, reading the store page by page as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
     if state == "left_behind":  # unknown to stores: a running run without a live owner
         status = "running"
@@ -312,9 +312,9 @@ async def each_run(
 
 
 async def delete_run(store: Store, run_id: str) -> None:
-    """Delete a run with all that belongs to it, also in the archive of its owner.
+    """Delete a run with everything that belongs to it, including its entry in the owner's archive.
 
-    Raises RunNotFound, and RunConflict while a live process executes it.
+    Raises RunNotFound, and RunConflict while a live process executes the run.
     """
     header = (await store.run(run_id)).header
     await store.delete(run_id)
@@ -328,7 +328,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 
 
 async def delete_old_runs(store: Store, before: float) -> int:
-    """Delete the runs unchanged since `before` and not in progress; return how many."""
+    """Delete runs that are not in progress and have not changed since `before`; return their number."""
     number = 0
     async for run in each_run(store, before=(before, ""), brief=True):  # no run changes before its creation
         if not run.owned and run.updated_at < before:
@@ -349,7 +349,7 @@ def short_id(run_id: str) -> str:
 
 
 def ago(seconds: float) -> str | None:
-    """Describe a duration in words; None if a date is more informative.
+    """Describe how long ago something happened; None if a date is more informative.
 
     >>> ago(3), ago(150), ago(7300), ago(200_000), ago(1e8)
     ('just now', '2 min ago', '2 h ago', '2 days ago', None)
@@ -367,7 +367,7 @@ def ago(seconds: float) -> str | None:
 
 
 def moment(seconds: float) -> datetime:
-    """Convert seconds since the epoch to a time; the first or the last possible one for times outside of calendars.
+    """Convert seconds since the epoch to a datetime; times outside the calendar become the first or last possible one.
 
     >>> moment(0).isoformat(), moment(1e18).year, moment(-1e18).year
     ('1970-01-01T00:00:00+00:00', 9999, 1)
