@@ -84,20 +84,20 @@ _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 
 
 class Service(Readership):
-    """Begins, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
+    """Starts, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
     `patterns` are the application's own, by name; unless `plans` is False, the built-in ones, described by plans, can
-    be started as well. Runs are in `store` (None: FLOWDEBATE_STORE, else the user's data directory). `model` is the
-    default model of runs; `limits` are upper bounds of every run, and `budget` limits all runs together, in calls,
+    be started as well. Runs are kept in `store` (None: FLOWDEBATE_STORE, or the user's data directory). `model` is the
+    default model of runs; `limits` are upper bounds for every run, and `budget` limits all runs together, in calls,
     tokens and cost (None: the budget of the workers), counted in the store; `owner_budget` limits the runs of each
-    owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, of each owner
-    `owner_concurrency`, and `max_queued` wait for their turn. With `workers`, runs of their patterns are executed by
-    worker processes. Runs of other processes are followed through their journal; it is read every `poll` seconds if it
-    has changed. With `recover`, runs left unfinished by a process are resumed by `recover()` of the next one; with
-    `keep_days`, this also deletes runs unchanged for so many days, now and every hour. `observe` sees the runs this
-    process executes, for tracing; workers have their own. `allow_models` are the models allowed in options and stored
-    plans, or patterns such as "openai/*" (empty: the configured models); None allows all, but in an HTTP or MCP server
-    only the configured ones. A `Plan` made by this program may name any.
+    owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, and
+    `owner_concurrency` per owner; `max_queued` may wait for their turn. With `workers`, runs of their patterns are
+    executed by worker processes. Runs of other processes are followed through their journals, which are read every
+    `poll` seconds if they have changed. With `recover`, runs that a process leaves unfinished are resumed by
+    `recover()` of the next one; with `keep_days`, this also deletes runs unchanged for that many days, now and every
+    hour. `observe` traces the runs that this process executes; workers have their own. `allow_models` are the models
+    allowed in options and stored plans, or patterns such as "openai/*" (empty: the configured models); None allows all,
+    but in an HTTP or MCP server only the configured ones. A `Plan` created by this program may name any model.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use it as an async context
     manager, or call `close`.
@@ -194,7 +194,7 @@ class Service(Readership):
         return self._recipes.patterns
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
-        """Add a pattern, such as one of a front end; ConfigurationError if the name is taken."""
+        """Add a pattern, for example from a front end; raise ConfigurationError if the name is taken."""
         self._recipes.register(name, pattern)
 
     @property
@@ -203,9 +203,9 @@ class Service(Readership):
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
-        """Allow only configured models, unless `allow_models` lists others; for front ends with other users.
+        """Allow only configured models, unless `allow_models` lists others; for front ends that serve other users.
 
-        With `providers`, requests not forwarded by a proxy may name every model of a configured provider.
+        With `providers`, requests not forwarded by a proxy may name any model of a configured provider.
         """
         if self._recipes.allowed is None:
             self._recipes.allowed = AllowedModels(service_model=self.model_name, providers=providers)
@@ -237,13 +237,14 @@ class Service(Readership):
         priority: int = 0,
         check: CheckOptions | None = None,
     ) -> RunState:
-        """Begin a run and return once it is stored; if a run `run_id` already exists, return it.
+        """Start a run and return once it is stored; if a run `run_id` already exists, return it.
 
         `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. If runs have to
-        wait, those with lower priorities begin first, and within one priority (0 to 100) owners take turns. Errors:
-        ConfigurationError for unsuitable options; RunExists or RunChanged if the run `run_id` began with another
-        request; TooManyRuns where no more may wait, BudgetReached. `check` gets the options before anything in them is
-        read or connected to, and may raise ConfigurationError for options this caller may not use.
+        wait, those with lower priorities start first, and within the same priority (0 to 100) owners take turns. Raises
+        ConfigurationError for unsuitable options, RunExists or RunChanged if the run `run_id` was started by a
+        different request, TooManyRuns if no more runs may wait, and BudgetReached. `check` receives the options before
+        anything in them is read or connected to, and may raise ConfigurationError for options that this caller may not
+        use.
         """
         check_count("Service.begin()", minimum=0, maximum=LOWEST, priority=priority)
         options = options or {}
@@ -299,10 +300,10 @@ class Service(Readership):
         limits: Limits | None = None,
         check: CheckOptions | None = None,
     ) -> Sequence[Any]:
-        """Return the speakers of a new run: from its options or question, otherwise proposed ones.
+        """Return the speakers of a new run: from its options or question, or otherwise as proposed by a model.
 
-        A proposal is one call of the model of its debaters, and counts towards budgets. `begin` proposes by itself;
-        this is for front ends showing sides before the debate. It raises the same errors as `begin`.
+        A proposal is one call to the model of the debaters, and counts towards budgets. `begin` makes proposals itself;
+        this method is for front ends that show sides before the debate. It raises the same errors as `begin`.
         """
         new = partial(
             self._recipes.new, pattern, question, options or {}, seed=None, labels=labels, limits=limits, check=check
@@ -314,7 +315,7 @@ class Service(Readership):
         return await self._propose(recipe, labels)
 
     async def _propose(self, recipe: Recipe, labels: Mapping[str, str] | None) -> Sequence[Any]:
-        """Ask a model for the speakers of a plan."""
+        """Request the speakers of a plan from a model."""
         sides: Sequence[Any] = (await self._run_unstored(recipe, recipe.block, recipe.value, labels)).output
         return sides
 
@@ -327,9 +328,9 @@ class Service(Readership):
         options: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunResult[Any]:
-        """Ask the model of a pattern's first seat for one plain answer to `messages`; it is not stored.
+        """Request one plain answer to `messages` from the model of a pattern's first seat, without storing it.
 
-        It counts towards budgets, and raises what `begin` raises.
+        The call counts towards budgets, and raises the same errors as `begin`.
         """
         options = options or {}
         question = "What does the client want?"  # options are checked with an arbitrary question
@@ -345,7 +346,7 @@ class Service(Readership):
     async def _run_unstored(
         self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
     ) -> RunResult[Any]:
-        """Run a block that is not stored, with the model and the limits of a recipe."""
+        """Run a block without storing it, with the model and the limits of a recipe."""
         self._active.check_queue()  # a full server refuses before paying
         run = make_run(
             block,
@@ -360,7 +361,7 @@ class Service(Readership):
         return await start_block(block, value, run)
 
     async def _stored_sides(self, run_id: str | None) -> Sequence[Any]:
-        """Return the sides of the existing run `run_id`: so that a repeated request does not pay for new ones."""
+        """Return the sides of the existing run `run_id`, so that a repeated request does not pay for new ones."""
         if run_id is None:
             return ()
         with suppress(RunNotFound):
@@ -369,7 +370,7 @@ class Service(Readership):
         return ()
 
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
-        """Store a run to begin once it is its turn."""
+        """Store a run that starts when it is its turn."""
         await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
         return await self._queue(header, partial(self._resume, header.run_id, recipe=recipe))
 
@@ -391,7 +392,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run that `make` returns with its input; raise TooManyRuns, and the errors of `make`."""
+        """Start the run that `make` returns together with its input; raise TooManyRuns, and the errors of `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -403,7 +404,7 @@ class Service(Readership):
         return self._told(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if nothing is left; a request for a run that has started may be repeated."""
+        """Raise BudgetReached if the budget is used up, except for a repeated request for a run that has started."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -415,7 +416,7 @@ class Service(Readership):
     async def _same(self, run: Run, recipe: Recipe) -> RunState | None:
         """Return the stored run with the id of `run`, if there is one.
 
-        Raise RunChanged if it began with another request.
+        Raises RunChanged if it was started by a different request.
         """
         try:
             stored = await self.store.run(run.run_id)
@@ -431,7 +432,7 @@ class Service(Readership):
     # Reading
 
     async def run(self, run_id: str) -> RunDetails:
-        """Return the run with its document so far, and its pending requests to humans."""
+        """Return a run with its document so far and its pending requests to humans."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
         # A run in progress here reports its state itself: replaying its journal takes as long as the run.
@@ -439,7 +440,7 @@ class Service(Readership):
         return await self._details(stored, steps)
 
     async def record(self, run_id: str, *, stored: StoredRun | None = None) -> RunRecord:
-        """Read everything a page shows of a run: its steps once, and its row unless it was `stored` just now."""
+        """Read everything that a page shows about a run: its steps once, and its row unless passed as `stored`."""
         stored = await self.store.run(run_id) if stored is None else stored
         steps, events = await self.store.steps(run_id), self._active.events(run_id)
         replayed: Replay | FlowDebateError | None = None
@@ -460,7 +461,7 @@ class Service(Readership):
     async def _details(
         self, stored: StoredRun, steps: Sequence[StepRow], *, replayed: Replay | FlowDebateError | None = None
     ) -> RunDetails:
-        """Return the details of a run, replaying it here unless the caller passes it `replayed`."""
+        """Return the details of a run; it is replayed here unless the caller passes `replayed`."""
         run_id = stored.header.run_id
         handle = self._active.in_progress(run_id)
         document: Document | None = None
@@ -494,7 +495,7 @@ class Service(Readership):
     async def _replayed(
         self, stored: StoredRun, steps: Sequence[StepRow], *, on_request: OnRequest | None = None
     ) -> Replay:
-        """Replay the run; ConfigurationError if its pattern is not known here."""
+        """Replay the run; raise ConfigurationError if its pattern is unknown here."""
         recipe, limits = self._to_replay(stored)
         return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits, on_request=on_request)
 
@@ -518,7 +519,7 @@ class Service(Readership):
         limit: int = 50,
         before: str | None = None,
     ) -> RunPage:
-        """Return a page of runs, newest first; `before` is the `next` of the page before. All filters have to match."""
+        """Return a page of runs that match all filters, newest first; `before` is the `next` of the previous page."""
         check_count("Service.runs()", limit=limit)
         runs = await list_runs(
             self.store,
@@ -541,14 +542,14 @@ class Service(Readership):
         labels: Mapping[str, str] | None = None,
         limit: int = 1_000,
     ) -> Items:
-        """Return ballots and readers' votes of the newest runs matching all filters, for a judge audit."""
+        """Return ballots and readers' votes of the newest runs that match all filters, for a judge audit."""
         check_count("Service.audited()", limit=limit)
         block = None if pattern is None else self._recipes.block_name(pattern)
         runs = each_run(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return the used part of each limit of the budget of all runs, and of the day of `owner`.
+        """Return how much of each budget limit is used, for all runs and for the day of `owner`.
 
         Empty if there are no limits.
         """
@@ -571,7 +572,7 @@ class Service(Readership):
         return RunState.of(stored, pattern=self._recipes.name_of(stored), is_here=is_here)
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run executed by this service, now or within the last minute; None for others."""
+        """Return the handle of a run executed by this service, now or within the last minute; None for other runs."""
         return self._active.handle(run_id)
 
     # Following
@@ -579,7 +580,7 @@ class Service(Readership):
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
         """Follow a run from its first event, or after the mark `after`, to its end.
 
-        The run may be executed here, by another process, or be over. If another process executes it, its journal is
+        The run may be executed here or by another process, or be over. If another process executes it, its journal is
         read, and texts arrive only when complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
@@ -593,7 +594,7 @@ class Service(Readership):
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """Return the names of a run's blocks for people: from its pattern, and from earlier requests."""
+        """Return the names of the blocks that people play in a run: from its pattern, and from earlier requests."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
@@ -604,10 +605,10 @@ class Service(Readership):
         return list(dict.fromkeys(people))
 
     async def call(self, run_id: str, place: str, *, record: RunRecord | None = None) -> CallDetails | None:
-        """Return a call of a model as it was sent, by replaying the run; None if the run has no call there.
+        """Return a model call as it was sent, by replaying the run; None if the run has no call at this path.
 
-        The run is read from the store unless it has been read as a `record`. ConfigurationError if the run's pattern is
-        not known here.
+        The run is read from the store unless it is passed as a `record`. Raises ConfigurationError if the run's pattern
+        is unknown here.
         """
         stored = await self.store.run(run_id) if record is None else record.stored
         steps = await self.store.steps(run_id) if record is None else record.steps
@@ -621,14 +622,14 @@ class Service(Readership):
         return details[-1] if details else None
 
     async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
-        """Return the current lines of a run's export, and the result of replaying them, for its report."""
+        """Return the lines of a run's export as of now, and the result of replaying them, for its report."""
         recipe = self._recipes.registered(await self.store.run(run_id))
         if recipe is None:
             return await evidence_in(self.store, run_id)
         return await evidence_in(self.store, run_id, block=recipe.block, model=recipe.model)
 
     async def wait(self, run_id: str, seconds: float | None = None) -> RunDetails:
-        """Wait for the run: until it is over, suspended or abandoned, or for `seconds`."""
+        """Wait until the run is over, suspended or abandoned, or for `seconds`."""
         ends = None if seconds is None else time.monotonic() + seconds
         while self._goes_on(await self.store.run(run_id)):
             remaining = None if ends is None else ends - time.monotonic()
@@ -641,7 +642,7 @@ class Service(Readership):
         return await self.run(run_id)
 
     def _goes_on(self, stored: StoredRun) -> bool:
-        """Check whether a run is or will be executed by another worker, or here after a recovery."""
+        """Check whether a worker is executing or will execute a run, or this process will after a recovery."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
         return self._workers_of(stored) is not None or self._recovery.awaits(stored)
@@ -651,10 +652,10 @@ class Service(Readership):
     async def answer(
         self, run_id: str, answer: object, *, place: str | None = None, resume: bool = True, by: str | None = None
     ) -> RunState:
-        """Record a human's answer, and resume the run once it waits for no other.
+        """Record a human's answer, and resume the run once it waits for no further answer.
 
-        The journal records `by` as its author if it is not the person at this service: a program, or a link. If the
-        budget is used up, the run waits until it is resumed. NotAwaited, OutputError for an invalid answer,
+        The journal records `by` as the author if it is not the person using this service: a program, or a link. If the
+        budget is used up, the run waits until it is resumed. Raises NotAwaited, OutputError for an invalid answer,
         RunConflict, and the errors of `resume`.
         """
         if place is None:
@@ -666,10 +667,10 @@ class Service(Readership):
         return await self._state(run_id)
 
     async def cancel(self, run_id: str) -> RunState:
-        """Cancel a run: it ends as "interrupted", and can be resumed.
+        """Cancel a run, which ends as "interrupted" and can be resumed.
 
-        A finished run stays unchanged. RunConflict if another process executes it, unless it is a worker: workers stop
-        within seconds.
+        A finished run stays unchanged. Raises RunConflict if another process executes the run, unless it is a worker:
+        workers stop within seconds.
         """
         self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
@@ -698,11 +699,11 @@ class Service(Readership):
         limits: Limits | None = None,
         plan: Plan | None = None,
     ) -> RunState:
-        """Resume a run, regardless of what ended it.
+        """Resume a run, whatever ended it.
 
-        Errors: BudgetReached, and those of `Block.resume`. A complete run stays unchanged, unless its judge, chair or
-        synthesizer failed and is asked again. `plan` replaces the stored one, for example to add an address missing
-        from the store. If the maximum number of runs is in progress, it waits for its turn.
+        Raises BudgetReached and the errors of `Block.resume`. A complete run stays unchanged, unless its judge, chair
+        or synthesizer failed and is called again. `plan` replaces the stored one, for example to add a URL missing from
+        the store. If the maximum number of runs is in progress, the run waits for its turn.
         """
         resume = partial(
             self._resume,
@@ -735,7 +736,7 @@ class Service(Readership):
         recipe: Recipe | None = None,
         in_turn: bool = False,
     ) -> RunState:
-        """Resume a run now, by `recipe` if known; raise TooManyRuns."""
+        """Resume a run now, from `recipe` if known; raise TooManyRuns."""
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE and not has_unanswered(await self.store.steps(run_id)):
             return self._told(stored)
@@ -772,7 +773,7 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the listed runs of a page, by run; "" if there is none."""
+        """Return the notes on the runs listed on a page, by run; "" for a run without a note."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(
@@ -782,22 +783,22 @@ class Service(Readership):
         retry_dead_letter: bool = False,
         **filters: Any,  # noqa: ANN401 - see `change_all`
     ) -> Changed:
-        """Resume the runs matching all filters, as in `runs`, with a `limit` of 200 here.
+        """Resume the runs that match all filters, as in `runs`, but with a `limit` of 200.
 
-        Without `status`, all runs stopped before their end; dead letters need `retry_dead_letter`. If this service
-        executes them, it starts as many as allowed.
+        Without `status`, it resumes all runs that stopped before their end; dead letters require `retry_dead_letter`.
+        If this service executes them, it starts as many as allowed.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
         return await change_all(self.runs, states, change, **filters)
 
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
-        """Cancel the runs matching all filters, as `resume_all` resumes them; without `status`, all unfinished ones."""
+        """Cancel the runs that match all filters, like `resume_all`; without `status`, all unfinished ones."""
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
         return await change_all(self.runs, states, self.cancel, **filters)
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
-        """Return the workers that execute a run; None for a run outside their queue."""
+        """Return the workers that execute a run; None for a run that is not in their queue."""
         return self.workers if self.workers is not None and self.workers.is_ours(stored.header) else None
 
     async def fork(  # noqa: PLR0913 - keyword-only options with defaults
@@ -814,12 +815,13 @@ class Service(Readership):
         fork_id: str | None = None,
         check: CheckOptions | None = None,
     ) -> RunState:
-        """Begin a new run from the steps of another one: models are asked only for what differs.
+        """Start a new run from the steps of another one; models are called only for what differs.
 
-        `edits` replaces answers by path, and `at` asks again from a path on. `options` changes the options of
+        `edits` replaces answers by path, and `at` repeats all calls from a path on. `options` changes the options of
         the run's plan; `pattern` is a registered pattern, or a Plan, that replaces the run's pattern. Workers execute
-        the fork if they have its pattern. ConfigurationError, TooManyRuns, BudgetReached; RunExists if `fork_id` is
-        taken; OutputError for an edit that is not a valid answer; ConfigurationError if the pattern is changed as well.
+        the fork if they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and RunExists if
+        `fork_id` is taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if the pattern
+        is changed as well.
         """
         stored = await self.store.run(run_id)
         options = options or {}
@@ -872,13 +874,13 @@ class Service(Readership):
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume, in the background, the runs left by an earlier process; with `keep_days`, delete old ones."""
+        """Resume in the background the runs left by an earlier process; with `keep_days`, delete old ones."""
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
-        """Stop starting runs, let calls in flight end for `patience` seconds, and interrupt the runs.
+        """Stop starting runs, give calls in flight `patience` seconds to finish, and interrupt the runs.
 
-        Streams of readers end. With `recover` the runs are stored as "queued", for the next process.
+        Readers' streams end. With `recover`, the runs are stored as "queued" for the next process.
         """
         for run_id in self._active.close_queue():
             if not self._recovers:

@@ -1,4 +1,4 @@
-"""State of runs, as a service reports it to front ends."""
+"""State of runs, as reported by a service to front ends."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class PendingInput(WireModel):
     """A suspended run's request to a human."""
 
     block: str
-    """The name of the asking block."""
+    """Name of the block that made the request."""
     role: str | None = None
-    """Role in its pattern, such as "judge"; None outside of all roles."""
+    """Role of the block in its pattern, such as "judge"; None outside all roles."""
     place: str
     """Path of the request in the run: pass it as `place=` with the answer."""
     shown: str
-    """Text to read, in which texts of models are fenced."""
+    """Text to show to the human, in which models' texts are fenced."""
     expects: str
-    """The expected answer, in words."""
+    """Description of the expected answer."""
     answer_schema: dict[str, Any] | None = None
     """The JSON Schema of the answer; None for text."""
     problem: str | None = None
-    """The problem with the previous answer."""
+    """Problem with the previous answer, if any."""
     sources: tuple[Source, ...] = ()
-    """Sources to quote from; in JSON without the texts, which are at `/runs/{run_id}/sources/{name}`."""
+    """Sources to quote from; JSON leaves out their texts, which are at `/runs/{run_id}/sources/{name}`."""
 
     @field_serializer("sources")
     def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
@@ -48,12 +48,12 @@ class PendingInput(WireModel):
 
     @property
     def to_read(self) -> str:
-        """`shown` with the sources, as plain text: short ones whole, others by name and length."""
+        """`shown` with the sources as plain text: short ones in full, others by name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @classmethod
     def of(cls, request: HumanRequest) -> Self:
-        """Build the shown form of the request."""
+        """Convert the request to the form shown to humans."""
         return cls(
             block=request.block,
             role=request.role,
@@ -67,18 +67,18 @@ class PendingInput(WireModel):
 
 
 class RunSummary(WireModel):
-    """A run's result, in a line."""
+    """A run's result in one line."""
 
     speakers: tuple[str, ...] = ()
-    """Speakers in the order of their first turn."""
+    """The speakers, in the order of their first turns."""
     decision: str | None = None
-    """The winner with its stance, or the decision, in a line; None if there is none."""
+    """The winner with the winning stance, or the decision, in one line; None if there is none."""
     models: tuple[str, ...] = ()
-    """The models asked in this run."""
+    """The models called in this run."""
     cost: float | None = None
-    """Cost by the prices of the run's limits, or known ones; None if there are none."""
+    """Cost based on the prices in the run's limits, or on known prices; None if there are none."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the list of prices with its date; None if unknown."""
+    """Unit of `cost`: the currency, and the price list with its date; None if unknown."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:
@@ -90,29 +90,29 @@ class RunSummary(WireModel):
 
 
 class RunState(WireModel):
-    """A run in a list."""
+    """A run as shown in a list."""
 
     run_id: str
     pattern: str | None
-    """The pattern by name; None if neither a plan nor this service describes the run."""
+    """Name of the pattern; None if neither a plan nor this service describes the run."""
     block: str
-    """The name of its block."""
+    """Name of the run's block."""
     question: str
     status: str
     """The stored status; "left_behind" for a running one whose process is gone."""
     created_at: float
-    """Seconds since the epoch."""
+    """Time when the run was created, in seconds since the epoch."""
     updated_at: float
     steps: int
-    """Finished steps."""
+    """Number of finished steps."""
     seed: int
     labels: dict[str, str]
     parent: str | None
-    """The run it was forked from; None for any other run."""
+    """Id of the run from which this one was forked; None for other runs."""
     models: dict[str, list[str]] | None
-    """The models of recorded answers, by seat; None until the run ends."""
+    """The models that gave the recorded answers, by seat; None until the run ends."""
     usage: Tokens | None
-    """Usage of the run; None until it ends."""
+    """Token usage of the run; None until it ends."""
     seconds: float | None
     error: str | None
     summary: RunSummary | None
@@ -155,22 +155,22 @@ class RunState(WireModel):
 
 
 class RunPage(WireModel):
-    """Runs of a list, the newest first."""
+    """A page of a list of runs, newest first."""
 
     runs: tuple[RunState, ...]
     next: str | None
-    """Pass it as `before=` for the next page; None on the last one."""
+    """Value to pass as `before=` for the next page; None on the last page."""
 
     @classmethod
     def of(cls, runs: Iterable[RunState], *, more: bool) -> Self:
-        """Build a page of a list; it continues if there are `more`."""
+        """Build a page of a list, with a link to the next one if there are `more` runs."""
         run_list = tuple(runs)
         # !r: every digit, as the store compares
         return cls(runs=run_list, next=f"{run_list[-1].created_at!r}:{run_list[-1].run_id}" if more else None)
 
     @staticmethod
     def cursor(text: str) -> tuple[float, str]:
-        """Read the `next` of a page; ConfigurationError for any other text."""
+        """Read the `next` value of a page; raise ConfigurationError for any other text."""
         created_at, _, run_id = text.partition(":")
         try:
             return float(created_at), run_id
@@ -179,16 +179,18 @@ class RunPage(WireModel):
 
 
 class RunDetails(RunState):
-    """A run with its document so far, and its requests to humans."""
+    """A run with its document so far and its requests to humans."""
 
     document: Document | None
-    """Document so far, with all contributions; None if there is none. Its JSON is the output of `--json`."""
+    """The document so far, with all contributions; None if there is none. Its JSON is the same as the output of
+    `--json`.
+    """
     problem: str | None
-    """Reason for a missing document, or for a rejection of the run by workers."""
+    """Reason why there is no document, or why workers rejected the run."""
     pending: tuple[PendingInput, ...]
-    """Pending requests of a suspended run, by place."""
+    """Pending requests of a suspended run, by path."""
     fork: Fork | None
-    """Relation of a fork to its parent; None for other runs."""
+    """Relation of a fork to its parent run; None for other runs."""
 
     @staticmethod
     def _read_question(header: RunHeader) -> str:
@@ -202,31 +204,31 @@ class RunDetails(RunState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything that a page shows of a run, read at one moment."""
+    """Everything that a page shows about a run, read at one point in time."""
 
     details: RunDetails
     stored: StoredRun
     steps: Sequence[StepRow]
     events: Sequence[object]
-    """Recorded events so far; empty if the run's pattern is not known here."""
+    """Recorded events so far; empty if the run's pattern is unknown here."""
     people: Sequence[str]
-    """Names of the blocks for people: the pattern's, and all blocks with a request so far."""
+    """Names of the blocks that people play: those of the pattern, and all blocks with requests so far."""
     readers: RunReaders
 
 
 class Changed(WireModel):
-    """Outcome of resuming or cancelling the runs matching a filter."""
+    """Outcome of resuming or cancelling all runs that match a filter."""
 
     runs: tuple[RunState, ...]
-    """Changed runs."""
+    """The runs that were changed."""
     refused: dict[str, str]
-    """Reasons why other runs were not changed, by id."""
+    """Reasons why other runs were not changed, by run id."""
     more: bool
-    """True if there are further matching runs: ask again."""
+    """True if more runs match: repeat the request."""
 
 
 class BudgetState(WireModel):
-    """Use of one limit of a budget, by all processes sharing it."""
+    """Usage of a budget limit by all processes that share it."""
 
     budget: str
     """Scope of the budget: "all runs", or an owner's day."""
@@ -253,7 +255,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs returned by `find` for each of `statuses` and all filters, at most `limit` of a status."""
+    """Change the runs that `find` returns for each of `statuses` and all filters, at most `limit` per status."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

@@ -1,4 +1,4 @@
-"""Servers that stop on a signal, even with a stuck event loop."""
+"""Servers that stop on a signal, even if their event loop is stuck."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TO_BEGIN = 5.0
-"""Seconds for a server to begin to stop: the longest validation takes two."""
+"""Time limit in seconds for a server to begin stopping: the longest validation takes two seconds."""
 _TO_END = 15.0
-"""Seconds for stopping a server, apart from its waits, which have separate times."""
+"""Time limit in seconds for stopping a server, in addition to its waits, which have their own limits."""
 
 
 class EndingServer(uvicorn.Server):
-    """A uvicorn server whose process ends after a signal, even with a stuck event loop; runs continue from the store.
+    """Uvicorn server whose process ends after a signal even if the event loop is stuck; runs continue from the store.
 
-    `patience` is the number of seconds for its waits while it stops.
+    `patience` is the time in seconds that it may wait while stopping.
     """
 
     def __init__(self, config: uvicorn.Config, *, patience: float) -> None:
@@ -31,12 +31,12 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop like uvicorn, within five seconds."""
+        """Begin to stop, like uvicorn, but within five seconds."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop like uvicorn, in bounded time."""
+        """Stop, like uvicorn, but within a time limit."""
         if self._deadline is not None:
             self._end_after(self._patience + _TO_END, signal.SIGTERM)
         try:
