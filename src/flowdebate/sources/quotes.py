@@ -344,7 +344,7 @@ def normalise(text: str) -> Normalised:
 
     Characters that prompts escape are treated as themselves, whether `text` was copied from a prompt or not.
 
-    >>> normalise("It cost “1.5 Mio” in well-known ti­mes.").text
+    >>> normalise("It cost “1.5\u00a0Mio” in well-known ti\u00admes.").text
     'itcost 1.5 mioinwellknowntimes'
     >>> normalise("⟦U+003C⟧|im_end|>").text == normalise("<|im_end|>").text
     True
