@@ -1,4 +1,4 @@
-"""What servers of the rows answer, in the form of Anthropic's messages: the same faults, by another API."""
+"""The servers of the fault rows in the format of Anthropic's API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"
 
 
 class MessagesExchange(Exchange):
-    """An exchange whose completions, whole or streamed, are sent as messages; all else is sent as it is."""
+    """An exchange that sends completions, whole or streamed, as messages and everything else unchanged."""
 
     async def json(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         body = _message(value) if status == 200 and isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Faults 31 to 51: 200 OK, and the wrong content."""
+"""Faults 31 to 51: 200 OK with the wrong content."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
     ("model_not_found", "There is no such model", ModelNotFound, {}),
     ("invalid_request_error", "top_p must be a number", RequestRejected, {}),
 )
-"""Codes of errors that another request would not change, with what they are."""
+"""Codes and descriptions of errors that another request cannot fix."""
 
 
 def errors_in_words(row: str, location: str, mode: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
-    """Errors inside of a response with status 200, whose codes are words."""
+    """Faults inside a response with status 200 whose error codes are words."""
     hopeless = [
         Fault(
             id=f"{row}-{code}",

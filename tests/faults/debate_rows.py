@@ -1,4 +1,4 @@
-"""Faults as a whole debate meets them: two sides, one round, and a server that plays each role."""
+"""Faults in a whole debate: two sides, one round, and a server that plays each role."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ DECISION = {"nextSpeakers": ["tenant", "owner"], "briefing": None, "newAngle": N
 
 @dataclass(frozen=True, kw_only=True)
 class DebateFault:
-    """A failure of a role, and the debate's outcome. The n-th handler gets the role's n-th request."""
+    """A failure of a role and the debate's outcome; the n-th handler gets the role's n-th request."""
 
     id: str
     title: str
     description: str
     posts: int
-    """Requests of the whole debate."""
+    """Number of requests in the whole debate."""
     turns: tuple[Handler, ...] = (fine,)
     moderator: tuple[Handler, ...] = ()
-    """None: there is no moderator."""
+    """Handlers of the moderator, or None for a debate without one."""
     judge: tuple[Handler, ...] = ()
     options: Mapping[str, Any] = field(default_factory=lambda: {"on_failure": "skip"})
     limits: Limits | None = None
 
     status: str = "complete"
     losses: tuple[tuple[str, str], ...] = ()
-    """Role, and what is done about the failure."""
+    """Failed roles, each with the action taken."""
     error: type[Exception] | None = None
-    """What the run raises."""
+    """Exception that the run raises."""
     spoke: tuple[str, ...] = ("tenant", "owner")
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class DebateFault:
 
 
 def says(value: Any, *, finish: str = "stop", **message: Any) -> Handler:
-    """An answer."""
+    """Return a handler that answers with a text."""
 
     async def handler(exchange: Exchange) -> None:
         text = value if value is None or isinstance(value, str) else json.dumps(value)
@@ -59,7 +59,7 @@ def says(value: Any, *, finish: str = "stop", **message: Any) -> Handler:
 
 
 def refuses(status: int, message: str = "no") -> Handler:
-    """A response with an HTTP status."""
+    """Return a handler that responds with an HTTP status."""
 
     async def handler(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": message}}, status=status)
@@ -273,4 +273,4 @@ DEBATE: tuple[DebateFault, ...] = (
         spoke=("tenant",),
     ),
 )
-"""Each row of the table, over all transports."""
+"""Faults of debates, each tested over all transports."""

@@ -1,4 +1,4 @@
-"""A row of the table: what goes wrong, what comes of it, and how many requests that takes."""
+"""A row of the table: the fault, its outcome, and the number of requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Verdict(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Result of a row, for its own checks."""
+    """Result of a row, for the row's own checks."""
 
     server: ChatServer
     request: ModelRequest
@@ -42,57 +42,60 @@ class Played:
     error: ModelError | None
     waits: tuple[float, ...]
     pieces: tuple[str, ...]
-    """Text that was streamed to the listener."""
+    """Text streamed to the listener."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault, its `handlers` (the n-th gets the n-th request, the last all later ones), and the outcome."""
+    """A fault, its `handlers` and its outcome.
+
+    The n-th handler gets the n-th request, and the last one all later requests.
+    """
 
     id: str
-    """The number of its row in the catalogue of faults, and which of several variants it is."""
+    """Number of the row in the catalogue of faults, with a suffix for variants."""
     title: str
     description: str
-    """What happens, in words."""
+    """Description of the fault in words."""
     attempts: tuple[str | None, ...]
-    """The errors that the requests end in; None for an answer."""
+    """Error of each request, or None for an answer."""
     handlers: tuple[Handler, ...] = ()
     mode: Asked = "text"
 
     error: type[ModelError] | None = None
-    """None for an answer."""
+    """Error of the call, or None for an answer."""
     says: str = ""
-    """What stands in the error's message."""
+    """Text that the error's message contains."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the error, or of the answer."""
+    """Expected attributes of the error or the answer."""
     flags: frozenset[str] = frozenset()
-    """What the answer is marked with, `other_model` aside: the test server never is the model that was asked for."""
+    """Flags of the answer except `other_model`, since the test server never reports the requested model."""
     waits: tuple[tuple[float, float], ...] | None = None
-    """Between which seconds each wait was; None for those of `Retry`'s defaults."""
+    """Bounds of each wait in seconds, or None for the defaults of `Retry`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of `OpenAIModel`."""
+    """Options of `OpenAIModel`."""
     retry: Callable[[Retry], Retry] | None = None
-    """Another policy than the default one."""
+    """Function that changes the default retry policy."""
     wrapped: Callable[[Model], Model] | None = None
-    """What is put around the model."""
+    """Function that wraps the model."""
     messages: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
     tools: bool = False
     """Whether a tool `lookup` is offered."""
     max_tokens: int | None = None
     timeout: float = 20
-    """The deadline; rows that end by it say so in `error`."""
+    """Deadline in seconds; rows that end by the deadline have `error` set accordingly."""
 
     greet: Greeter | None = None
     tls: bool = False
     base_url: str | None = None
-    """Instead of the server's."""
+    """Base URL that replaces the server's."""
     counted: Literal["posts", "connections", "nothing"] = "posts"
-    """What the server's own count of requests is: where none arrives whole, that of connections."""
+    """What the server counts as requests: connections where none arrives whole."""
     pause: float = 0.0
-    """Seconds until the same model is asked again."""
+    """Seconds before the same model is called again."""
     works_again: bool = True
-    """Whether the same model can be asked again afterwards."""
+    """Whether a later call of the same model succeeds."""
     check: Callable[[Played], None] | None = None
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Faults that stand in no catalogue: what else servers have been seen to do."""
+"""Faults outside the catalogue that servers have shown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PACKED = gzip.compress(_BODY)
 
 
 def _bomb(blocks: int) -> bytes:
-    """Two million blanks in each of these blocks, which are all the same: each is packed for itself."""
+    """Return compressed blocks of two million blanks each, all equal and packed separately."""
     packer = zlib.compressobj(wbits=31)
     first, second = (packer.compress(b" " * 2_000_000) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     return first + second * (blocks - 1)  # without its end: who gets there has unpacked it all
@@ -73,12 +73,12 @@ def _again(row: str, title: str, error: str, handler: Any, **more: Any) -> Fault
 
 
 async def _ahead(exchange: Exchange) -> None:
-    """Asks to be left alone until half a minute from now."""
+    """Respond with a retry-after date half a minute ahead."""
     await refusal(429, retry_after=formatdate(time.time() + 30, usegmt=True))(exchange)
 
 
 def _with_more(value: Any) -> Any:
-    """`value` with a field more in each of its objects."""
+    """Return `value` with an extra field in each object."""
     if isinstance(value, dict):
         return {**{name: _with_more(inner) for name, inner in value.items()}, "x_vendor": {"a": [None]}}
     return [_with_more(inner) for inner in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What a server does in a row of the table."""
+"""Handlers that misbehave as a server does in a row of the table."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = (
 
 
 def told(message: str = "no", **more: Any) -> dict[str, Any]:
-    """An error's body."""
+    """Return the body of an error."""
     return {"error": {"message": message, **more}}
 
 
 def refusal(status: int, body: Any = None, **headers: str) -> Handler:
-    """Answers with an HTTP status; `retry_after` and the like become header names."""
+    """Respond with an HTTP status; options such as `retry_after` become headers."""
 
     async def refuse(exchange: Exchange) -> None:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -56,7 +56,7 @@ def refusal(status: int, body: Any = None, **headers: str) -> Handler:
 
 
 def reply(value: Any, *, status: int = 200) -> Handler:
-    """Answers with JSON."""
+    """Respond with JSON."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.json(value, status=status)
@@ -67,7 +67,7 @@ def reply(value: Any, *, status: int = 200) -> Handler:
 def answer(
     body: bytes, kind: str = "application/json", *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Handler:
-    """Answers with these bytes."""
+    """Respond with the given bytes."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.answer(body, kind=kind, status=status, headers=headers)
@@ -76,12 +76,12 @@ def answer(
 
 
 def called(*calls: dict[str, Any], content: str | None = None, finish: str = "tool_calls") -> Handler:
-    """Answers with calls of tools."""
+    """Respond with tool calls."""
     return reply(completion(content, finish=finish, tool_calls=list(calls)))
 
 
 def events(*items: Any, done: bool = True) -> Handler:
-    """Answers with a stream."""
+    """Respond with a stream."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.events(items, done=done)
@@ -90,7 +90,7 @@ def events(*items: Any, done: bool = True) -> Handler:
 
 
 def raw(*parts: bytes, close: bool = True, pause: float = 0.0) -> Handler:
-    """Sends these bytes in order, and ends the connection by default."""
+    """Send the given bytes in order and end the connection by default."""
 
     async def send(exchange: Exchange) -> None:
         for number, part in enumerate(parts):
@@ -103,7 +103,7 @@ def raw(*parts: bytes, close: bool = True, pause: float = 0.0) -> Handler:
 
 
 def whole(body: bytes | None = None, *, headers: str = "", version: str = "1.1") -> bytes:
-    """A response, byte for byte."""
+    """Return a complete response as bytes."""
     body = json.dumps(completion()).encode() if body is None else body
     head = f"HTTP/{version} 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     return head.encode("latin-1") + body
@@ -114,7 +114,7 @@ JSON_CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-E
 
 
 def piece(data: bytes) -> bytes:
-    """`data` as a chunk of a chunked body."""
+    """Encode `data` as a chunk of a chunked body."""
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
@@ -124,12 +124,12 @@ def event(value: Any) -> bytes:
 
 
 def chunked(*parts: bytes, head: bytes = JSON_CHUNKED, end: bytes = b"0\r\n\r\n", close: bool = False) -> Handler:
-    """Sends a chunked body."""
+    """Send a chunked body."""
     return raw(head + b"".join(map(piece, parts)) + end, close=close)
 
 
 def half(data: bytes = b'{"choices": [', *, reset: bool, kind: str = "application/json") -> Handler:
-    """Sends less than was promised, and breaks off or ends the connection."""
+    """Send less than promised, then reset or end the connection."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.raw(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 5000\r\n\r\n".encode() + data)
@@ -141,7 +141,7 @@ def half(data: bytes = b'{"choices": [', *, reset: bool, kind: str = "applicatio
 
 
 def broken(*items: Any, reset: bool) -> Handler:
-    """Begins a stream, sends these events, and breaks off or ends the connection."""
+    """Start a stream, send the given events, then reset or end the connection."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.raw(EVENT_STREAM)
@@ -158,7 +158,7 @@ def broken(*items: Any, reset: bool) -> Handler:
 def endless(
     part: bytes, *, head: bytes = b"", every: float | None = None, sent_sizes: list[int] | None = None
 ) -> Handler:
-    """Sends `head`, and `part` for ever: as fast as it is taken, or `every` so many seconds."""
+    """Send `head` and then `part` forever, as fast as possible or once per `every` seconds."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.raw(head)
@@ -176,34 +176,34 @@ def endless(
 
 
 async def silent(exchange: Exchange) -> None:
-    """Takes the request, and never answers."""
+    """Accept the request and never answer."""
     await exchange.until_gone()
 
 
 async def reset_at_once(exchange: Exchange) -> None:
-    """Breaks off before a byte was sent."""
+    """Reset the connection before sending a byte."""
     exchange.reset()
 
 
 async def end_at_once(exchange: Exchange) -> None:
-    """Ends the connection before a byte was sent."""
+    """End the connection before sending a byte."""
     exchange.close = True
 
 
 async def close_afterwards(exchange: Exchange) -> None:
-    """Answers, and ends the connection without having said so."""
+    """Answer and end the connection without announcing that."""
     await fine(exchange)
     exchange.close = True
 
 
 async def greet_with_reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Breaks a connection off as soon as it is there."""
+    """Reset a connection as soon as it is made."""
     break_off(writer)
     return True
 
 
 async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Answers whatever comes as a server that expected a request."""
+    """Answer with an HTTP response regardless of the input."""
     await reader.read(1)
     writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
     await writer.drain()
@@ -211,7 +211,7 @@ async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 async def never_read(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> bool:
-    """Takes nothing from the connection until the row's deadline is over."""
+    """Read nothing from the connection until the row's deadline has passed."""
     await asyncio.sleep(1)
     while await reader.read(1 << 20):
         pass

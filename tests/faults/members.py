@@ -1,4 +1,4 @@
-"""An endpoint whose models answer any schema or are down for ever, each by its name."""
+"""An endpoint whose models fit any schema or are permanently down, depending on their names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FAULTS = ("503", "401", "404", "malformed")
-"""What a model whose name begins with one of these does with every request."""
+"""Faults by the beginning of a model's name, applied to every request."""
 THOUGHT = "Nobody may read what I think of it."
 _THINKS = {"aloud": f"<think>{THOUGHT}</think>\n\n", "unannounced": f"{THOUGHT}\n</think>\n"}
-"""What models whose names begin so stream in front of their answers."""
+"""Thinking that a model streams before its answers, by the beginning of its name."""
 _WORDS = {"503": "overloaded", "401": "Incorrect API key provided", "404": "No endpoints found"}
 
 
 class Endpoint:
-    """The requests that it got, by the names of the models."""
+    """An endpoint that records requests by model name."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -33,12 +33,12 @@ class Endpoint:
 
 
 def word_of(model: str) -> str:
-    """The word that is in every text of a model, and nowhere else."""
+    """Return the word that is in every text of a model and nowhere else."""
     return f"word{model.replace('-', '')}"
 
 
 def sample(schema: Any, model: str, root: Any = None) -> Any:
-    """A value that fits a JSON Schema, with the word of the model in its texts."""
+    """Return a value that fits a JSON Schema and has the model's word in its texts."""
     root = schema if root is None else root
     schema = _target(schema, root)
     if "enum" in schema or "const" in schema:
@@ -52,7 +52,7 @@ def sample(schema: Any, model: str, root: Any = None) -> Any:
 
 
 def _several(items: Any, model: str, root: Any) -> list[Any]:
-    """Make one item, or one for each choice: a ranking has all letters."""
+    """Return one item, or one per choice where a ranking needs all letters."""
     one, fields = sample(items, model, root), items.get("properties", {})
     choice = next((name for name, field_schema in fields.items() if "enum" in field_schema), None)
     if choice is None or "severity" in fields:  # a finding, whose severity is no letter
@@ -116,12 +116,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        pass
 
 
 @contextmanager
 def endpoint() -> Iterator[Endpoint]:
-    """The endpoint on the loopback, in threads, until the end of the block."""
+    """Run the endpoint in threads on the loopback interface."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {}))
     server.daemon_threads = True
     stub = Endpoint(f"http://127.0.0.1:{server.server_address[1]}/v1")

@@ -1,4 +1,4 @@
-"""All rows that are about one call, group by group, in the order of the table."""
+"""All rows about single calls, by group in the order of the table."""
 
 from __future__ import annotations
 

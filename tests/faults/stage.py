@@ -1,4 +1,4 @@
-"""Plays a row against the real client, and looks at everything that it must and must not leave behind."""
+"""Play a row against the real client and check its effects and side effects."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ __all__ = ("KEY", "Stage", "play", "untrusted")
 KEY = "sk-canary-0123456789abcdef"
 LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {}})
 LATE = 3.0
-"""Seconds by which a deadline may be missed where other processes have the machine; how exact it is, is measured in
-scripts/benchmarks/."""
+"""Tolerance for deadlines in seconds under load; scripts/benchmarks/ measures the precision."""
 
 
 @dataclass(eq=False)
 class Stage:
-    """A server that plays the row until it is told to recover."""
+    """A server that plays the row until `calm` is set."""
 
     fault: Fault
     kind: type[OpenAIModel | AnthropicModel] = OpenAIModel
@@ -41,7 +40,7 @@ class Stage:
     pieces: list[str] = field(default_factory=list)
 
     async def serve(self, exchange: Exchange) -> None:
-        """The next handler of the row."""
+        """Run the row's next handler."""
         if self.calm or not self.fault.handlers:
             await fine(exchange)
             return
@@ -54,17 +53,16 @@ class Stage:
         return not self.calm and self.fault.greet is not None and await self.fault.greet(reader, writer)
 
     async def sleep(self, seconds: float) -> None:
-        """Waits that cost no time."""
+        """Record a wait without spending time."""
         self.waits.append(seconds)
 
     def server(self) -> ChatServer:
-        """The server."""
         exchange = Exchange if self.kind is OpenAIModel else MessagesExchange
         tls = untrusted() if self.fault.tls else None
         return ChatServer({"m": self.serve}, exchange=exchange, greet=self.greet, tls=tls)
 
     def model(self, server: ChatServer, transport: Transport) -> OpenAIModel | AnthropicModel:
-        """The model, with its own retries."""
+        """Return the model with its own retries."""
         retry = Retry(sleep=self.sleep)
         retry = retry if self.fault.retry is None else self.fault.retry(retry)
         base_url = self.fault.base_url or server.base_url
@@ -73,7 +71,6 @@ class Stage:
         return self.kind("m", base_url=base_url, api_key=KEY, transport=transport, retry=retry, **self.fault.options)
 
     def request(self) -> ModelRequest:
-        """The row's request."""
         fault = self.fault
         return ModelRequest(
             messages=list(fault.messages),
@@ -86,7 +83,7 @@ class Stage:
 
 
 async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | AnthropicModel] = OpenAIModel) -> None:
-    """Play `fault` with a model of `kind`; AssertionError where anything is not as its row says."""
+    """Play `fault` with a model of `kind` and raise AssertionError for any difference from the row."""
     stage = Stage(fault, kind)
     async with stage.server() as server:
         tasks = asyncio.all_tasks()
@@ -179,7 +176,7 @@ def _check_secrets(model: OpenAIModel | AnthropicModel, played: Played) -> None:
 
 
 def untrusted() -> ssl.SSLContext:
-    """An unsigned certificate for another name."""
+    """Return a self-signed certificate for another name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Path(__file__).with_name("untrusted.pem"))
     return context

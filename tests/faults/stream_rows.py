@@ -1,4 +1,4 @@
-"""Faults 68 to 75: streams, and who listens to them."""
+"""Faults 68 to 75: streams and their listeners."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _heard(played: Played, text: str) -> None:
 
 
 def _again(row: str, title: str, error: str, handler: Handler, discarded: str, **more: Any) -> Fault:
-    """A useless stream followed by a complete one; text heard of the first is not part of the answer."""
+    """Send a useless stream followed by a complete one; the answer excludes text of the first."""
     return Fault(
         id=row,
         title=title,

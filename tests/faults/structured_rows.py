@@ -1,4 +1,4 @@
-"""Faults 52 to 67: structured answers, as far as one call goes."""
+"""Faults 52 to 67: structured answers of single calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOOLS = {"structured": "tools"}
 
 
 def _with(**changes: str) -> str:
-    """The verdict's JSON with parts replaced, as they are written."""
+    """Return the verdict's JSON with parts replaced literally."""
     parts = {"reasoning": '"r"', "winner": '"for"', "score": "7", **changes}
     return "{" + ", ".join(f'"{name}": {value}' for name, value in parts.items()) + "}"
 
@@ -36,7 +36,7 @@ def _said(text: str) -> Handler:
 
 
 def _bad(row: str, title: str, text: str, field: str = "") -> Fault:
-    """An answer that does not fit, then one that does."""
+    """Send an answer that does not fit the schema, then one that does."""
     return Fault(
         id=row,
         title=title,
@@ -106,7 +106,7 @@ def _two(mode: str, title: str, first: str) -> Fault:
 
 
 def _no_way_but(*ways: str) -> Handler:
-    """A server that refuses every way of asking but these."""
+    """Return a server that rejects all structured output modes except the given ones."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -142,7 +142,7 @@ def _ways(played: Played, ways: list[str]) -> None:
 
 
 def _hides_text(played: Played) -> None:
-    """The model's words are in the error's `answer`, not in what is printed of it."""
+    """Check that the model's text is in the error's `answer` but not in its message."""
     assert isinstance(played.error, SchemaViolation)
     assert "the secret of" not in str(played.error)
     assert played.error.answer is not None

@@ -1,4 +1,4 @@
-"""`python -m tests.faults.table` writes the table of faults into its record."""
+"""Write the table of faults into its record: `python -m tests.faults.table`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEGIN, _END = "<!-- faults -->", "<!-- /faults -->"
 
 
 def table() -> str:
-    """All rows as Markdown, a table for each group."""
+    """Return all rows as Markdown, one table per group."""
     groups = {
         name: [(fault.title, fault.description, len(fault.attempts)) for fault in faults]
         for name, faults in ROWS.items()
@@ -26,7 +26,7 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """`page` with the table between its marks."""
+    """Return `page` with the table between its marks."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{after}"

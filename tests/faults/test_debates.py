@@ -1,4 +1,4 @@
-"""Faults as a whole debate meets them."""
+"""Faults in whole debates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 class Roles:
-    """Gives each request to the handler of the role that makes it."""
+    """Dispatch each request to the handler of its role."""
 
     def __init__(self, fault: DebateFault) -> None:
         self._handlers = {"judge": fault.judge or (finds,), "moderator": fault.moderator or (decides,)}
@@ -44,7 +44,7 @@ class Roles:
 
 
 async def _no_wait(_: float) -> None:
-    """Tests do not sleep."""
+    """Skip waits."""
 
 
 def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
@@ -60,7 +60,7 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", DEBATE, ids=str)
 async def test_each_debate_fault_has_the_documented_outcome(fault: DebateFault, transport: Transport) -> None:
-    """Status, losses, who spoke, and as many requests as the run has counted; an error shows the same."""
+    """The row gives status, losses, speakers and the number of requests; an error has the same facts."""
     async with ChatServer({"roles": Roles(fault), "stand-in": fine}) as server:
 
         def model(name: str) -> OpenAIModel:

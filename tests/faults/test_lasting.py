@@ -1,4 +1,4 @@
-"""What one fault must not do to later calls, nor to what is held for them."""
+"""Effects of one fault on later calls and on retained resources."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ AT_ONCE = Retry(first_wait=0)
 
 
 def question(**options: Any) -> ModelRequest:
-    """A request."""
+    """Return a request."""
     options.setdefault("messages", [{"role": "user", "content": "x"}])
     return ModelRequest(block="b", **options)
 
 
 def ways(request: ModelRequest) -> list[str | None]:
-    """How each request asked."""
+    """Return the output mode of each attempt."""
     return [attempt.asked_as for attempt in request.attempts.made]
 
 
 async def test_only_the_refused_mode_is_skipped_in_later_calls() -> None:
-    """A server that knows response formats but no tools is asked for the one again, and never for the other."""
+    """The server supports response formats but not tools, so later calls never try tools."""
     right = False
 
     async def serve(exchange: Exchange) -> None:
@@ -67,7 +67,7 @@ async def test_only_the_refused_mode_is_skipped_in_later_calls() -> None:
 
 
 def knowing(*modes: str, refuses: bool = False) -> Handler:
-    """A server that knows these ways of asking, and ignores or `refuses` the others; `modes` may change meanwhile."""
+    """Return a server that supports the given modes and ignores or `refuses` others; `modes` may change later."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -91,13 +91,13 @@ def knowing(*modes: str, refuses: bool = False) -> Handler:
 
 
 def fitting(schema: dict[str, Any]) -> Any:
-    """An answer that fits `schema`."""
+    """Return an answer that fits `schema`."""
     return filled(schema, schema.get("$defs", {}), Random(3))
 
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refuses: bool) -> None:
-    """This holds within a debate and in the next one, which has its own model object."""
+    """Later calls include those of the next debate, which has its own model object."""
     async with ChatServer({"m": knowing("tools", refuses=refuses)}) as server:
         for wasted in (1 if refuses else 2, 0):
             sides = [Debater("ann", "for"), Debater("bob", "against")]
@@ -113,7 +113,7 @@ async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refus
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
-    """They adapt within the call and stay for all later ones; a mode that failed before may be used again."""
+    """The new mode stays for all later calls, and a mode that failed before may be used again."""
     modes = ["tools"]
 
     async def serve(exchange: Exchange) -> None:
@@ -139,7 +139,7 @@ async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
 
 
 async def test_one_answer_without_json_changes_nothing() -> None:
-    """The server knows the way, and the model had its own mind once; nor do two that have wrong fields."""
+    """A single refusal in text, or two answers with wrong fields, do not disable a mode the server supports."""
     texts = ["I refuse to choose.", VERDICT, "{}", "{}", VERDICT, "Never.", VERDICT, VERDICT]
 
     async def serve(exchange: Exchange) -> None:
@@ -159,8 +159,6 @@ async def test_one_answer_without_json_changes_nothing() -> None:
 
 
 async def test_a_refused_mode_is_not_tried_again() -> None:
-    """Later calls of the same model take one request."""
-
     async def serve(exchange: Exchange) -> None:
         if "response_format" in exchange.body:
             await exchange.json(told("response_format is not supported"), status=400)
@@ -176,7 +174,7 @@ async def test_a_refused_mode_is_not_tried_again() -> None:
 
 
 async def test_model_errors_have_no_unrelated_context() -> None:
-    """Python would chain it to a later error that has its own causes."""
+    """Python would otherwise chain the error to a later one with other causes."""
     async with ChatServer({"m": answer(b"{oops")}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         for on_text in (None, lambda _: None):
@@ -190,7 +188,7 @@ async def test_model_errors_have_no_unrelated_context() -> None:
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> None:
-    """A connection that is given up is closed, whatever of the prompt was not sent yet."""
+    """An abandoned connection is closed even if part of the prompt is unsent."""
     came, leave = asyncio.Event(), asyncio.Event()
 
     async def never_read(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> bool:

@@ -1,6 +1,6 @@
-"""Who is down for ever, in every pattern and role: a marked answer or a clear error, on every front end.
+"""Members that are permanently down, in every pattern, role and front end.
 
-All over real HTTP. Nothing that was paid for is lost: what the others said can be read from the result or the error.
+The run gives a marked answer or a clear error, over real HTTP, and paid answers of the other members stay readable.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A pattern, and who is down in it."""
+    """A pattern and its failing members."""
 
     pattern: str
     down: tuple[str, ...]
@@ -91,12 +91,12 @@ CASES = [
     *(Case(pattern, (*MEMBERS, *roles)) for pattern, roles in ROLES.items() if roles),
     *(Case("debate", JUDGES[:number]) for number in (1, 2, 3)),
 ]
-"""One, two and all members; each role; everybody; and judges of a panel."""
+"""Cases with one, two or all members down, with each role down, with everybody down, and with panel judges down."""
 QUICK = ("council: ann", "council: chair", "review: ann, ben", "round_robin: ann, ben, cleo, dan", "debate: judge")
 
 
 def case_of(case: Case, fault: str, *, quick: bool) -> Any:
-    """A case as a parameter, one that repeats a kind as a slow one."""
+    """Return a case as a test parameter, slow if it repeats a kind."""
     return pytest.param(case, fault, id=f"{case}, {fault}", marks=() if quick else pytest.mark.slow)
 
 
@@ -107,12 +107,12 @@ each_fault = pytest.mark.parametrize(
 each_case = pytest.mark.parametrize(
     ("case", "fault"), [case_of(case, fault, quick=str(case) in QUICK) for case, fault in FAULT_OF.items()]
 )
-"""One fault for each case, so that every front end meets all of them."""
+"""Cases with one fault each, so that every front end meets all faults."""
 
 
 @contextmanager
 def environment(stub: Endpoint) -> Iterator[None]:
-    """The endpoint as that of OpenAI, until the end of the block."""
+    """Set the endpoint as OpenAI's in the environment."""
     before = dict(os.environ)
     os.environ.update(OPENAI_BASE_URL=stub.url, OPENAI_API_KEY="none", FLOWDEBATE_MODEL="openai/up-default")
     try:
@@ -124,7 +124,7 @@ def environment(stub: Endpoint) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Endpoint]:
-    """The endpoint, which the environment names."""
+    """Provide an endpoint set in the environment."""
     with endpoint() as stub, environment(stub):
         yield stub
 
@@ -136,13 +136,13 @@ def _none_is_asked_yet(served: Endpoint) -> None:
 
 @pytest.fixture(scope="module")
 def server(served: Endpoint) -> Iterator[Stage]:
-    """A server over HTTP, whose runs may name these models."""
+    """Provide an HTTP server whose runs may use these models."""
     with staged(lambda: Service(store="memory:", allow_models=["openai/*"])) as stage:
         yield stage
 
 
 def check_line(text: str | None, case: Case, served: Endpoint) -> None:
-    """The line names everybody who was asked in vain, and says why."""
+    """Check that the line names every failed model and the reason."""
     assert text is not None
     names = {name.partition("-")[2] for name in served.failed}
     for name in names:
@@ -150,7 +150,7 @@ def check_line(text: str | None, case: Case, served: Endpoint) -> None:
 
 
 def check_ending(case: Case, served: Endpoint, status: str, incomplete: str | None) -> None:
-    """A run that came to its end says that somebody is missing if, and only if, somebody is."""
+    """Check that a completed run reports missing members exactly if there are any."""
     if served.failed:
         assert status in ("degraded", "no_verdict")
         check_line(incomplete, case, served)
@@ -159,7 +159,7 @@ def check_ending(case: Case, served: Endpoint, status: str, incomplete: str | No
 
 
 def is_expected_to_end(case: Case, fault: str) -> bool:
-    """Return whether the pattern has enough members left, by the defaults."""
+    """Return whether enough members are left by the pattern's defaults."""
     lost = sum(name in case.down for name in MEMBERS)
     if case.pattern in PANELS:
         return len(MEMBERS) - lost >= QUORUMS.get(case.pattern, 2)
@@ -178,7 +178,7 @@ def check_paid(raw: Any, served: Endpoint) -> None:
 
 @each_fault
 def test_failed_members_are_reported_in_python(case: Case, fault: str, served: Endpoint) -> None:
-    """The result or the error has what the others said."""
+    """The texts of the other members are in the result or the error."""
     plan = make_plan(PATTERNS[case.pattern], {}, file={PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)})
     if not is_expected_to_end(case, fault):
         with pytest.raises(FlowDebateError, match=r"503|401|404|empty|no text|nothing") as caught:
@@ -200,7 +200,7 @@ def test_failed_members_are_reported_in_python(case: Case, fault: str, served: E
 def test_failed_members_are_reported_on_the_command_line(
     case: Case, fault: str, served: Endpoint, tmp_path: Path
 ) -> None:
-    """Page and document list missing members above the answer, or show an error and the arguments."""
+    """The page and document list missing members above the answer, or show an error and the arguments."""
     path = tmp_path / "plan.json"
     plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
     path.write_text(json.dumps(plan))
@@ -228,7 +228,6 @@ def test_failed_members_are_reported_on_the_command_line(
 
 @each_case
 def test_failed_members_are_reported_over_http(case: Case, fault: str, served: Endpoint, server: Stage) -> None:
-    """The document, the report and the page say who is missing."""
     options = case.plan(fault)
     run_id = server.begin(pattern=case.pattern, question=SUBJECT, options=options)
     details = server.get(f"/runs/{run_id}?wait=30").json()
@@ -253,7 +252,6 @@ def test_failed_members_are_reported_over_http(case: Case, fault: str, served: E
 
 @each_case
 def test_failed_members_are_reported_over_mcp(case: Case, fault: str, served: Endpoint) -> None:
-    """The result of the tool begins with who is missing."""
     options = case.plan(fault)
 
     async def report() -> Any:
@@ -281,7 +279,7 @@ ONE_GONE = ["--member", "Ada=up-ada", "--member", "Ben=up-ben", "--member", "Cle
 
 
 def test_a_council_without_an_endpoint_for_one_of_four(served: Endpoint) -> None:
-    """Models per seat at one address, and no default: the others answer, and say first who is missing."""
+    """The council has a model per seat at one address and no default; its answer names the missing member first."""
     command = ["council", SUBJECT, *ONE_GONE, "--model", "chair=up-chair", "--base-url", served.url, "--no-store"]
     saved = CliRunner().invoke(app, [*command, "--json"])
     document = json.loads(saved.stdout)
@@ -294,7 +292,7 @@ def test_a_council_without_an_endpoint_for_one_of_four(served: Endpoint) -> None
 
 
 def test_a_base_url_needs_a_model_for_every_role(served: Endpoint) -> None:
-    """No seat is left to the default model, which is somewhere else: the error says which ones are without."""
+    """The default model is at another address, so the error names the seats without a model."""
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served.url, "--no-store"])
     assert refused.exit_code == 2
@@ -304,7 +302,7 @@ def test_a_base_url_needs_a_model_for_every_role(served: Endpoint) -> None:
 
 
 def test_resume_asks_a_judge_that_failed_again(served: Endpoint, tmp_path: Path) -> None:
-    """No other call is made, and the arguments are the recorded ones."""
+    """The recorded arguments are reused, and no other call is made."""
     store = ["--store", str(tmp_path / "runs.sqlite3")]
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served.url]
     models = ["--model", "up-default", "--model", "judge=503-judge"]
@@ -342,7 +340,7 @@ def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
 
 
 def test_a_notebook_shows_who_is_missing() -> None:
-    """In its HTML, and in the Markdown for readers without."""
+    """The HTML has the notice, and so has the Markdown for readers without HTML."""
     result = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ("ann",)).plan("404")})
     html = result.pattern().run_sync(SUBJECT)
     assert "Incomplete: ann did not answer" in (html._repr_html_() or "")
@@ -350,7 +348,7 @@ def test_a_notebook_shows_who_is_missing() -> None:
 
 
 def test_a_default_model_reaches_only_those_without_their_own() -> None:
-    """`model=` of a run is a default; `override_model=` replaces every model."""
+    """The `model` of a run is a default, while `override_model` replaces every model."""
     plan = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ()).plan("404")})
     members = plan.pattern()
     default = members.run_sync(SUBJECT, model="openai/up-default")

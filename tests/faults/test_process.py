@@ -1,4 +1,4 @@
-"""Faults of the process around a run: cancellation that comes twice, clocks that jump, descriptors that run out."""
+"""Faults in the process around a run: double cancellation, clock jumps, and exhausted descriptors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
-    """The second one, which comes while the first is dealt with, changes nothing; no task is left."""
+    """The second cancellation, during cleanup of the first, changes nothing and leaves no task."""
     started, cleaning, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -54,7 +54,7 @@ async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
 
 
 async def test_a_timeout_of_the_caller_cancels_the_run() -> None:
-    """`asyncio.timeout` around `run` raises TimeoutError there; nothing of the library swallows it."""
+    """A TimeoutError reaches the caller of `asyncio.timeout` around `run`; the library swallows nothing."""
     disconnected = asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -72,7 +72,7 @@ async def test_a_timeout_of_the_caller_cancels_the_run() -> None:
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
 def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
-    """A block that says `sys.exit()` ends the run, also where turns are skipped; what was argued is there."""
+    """A block that calls `sys.exit()` ends the run, even where turns are skipped; arguments so far are kept."""
     handles: list[Any] = []
 
     def leave(_: object, ctx: Any) -> str:
@@ -87,7 +87,7 @@ def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
 
 
 def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """With its name and what to do; an async one that waits is not."""
+    """The log names the function and suggests a fix; an async function that waits is not logged."""
 
     @handler(name="busy")
     def busy(_: object) -> None:
@@ -102,7 +102,7 @@ def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_the_length_of_an_argument_is_limited() -> None:
-    """Every later turn would see the text, so it is limited, and the error does not quote it."""
+    """Every later turn would include the text; the error does not quote it."""
     sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
     with pytest.raises(OutputError, match="has 1,000,001 characters, and may have 1,000,000") as caught:
         debate(name="rent", debaters=sides).run_sync("Cap?", model=ScriptedModel())
@@ -137,7 +137,7 @@ asyncio.run(main())
 
 
 async def test_running_out_of_descriptors_is_one_clear_error() -> None:
-    """100 calls at once in a process that may open 40 more files: each is answered, or ModelUnavailable."""
+    """With 100 concurrent calls and 40 free descriptors, each call succeeds or raises ModelUnavailable."""
     async with ChatServer() as server:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -152,7 +152,7 @@ async def test_running_out_of_descriptors_is_one_clear_error() -> None:
 
 
 async def test_concurrent_generators_do_not_wait_for_a_hanging_one() -> None:
-    """An endless call only uses up its own deadline."""
+    """An endless call uses up only its own deadline."""
 
     async def answer(request: ModelRequest) -> str:
         if request.block == "slow":

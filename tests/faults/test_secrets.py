@@ -1,4 +1,4 @@
-"""A key is in no sink: not in errors, tracebacks, events, results, logs or recordings, whoever says it."""
+"""A repeated key appears in no errors, tracebacks, events, results, logs or recordings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 async def _tells_it(exchange: Exchange) -> None:
-    """A server that says the key in every answer."""
+    """Return the key in every answer."""
     if "response_format" in exchange.body:
         await exchange.json(completion(json.dumps(VERDICT)))
     elif exchange.body.get("stream"):
@@ -40,24 +40,24 @@ async def _tells_it(exchange: Exchange) -> None:
 
 
 async def _refuses_with_it(exchange: Exchange) -> None:
-    """A server that echoes the key in its refusal, in the body and in a header."""
+    """Repeat the key in the body and a header of the error response."""
     error = {"error": {"message": f"the key {KEY} is unknown", "code": KEY, "headers": exchange.headers}}
     await exchange.json(error, status=401, headers={"x-echo": KEY, "www-authenticate": f"Bearer {KEY}"})
 
 
 async def _breaks_with_it(exchange: Exchange) -> None:
-    """A server whose answer is the key and nothing else."""
+    """Answer with nothing but the key."""
     await exchange.answer(KEY.encode(), kind="application/json")
 
 
 async def _declines_with_it(exchange: Exchange) -> None:
-    """A model that declines to tell its key, and tells it."""
+    """Refuse to reveal the key while revealing it."""
     await exchange.json(completion(None, refusal=f"I will not tell {KEY}"))
 
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """All that any library logs, at the level of DEBUG."""
+    """Capture all logs of all libraries at level DEBUG."""
     written = io.StringIO()
     sink = logging.StreamHandler(written)
     sink.setLevel(logging.DEBUG)
@@ -79,7 +79,7 @@ def logged() -> Iterator[io.StringIO]:
 
 
 def _all_of(run: Any) -> str:
-    """Everything that a run leaves."""
+    """Return everything that a run leaves."""
     raw = run.raw
     parts = [repr(event) for event in run.events]
     parts += [repr(run), repr(raw), "" if raw is None else raw.model_dump_json(by_alias=True)]
@@ -90,7 +90,7 @@ def _all_of(run: Any) -> str:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_key_in_a_model_answer_is_redacted(transport: Any, logged: io.StringIO) -> None:
-    """Before it can reach a transcript, and with it every other model, event, file and screen."""
+    """Redaction comes before any transcript, and thus before other models, events, files and screens."""
     async with ChatServer({"telling": _tells_it}) as server:
         model = OpenAIModel("telling", base_url=server.base_url, api_key=KEY, transport=transport)
         result = await debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1).run("Cap?", model=model)
@@ -107,7 +107,7 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, logged: io.St
 @pytest.mark.parametrize("scenario", [_refuses_with_it, _breaks_with_it, _declines_with_it])
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_key_repeated_by_a_server_is_in_no_error(scenario: Any, transport: Any, logged: io.StringIO) -> None:
-    """The traceback and the stored run do not contain it either."""
+    """The traceback and the stored run do not contain the key either."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
         with pytest.raises(FlowDebateError) as caught:
@@ -121,7 +121,7 @@ async def test_a_key_repeated_by_a_server_is_in_no_error(scenario: Any, transpor
 
 
 def _with(server: ChatServer, place: str) -> dict[str, Any]:
-    """Options of a model whose secret has this place."""
+    """Return model options with the secret in the given place."""
     host, address = f"127.0.0.1:{server.port}", server.base_url
     options: dict[str, dict[str, Any]] = {
         "a password": {"base_url": address.replace(host, f"user:{KEY}@{host}")},
@@ -144,7 +144,7 @@ PLACES = [
 
 
 async def _echoes(exchange: Exchange) -> None:
-    """A server that repeats all that it was sent, in what it says or in its refusal."""
+    """Repeat everything received, in an answer or an error."""
     echo = f"{KEY} {exchange.path} {json.dumps(exchange.headers)}"
     if exchange.body["model"] == "failing":
         await exchange.json({"error": {"message": echo, "code": KEY}}, status=400, headers={"x-echo": KEY})
@@ -157,7 +157,7 @@ async def _echoes(exchange: Exchange) -> None:
 
 
 async def _stored(store: Path) -> str:
-    """All that is in the files of a store and in the export of its run."""
+    """Return the content of a store's files and of its run's export."""
     opened = SqliteStore(store)
     lines = [line async for line in export_run(opened, "the-run")]
     await opened.close()
@@ -166,7 +166,7 @@ async def _stored(store: Path) -> str:
 
 
 def _assert_hidden(text: str, server: ChatServer) -> None:
-    """The secret was sent, in one of its forms, and is in none of them in `text`."""
+    """Check that a form of the secret was sent, and that no form is in `text`."""
     forms = [KEY, f"%63{KEY[1:]}", *(b64encode(user.encode()).decode() for user in (f"user:{KEY}", f"{KEY}:"))]
     request_text = server.paths[0] + json.dumps(server.headers[0])
     assert any(form in request_text for form in forms)
@@ -180,7 +180,7 @@ def _assert_hidden(text: str, server: ChatServer) -> None:
 async def test_secrets_repeated_by_a_server_are_nowhere_in_a_run(
     place: str, transport: Any, logged: io.StringIO, tmp_path: Path
 ) -> None:
-    """In no result, event, log, `repr`, store or export."""
+    """Results, events, logs, `repr`, stores and exports are checked."""
     store = tmp_path / "runs.sqlite3"
     async with ChatServer({"telling": _echoes}) as server:
         model = OpenAIModel("telling", transport=transport, **{"base_url": server.base_url, **_with(server, place)})
@@ -210,7 +210,7 @@ async def test_secrets_repeated_by_a_server_are_in_no_error(
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, logged: io.StringIO) -> None:
-    """httpx2 logs the address of each request."""
+    """The client library httpx2 logs the URL of each request."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=f"{server.base_url}?key=42", transport=transport)
         await generator(name="tenant").run("Cap?", model=model)
@@ -235,7 +235,7 @@ async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, logged: io
     ],
 )
 def test_an_invalid_address_is_rejected_without_its_secrets(address: str) -> None:
-    """When the model is made, as a ConfigurationError that names the field."""
+    """ConfigurationError is raised when the model is created, and names the field."""
     with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http") as caught:
         OpenAIModel("m", base_url=address)
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}{caught.value!r}"

@@ -1,4 +1,4 @@
-"""The table in the documentation is what the rows say."""
+"""The documented table of faults matches the rows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ _CATALOGUE = {
     *range(52, 58), 59, 60, 61, 66, 67,
     *range(68, 70), 73, 74,
 }  # fmt: skip
-"""Rows of the catalogue that a single call can meet; 29, 30 and 75 have tests of their own."""
+"""Catalogue numbers that a single call can meet; 29, 30 and 75 have tests of their own."""
 
 
 def test_the_page_shows_the_current_table() -> None:
-    """`python -m tests.faults.table` writes it."""
+    """Run `python -m tests.faults.table` to update the page."""
     page = PAGE.read_text("utf-8")
     assert page == with_table(page)
 
 
 def test_every_fault_has_a_unique_id_and_every_row_a_fault() -> None:
-    """No row is missing, and none is counted twice."""
     assert [name for name, count in Counter(fault.id for fault in FAULTS).items() if count > 1] == []
     numbers = {int(part) for fault in FAULTS if (part := fault.id.partition("-")[0]).isdecimal()}
     assert numbers >= _CATALOGUE
 
 
 def test_every_fault_has_a_description() -> None:
-    """In one line, which the table shows."""
+    """The table shows the description on one line."""
     assert len(FAULTS) > 200
     for fault in FAULTS:
         assert fault.title, fault.id

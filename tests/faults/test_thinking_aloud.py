@@ -1,4 +1,4 @@
-"""What front ends show of debaters that stream their thinking in front of their answers, over real HTTP."""
+"""Display of debaters that stream their thinking before their answers, on all front ends over real HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIDES = ("--debater", "Ann=cap rents", "--debater", "Ben=free rents")
 
 @pytest.fixture(params=["aloud", "unannounced"])
 def thinker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Endpoint, str]]:
-    """An endpoint, and the name of a debater's model that thinks in one of two ways."""
+    """Provide an endpoint and the name of a model that thinks in one of two ways."""
     with endpoint() as served:
         for name, value in (("OPENAI_BASE_URL", served.url), ("OPENAI_API_KEY", "none")):
             monkeypatch.setenv(name, value)
@@ -35,7 +35,7 @@ def thinker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def in_order(frames: list[Any]) -> list[tuple[str, str]]:
-    """Return what a watcher sees of each path, in order: deltas and withdrawals."""
+    """Return the deltas and withdrawals of each path in order."""
     entries: list[tuple[str, str]] = []
     for frame in frames:
         if frame.event == "text_delta":
@@ -49,7 +49,7 @@ def in_order(frames: list[Any]) -> list[tuple[str, str]]:
 
 
 def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) -> None:
-    """Unannounced thinking is withdrawn, and the next turn is buffered; the page shows neither."""
+    """Unannounced thinking is withdrawn and the next turn is buffered; the page shows neither."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(
@@ -87,7 +87,7 @@ def test_the_terminal_shows_only_the_arguments(thinker: tuple[Endpoint, str]) ->
 
 
 def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """In the result, and in what was said so far."""
+    """Both the result and the progress are checked."""
     _, name = thinker
 
     async def report() -> Any:
@@ -107,7 +107,7 @@ def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None
 
 
 def test_openai_clients_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """This holds for complete and streamed answers; the first unannounced thinking is marked as withdrawn."""
+    """Complete and streamed answers are checked; the first unannounced thinking is marked as withdrawn."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(

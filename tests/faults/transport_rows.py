@@ -1,4 +1,4 @@
-"""Faults 1 to 30: the connection, and what HTTP says."""
+"""Faults 1 to 30: connections and HTTP."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ __all__ = ("TRANSPORT",)
 _CONTEXT = told("maximum context length is 8192 tokens", code="context_length_exceeded")
 _QUOTA = told("You exceeded your current quota", code="insufficient_quota")
 _SHORT = 0.4
-"""Seconds; the deadline where a row is about one."""
+"""Deadline in seconds for rows about deadlines."""
 _EACH = 0.8
-"""Seconds; that of a request, where the next one has to come through."""
+"""Deadline in seconds per request, where the next request has to succeed."""
 _HALF_MEGABYTE = b"x" * 500_000
 _MOST = 40_000_000
-"""Bytes: an answer of 16 MB, and what is on its way in the buffers of both sides."""
+"""Limit in bytes: an answer of 16 MB plus the buffers of both sides."""
 
 
 def _again(attempts: int) -> Callable[[Retry], Retry]:
@@ -94,13 +94,13 @@ def _refused(
 
 
 class _Sent:
-    """How many bytes a server got rid of."""
+    """Counter of the bytes that a server has sent."""
 
     def __init__(self) -> None:
         self.parts: list[int] = []
 
     def check(self, _: Played) -> None:
-        """The client stopped it early."""
+        """Check that the client stopped the download early."""
         assert 0 < sum(self.parts) < _MOST
         self.parts.clear()
 

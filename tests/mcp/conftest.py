@@ -1,4 +1,4 @@
-"""What the tests of the MCP server share: a server behind each transport, and clients of both protocol eras."""
+"""Fixtures of the MCP tests: a server behind each transport, and clients of both protocol eras."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ ERAS = ("2026-07-28", "legacy")
 
 @pytest.fixture(scope="module", autouse=True)
 def schemas() -> Iterator[None]:
-    """The SDK reads each tool's signature once, and checks each schema once, as in a process with one server.
+    """Cache the schemas that the SDK reads and checks for each tool.
 
-    A server and a client for each test would take two tenths of a second for them.
+    A process with one server does this once; repeating it for each test would take two tenths of a second.
     """
     check = Draft202012Validator.check_schema
     metadata: dict[Any, Any] = {}
@@ -66,29 +66,29 @@ def schemas() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Stage:
-    """A server with its own folder, to which clients connect."""
+    """A server with its own folder, and clients connected to it."""
 
     folder: Path
     model: StageModel
     connect: Callable[..., AbstractAsyncContextManager[Client]]
-    """Takes the options of the SDK's client."""
+    """Function that connects a client and takes the options of the SDK's client."""
 
 
 def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParameters:
-    """The command that serves the stage over stdio."""
+    """Return the command that serves the stage over stdio."""
     command, *arguments = stand_in(COMMAND, "mcp", "--app", "tests.mcp.stage:service", *args)
     return StdioServerParameters(command=command, args=arguments, env={FOLDER: str(folder), **environment}, cwd=ROOT)
 
 
 def data_of(result: CallToolResult) -> dict[str, Any]:
-    """The structured output of a tool that succeeded."""
+    """Return the structured output of a successful tool call."""
     assert not result.is_error, result.content
     output: dict[str, Any] = result.structured_content or {}
     return output
 
 
 def refusal_of(result: CallToolResult) -> str:
-    """The sentence of a tool that did not succeed."""
+    """Return the error text of a failed tool call."""
     assert result.is_error, result.content
     (content,) = result.content
     assert isinstance(content, TextContent)
@@ -96,7 +96,7 @@ def refusal_of(result: CallToolResult) -> str:
 
 
 async def until_over(client: Client, run_id: str, *, seconds: float = 1) -> dict[str, Any]:
-    """The report of a run once it is over, by small waits."""
+    """Poll until a run is over and return its report."""
     while True:
         report = data_of(await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": seconds}))
         if report["status"] != "running":
@@ -108,7 +108,7 @@ async def until_over(client: Client, run_id: str, *, seconds: float = 1) -> dict
 async def connected(
     folder: Path, *, mode: str = ERAS[0], seconds: float = 0.03, **options: Any
 ) -> AsyncIterator[Client]:
-    """Connect a client to a stage in its own process; calls of its model take `seconds`."""
+    """Connect a client to a stage in a separate process whose model takes `seconds` per call."""
     started = parameters(folder, FLOWDEBATE_TEST_SECONDS=str(seconds))
     with (folder / "stderr").open("a") as errors:
         async with Client(stdio_client(started, errlog=errors), mode=mode, **options) as client:
@@ -117,7 +117,7 @@ async def connected(
 
 @asynccontextmanager
 async def in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
-    """A server in this process, and clients of an era."""
+    """Run a server in this process with clients of one era."""
     service, model = make(folder)
     server = create_server(service)
     async with service:
@@ -131,7 +131,7 @@ async def _over_stdio(folder: Path, mode: str) -> AsyncIterator[Stage]:
 
 @asynccontextmanager
 async def over_http(service: Service, **options: Any) -> AsyncIterator[str]:
-    """The address at which `service` is served on a real socket."""
+    """Serve `service` on a real socket and yield its address."""
     bound = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         http_app(create_server(service), **options), log_config=None, timeout_graceful_shutdown=1, lifespan="on"
@@ -169,7 +169,7 @@ TRANSPORTS = {"memory": in_memory, "stdio": _over_stdio, "http": _over_http}
 
 @pytest.fixture(params=[f"{transport} {era}" for transport in TRANSPORTS for era in ERAS])
 async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
-    """A server behind each transport, for each era."""
+    """Provide a server behind each transport, for each era."""
     transport, era = request.param.split()
     async with TRANSPORTS[transport](tmp_path, era) as server:
         yield server
@@ -177,6 +177,6 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture(params=ERAS)
 async def local_stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
-    """A server in this process, for each era."""
+    """Provide an in-process server for each era."""
     async with in_memory(tmp_path, request.param) as server:
         yield server

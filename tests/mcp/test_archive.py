@@ -1,4 +1,4 @@
-"""What consensus debates remember, through MCP."""
+"""Memory of consensus debates across runs, through MCP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONSENSUS = {"question": TASK, "pattern": "consensus", "sides": SIDES, "max_roun
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_second_debate_sees_the_dissent_of_the_first(mode: str) -> None:
-    """Unless the host asks for one without the archive; in a pattern that remembers nothing that is refused."""
+    """A host may opt out of the archive, and a pattern without memory rejects that option."""
     calls: list[Call] = []
 
     async def prompts(client: Client, **more: Any) -> list[str]:

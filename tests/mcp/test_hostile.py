@@ -1,4 +1,4 @@
-"""Hostile callers and hostile texts: each is answered by a sentence, and nothing gets out or through."""
+"""Hostile callers and hostile texts: each gets an error message, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUESTION = "Should we build trams?"
 
 @pytest.fixture(scope="module", params=ERAS)
 async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """A server for each era, of which nothing is asked that it does."""
+    """Provide a server for each era, only for requests that it rejects."""
     async with in_memory(tmp_path_factory.mktemp("refusing"), request.param) as server:
         yield server
 
@@ -74,7 +74,7 @@ async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 async def test_invalid_arguments_are_rejected_with_a_sentence(
     refusing: Stage, tool: str, arguments: dict[str, Any], sentence: str
 ) -> None:
-    """It names the argument and what is allowed, so that the host's model can correct its call; no call is made."""
+    """The error names the argument and the allowed values, so that the host's model can correct its call."""
     async with refusing.connect() as client:
         message = refusal_of(await client.call_tool(tool, arguments))
     assert sentence in message
@@ -95,7 +95,7 @@ _NAMES = ("question", "sides", "max_rounds", "run_id", "seconds", "seen", "edits
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tool=st.sampled_from(_TOOLS), arguments=st.dictionaries(st.sampled_from(_NAMES), _JSON))
 async def test_no_arguments_cause_an_internal_error(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
-    """The answer is always a result or a sentence, never "Error executing tool", which means a crash."""
+    """An answer of "Error executing tool" would mean a crash."""
     service, _ = make(tmp_path, store="memory:", seconds=0.0)
     async with service:
         server = create_server(service)
@@ -113,7 +113,7 @@ def _call(tool: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
 
 
 async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
-    """A debater who writes the host's own tags, another speaker or a control token is only quoted."""
+    """A debater may write the host's own tags, another speaker or a control token; all are quoted."""
     async with local_stage.connect() as client:
         arguments = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}
         run = data_of(await client.call_tool("start_debate", arguments))
@@ -129,7 +129,7 @@ async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
 
 
 async def test_secrets_of_the_server_are_in_no_message(tmp_path: Path) -> None:
-    """Keys and the location of the store are not shown to hosts."""
+    """Keys and the store's location are hidden from hosts."""
     received: list[str] = []
     async with connected(tmp_path) as client:
         run = await client.call_tool("start_debate", {"question": QUESTION, "wait": 30})

@@ -1,4 +1,4 @@
-"""The HTTP application: who may call it, and how it ends."""
+"""The HTTP application: access checks and shutdown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     ids=["another host", "another origin", "no origin", "a form"],
 )
 async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    """A browser that is made to call this machine gets nowhere."""
+    """Browsers can be made to send such requests to a local server."""
     service, _ = make(tmp_path)
     async with service, over_http(service) as url, httpx2.AsyncClient() as client:
         accepted = {"accept": "application/json, text/event-stream"}
@@ -49,7 +49,7 @@ async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: d
 
 
 async def test_a_client_finds_the_server_by_its_card(tmp_path: Path) -> None:
-    """Without a token, which it says may be needed; for this machine alone, and under the name of registries."""
+    """The card needs no token, allows local requests only, and has the name that registries use."""
     service, _ = make(tmp_path)
     async with service, over_http(service) as url, httpx2.AsyncClient() as client:
         response = await client.get(f"{url}/server-card")
@@ -66,7 +66,7 @@ async def test_a_client_finds_the_server_by_its_card(tmp_path: Path) -> None:
 
 
 async def test_an_enclosing_application_may_allow_more_hosts(tmp_path: Path) -> None:
-    """`allow_hosts` adds names; `guarded` leaves all checks to the application around it."""
+    """`allow_hosts` adds names; `guarded` leaves all checks to the enclosing application."""
     service, _ = make(tmp_path)
     for options, status in (({"allow_hosts": ["debates.example"]}, 200), ({"guarded": True}, 200), ({}, 421)):
         async with over_http(service, **options) as url, httpx2.AsyncClient() as client:
@@ -78,7 +78,7 @@ async def test_an_enclosing_application_may_allow_more_hosts(tmp_path: Path) -> 
 
 
 async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> None:
-    """It prints its address, and lets calls in flight finish."""
+    """The command prints its address and lets calls in flight finish."""
     started = parameters(tmp_path, "--http", "--port", "0")
     process = await asyncio.create_subprocess_exec(
         started.command,
@@ -115,7 +115,7 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
 
 
 async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
-    """With the reason, before anything is served."""
+    """The error is reported before anything is served."""
     service, _ = make(tmp_path)
     with (
         socket.create_server(("127.0.0.1", 0)) as occupied,
@@ -126,7 +126,7 @@ async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
 
 
 def test_importing_the_library_does_not_import_the_sdk() -> None:
-    """Importing the command line does not either."""
+    """Importing the command line does not import the SDK either."""
     import subprocess
 
     code = "import sys, flowdebate.cli.app, flowdebate.mcp; print('mcp' in sys.modules, 'uvicorn' in sys.modules)"

@@ -1,4 +1,4 @@
-"""`flowdebate mcp` as a process: its streams, its end, and what survives it."""
+"""`flowdebate mcp` as a process: its streams, its shutdown, and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ pytestmark = pytest.mark.anyio
 
 CITY = {"question": "What to build?", "pattern": "city", "wait": 0}
 CALLS = 5
-"""Of an undisturbed run."""
+"""Number of model calls of an undisturbed run."""
 
 
 async def held(client: Client, folder: Path) -> str:
-    """The id of a run whose fourth call waits for its answer."""
+    """Start a run whose fourth call is held, and return its id."""
     (folder / "hold").touch()
     run_id: str = data_of(await client.call_tool("start_debate", CITY))["run_id"]
     while len(StageModel(folder).callers()) <= HELD_AFTER:
@@ -86,7 +86,7 @@ async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end:
 
 
 async def test_a_server_whose_host_stops_reading_ends_without_a_traceback(tmp_path: Path) -> None:
-    """Without a traceback: calls in flight end, and the server does."""
+    """Calls in flight end, and so does the server."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]
@@ -115,14 +115,13 @@ async def test_a_server_whose_host_stops_reading_ends_without_a_traceback(tmp_pa
     ],
 )
 def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -> None:
-    """Before anything is served."""
     result = CliRunner().invoke(app, ["mcp", *arguments])
     assert (result.exit_code, result.stdout) == (2, "")
     assert sentence in " ".join(result.stderr.split())
 
 
 async def test_a_long_run_can_be_followed_with_short_waits(tmp_path: Path) -> None:
-    """With `seen`, the parts of all waits are the whole."""
+    """The parts returned with `seen` add up to the whole report."""
     parts: list[str] = []
     async with connected(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
         run = data_of(await client.call_tool("start_debate", CITY))
@@ -137,7 +136,7 @@ async def test_a_long_run_can_be_followed_with_short_waits(tmp_path: Path) -> No
 
 
 async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
-    """Output of the application's module goes to stderr."""
+    """Output that the application's module prints goes to stderr."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})
     assert process.stdin is not None
@@ -152,7 +151,7 @@ async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", slow_but_first([0, 1]))
 async def test_documented_configurations_start_the_server(tmp_path: Path, number: int) -> None:
-    """The JSON for hosts is run unchanged, with this interpreter's `flowdebate` on the path."""
+    """The JSON for hosts is used unchanged, with this interpreter's `flowdebate` on the path."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
     servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # others are of another form
@@ -178,7 +177,6 @@ async def test_documented_configurations_start_the_server(tmp_path: Path, number
 
 
 async def test_without_the_extra_one_message_says_how_to_install_it(tmp_path: Path) -> None:
-    """No traceback."""
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as u\nfind = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'mcp' else find(name, *a)\n"
@@ -197,7 +195,7 @@ async def test_without_the_extra_one_message_says_how_to_install_it(tmp_path: Pa
 
 
 async def serve(folder: Path, **options: Any) -> Process:
-    """The server, after the handshake."""
+    """Start the server and complete the handshake."""
     started = parameters(folder)
     process = await asyncio.create_subprocess_exec(
         started.command,
@@ -223,7 +221,7 @@ async def send(process: Process, message: dict[str, Any]) -> None:
 
 
 async def request(process: Process, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The result of a request."""
+    """Send a request and return its result."""
     assert process.stdout is not None
     await send(process, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     answer = json.loads(await process.stdout.readline())
@@ -232,14 +230,14 @@ async def request(process: Process, method: str, params: dict[str, Any]) -> dict
 
 
 async def call(process: Process, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The structured output of a tool."""
+    """Call a tool and return its structured output."""
     result = await request(process, "tools/call", {"name": tool, "arguments": arguments})
     output: dict[str, Any] = result["structuredContent"]
     return output
 
 
 def test_an_application_is_found_by_its_file(tmp_path: Path) -> None:
-    """Wherever the host starts the server, and with modules beside it."""
+    """The host may start the server in any directory, and the application may import sibling modules."""
     (tmp_path / "sides_of_trams.py").write_text("STANCE = 'build trams'\n")
     (tmp_path / "debates_of_trams.py").write_text(
         "from sides_of_trams import STANCE\nfrom flowdebate.service import Service\n"

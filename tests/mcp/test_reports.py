@@ -1,4 +1,4 @@
-"""Texts in results, of every pattern; and forms for every schema."""
+"""Result texts of every pattern, and forms for every schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 
 
 def lines_of(text: str, pattern: str) -> list[str]:
-    """The lines of what a tool says about a run in which all texts are `text`."""
+    """Return the lines that a tool returns for a run in which all texts are `text`."""
     document = document_of(saved(text)[pattern], location="test")
     return "\n".join([render_said(split_said(document)), render_result(document) or ""]).splitlines()
 
@@ -39,7 +39,7 @@ def lines_of(text: str, pattern: str) -> list[str]:
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
 def test_no_text_imitates_a_line_of_a_result(pattern: str, text: str, more: str) -> None:
-    """Any text with any line breaks leaves the number of the tool's own lines unchanged."""
+    """Texts with any line breaks leave the number of the tool's own lines unchanged."""
     unframed = [line for line in lines_of(f"x{more}{text}", pattern) if not line.startswith("  | ")]
     assert len(unframed) == len(lines_of("x", pattern))
     assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in unframed)
@@ -49,7 +49,7 @@ def test_no_text_imitates_a_line_of_a_result(pattern: str, text: str, more: str)
 @pytest.mark.anyio
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> None:
-    """By its name, with sides of the host's own; what was said and what came of it are there."""
+    """The host starts each by name with custom sides and reads the texts and the outcome."""
     from mcp import Client
 
     async with (
@@ -69,7 +69,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 @pytest.mark.anyio
 async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
-    """`human` on a side is all that it takes."""
+    """A side with the value `human` is enough."""
     async with connected(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = data_of(
@@ -81,7 +81,7 @@ async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_run_of_another_process_can_be_awaited(tmp_path: Path) -> None:
-    """A second server on the same store reports its progress, and cannot cancel it."""
+    """A second server on the same store reports the run's progress and cannot cancel it."""
     from mcp import Client
 
     (tmp_path / "hold").touch()
@@ -122,7 +122,7 @@ _LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 
 @given(properties=st.dictionaries(st.text(min_size=1, max_size=8), _LEAF, min_size=1, max_size=5), needed=st.data())
 def test_a_form_can_be_shown_for_any_schema(properties: dict[str, Any], needed: st.DataObject) -> None:
-    """All its fields are of the few types that the protocol has, under the names of the schema."""
+    """Fields use the few types that the protocol supports, under the schema's names."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
     rendered = render_elicitation_schema(make_form(request_of(schema)))
@@ -131,7 +131,7 @@ def test_a_form_can_be_shown_for_any_schema(properties: dict[str, Any], needed: 
 
 
 def test_form_answers_are_converted_to_the_schema() -> None:
-    """Lists are typed with commas, objects as JSON; what is left empty is left out."""
+    """Lists are typed with commas and objects as JSON; empty fields are omitted."""
     schema = {
         "properties": {
             "nextSpeakers": {"type": "array", "items": {"type": "string"}},
@@ -149,5 +149,5 @@ def test_form_answers_are_converted_to_the_schema() -> None:
 
 
 def request_of(schema: dict[str, Any] | None) -> PendingInput:
-    """A request for an answer of `schema`."""
+    """Return a request for an answer of `schema`."""
     return PendingInput(block="ann", place="p", shown="Who?", expects="An answer.", answer_schema=schema)

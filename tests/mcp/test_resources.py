@@ -1,4 +1,4 @@
-"""Resources, subscriptions, prompts, and what a host sees of the tools."""
+"""Resources, subscriptions, prompts, and the tool list that a host receives."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.anyio
 
 
 async def text_of(client: Client, uri: str) -> str:
-    """The text of a resource."""
+    """Return the text of a resource."""
     (content,) = (await client.read_resource(uri)).contents
     text: str = content.text  # type: ignore[union-attr]  # a text
     return text
 
 
 async def test_a_run_is_a_report_a_transcript_and_a_document(local_stage: Stage) -> None:
-    """They are Markdown, text, and the JSON that `flowdebate runs render` reads."""
+    """The resources are Markdown, text, and the JSON that `flowdebate runs render` reads."""
     async with local_stage.connect() as client:
         templates = (await client.list_resource_templates()).resource_templates
         run = data_of(await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30}))
@@ -52,7 +52,7 @@ async def test_a_run_is_a_report_a_transcript_and_a_document(local_stage: Stage)
 
 @pytest.mark.parametrize("uri", ["flowdebate://runs/nobody", "flowdebate://runs/nobody/document", "flowdebate://x"])
 async def test_an_unknown_resource_is_an_error_of_the_protocol(local_stage: Stage, uri: str) -> None:
-    """Without a traceback, and without the place of the store."""
+    """The error has no traceback and does not reveal the store's location."""
     async with local_stage.connect() as client:
         with pytest.raises(MCPError) as error:
             await client.read_resource(uri)
@@ -60,7 +60,7 @@ async def test_an_unknown_resource_is_an_error_of_the_protocol(local_stage: Stag
 
 
 async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> None:
-    """Once for each turn, and for nothing else; a stream that is closed is not followed any more."""
+    """Each turn causes one notification and nothing else does; closed streams receive no more."""
     service, model = make(tmp_path)
     model.hold.touch()
     async with service, Client(create_server(service)) as client:
@@ -87,7 +87,7 @@ async def test_prompts_carry_their_argument_as_data(local_stage: Stage) -> None:
 
 
 async def test_tools_declare_their_effects(local_stage: Stage) -> None:
-    """Hints, schemas of all results, and that texts are data."""
+    """The list has hints and result schemas, and says that texts are data."""
     async with local_stage.connect() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     hints: dict[str, Any] = {name: tool.annotations for name, tool in tools.items()}
@@ -112,7 +112,7 @@ _TYPES |= dict.fromkeys(("properties", "required", "additionalProperties", "minP
 
 
 def loose(part: Any) -> Iterator[tuple[str, Any]]:
-    """The keywords that stand beside no type to which they apply, as a strict validator reports them."""
+    """Yield keywords beside a type to which they do not apply, as a strict validator reports them."""
     if not isinstance(part, dict):
         return
     for keyword, value in part.items():
@@ -128,7 +128,7 @@ def loose(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 async def test_the_list_of_tools_is_short_and_strict(local_stage: Stage) -> None:
-    """Hosts send it with each request of their model, and report bounds that stand beside no type."""
+    """Hosts send the list with each request to their model and report bounds that lack a matching type."""
     async with local_stage.connect() as client:
         tools = (await client.list_tools()).tools
     wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
@@ -141,7 +141,7 @@ async def test_the_list_of_tools_is_short_and_strict(local_stage: Stage) -> None
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
 async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the first result of each tool that asks models, with what the host's user has to do; nothing is stored."""
+    """The first result of each tool that calls models tells the host's user what to do; nothing is stored."""
     for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("FLOWDEBATE_")]:
         monkeypatch.delenv(name)
     service = Service(store="memory:", model=model)
@@ -159,7 +159,7 @@ async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest
 
 
 async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Path) -> None:
-    """The built-in ones are neither described nor started."""
+    """Built-in patterns are neither described nor started."""
     service, _ = make(tmp_path, plans=False)
     async with service, Client(create_server(service)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -169,7 +169,7 @@ async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Pa
 
 
 async def test_each_caller_may_have_its_own_service(tmp_path: Path) -> None:
-    """`service_of` decides for each call; here, where there is no request, by nothing."""
+    """`service_of` decides per call; this test has no request to decide by."""
     (tmp_path / "ann").mkdir()
     (tmp_path / "bob").mkdir()
     (ann, _), (bob, _) = make(tmp_path / "ann"), make(tmp_path / "bob")

@@ -1,4 +1,4 @@
-"""Tools of runs, behind every transport and in both protocol eras."""
+"""Tools for runs, over every transport and in both protocol eras."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 
 def ranked(request: ModelRequest) -> Any:
-    """An answer that fits its schema, also that of a council's member who has to rank all answers."""
+    """Return an answer that fits its schema, including that of a council member who ranks all answers."""
     if "RankedAnswer" in (definitions := (request.output_schema or {}).get("$defs", {})):
         return {
             "ranking": [{"answer": answer} for answer in definitions["RankedAnswer"]["properties"]["answer"]["enum"]]
@@ -46,7 +46,7 @@ def ranked(request: ModelRequest) -> Any:
 
 
 async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
-    """Progress says who speaks; the report has what was said, the verdict, and nothing that was seen already."""
+    """Progress names the speaker; the report has the arguments and the verdict, and omits what was already seen."""
     noted: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
@@ -82,7 +82,7 @@ async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
     ],
 )  # fmt: skip
 async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
-    """Each level more than the one before; what a run has used is a line of its result."""
+    """Each level takes more calls than the one before, and the result states the usage."""
     service = Service(store="memory:", model=FunctionModel(ranked))
     async with service, Client(create_server(service)) as client:
         (described,) = [entry.description for entry in (await client.list_tools()).tools if entry.name == tool]
@@ -94,7 +94,7 @@ async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: st
 
 
 async def test_every_answer_reports_the_usage() -> None:
-    """This includes comparisons; before the first call, the report says that there is none."""
+    """Comparisons are included, and the report before the first call states that nothing was used."""
 
     def counted(request: ModelRequest) -> ModelResponse:
         answer, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
@@ -133,7 +133,7 @@ async def test_a_person_at_the_host_takes_two_turns(stage: Stage) -> None:
 
 
 async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(local_stage: Stage) -> None:
-    """The stances are choices; a field that may be null may be left out."""
+    """The stances are choices, and a nullable field may be omitted."""
     schemas: list[dict[str, Any]] = []
 
     async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
@@ -152,7 +152,7 @@ async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(local_stage:
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_person_who_does_not_answer_changes_nothing(local_stage: Stage, action: Any) -> None:
-    """The run waits as before."""
+    """The run keeps waiting."""
 
     async def refuse(*_: object) -> ElicitResult:
         return ElicitResult(action=action)
@@ -166,7 +166,7 @@ async def test_a_person_who_does_not_answer_changes_nothing(local_stage: Stage, 
 
 
 async def test_without_form_support_the_model_gets_instructions(local_stage: Stage) -> None:
-    """`take_turn` says to ask the user, and `answer_turn` takes what they write."""
+    """`take_turn` tells the model to ask the user, and `answer_turn` accepts what the user writes."""
     async with local_stage.connect() as client:
         run = data_of(await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"}))
         assert "answer_turn" in refusal_of(await client.call_tool("take_turn", {"run_id": run["run_id"]}))
@@ -179,7 +179,7 @@ async def test_without_form_support_the_model_gets_instructions(local_stage: Sta
 
 
 async def test_texts_are_judged_in_all_orders_and_only_once(local_stage: Stage) -> None:
-    """A repeated call returns the recorded verdict; a judge that prefers the first text is not consistent."""
+    """A repeated call returns the recorded verdict; a judge that prefers the first text is reported as inconsistent."""
     async with local_stage.connect() as client:
         arguments: dict[str, Any] = {"question": "Which is better?", "texts": ["bad", "good\nand long", "bad too"]}
         verdict = data_of(await client.call_tool("compare", arguments))
@@ -193,7 +193,7 @@ async def test_texts_are_judged_in_all_orders_and_only_once(local_stage: Stage) 
 
 
 async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) -> None:
-    """They are part of what is judged: other ones are another verdict. A wrong rubric is refused before a call."""
+    """A different rubric or reference gives a new verdict, and an invalid rubric is rejected before any call."""
     arguments: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
     async with local_stage.connect() as client:
         plain = data_of(await client.call_tool("compare", arguments))
@@ -231,7 +231,7 @@ async def test_a_run_is_cancelled_resumed_forked_and_deleted(local_stage: Stage)
 
 
 async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
-    """The one that the command line and the page have; no line of it passes for the tool's own words."""
+    """The note is the one on the command line and the page, and none of its lines imitates the tool's own."""
     async with local_stage.connect() as client:
         run = data_of(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 30}))
         run_arguments = {"run_id": run["run_id"]}
@@ -246,7 +246,7 @@ async def test_a_note_is_written_read_and_deleted(local_stage: Stage) -> None:
 
 
 async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
-    """It gets more rounds or a question without repeating a call. A council cannot be continued."""
+    """More rounds or a new question repeat no call; a council cannot be continued."""
     arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
     async with stage.connect() as client:
         run_arguments = {"run_id": data_of(await client.call_tool("start_debate", arguments))["run_id"]}
@@ -269,7 +269,7 @@ async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
 
 
 async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
-    """A sentence names the exhausted budget to the host's model; comparisons count as well."""
+    """The error names the exhausted budget to the host's model; comparisons count as well."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
         arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}
@@ -337,7 +337,7 @@ def test_published_schemas_have_no_unchecked_bounds(schema: dict[str, Any], valu
 
 @pytest.mark.anyio
 async def test_unknown_arguments_are_rejected_by_name_for_every_tool(local_stage: Stage) -> None:
-    """With what may be meant; the schema of each tool says so to hosts that look at it."""
+    """The error suggests a valid name, and each schema forbids additional properties."""
     async with local_stage.connect() as client:
         for tool in (await client.list_tools()).tools:
             assert tool.input_schema["additionalProperties"] is False

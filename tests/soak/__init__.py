@@ -1,1 +1,1 @@
-"""What runs for minutes rather than seconds: `make soak`."""
+"""Long-running checks, started by `make soak`."""

@@ -1,7 +1,7 @@
-"""`python -m tests.soak answers --count 1000000`: random cases on all processors, until one breaks a promise.
+"""Random cases on all processors until one breaks a promise.
 
-The summary goes to stdout, progress to stderr. A case that breaks a promise is written to a file, and the exit code is
-1; `--seed`, `--first` and `--count 1` run it again.
+Run `python -m tests.soak answers --count 1000000`. The summary goes to stdout, progress to stderr. A case that breaks a
+promise is written to a file, and the exit code is 1; `--seed`, `--first` and `--count 1` run that case again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SHARE = 500
-"""Cases that a process takes at once."""
+"""Number of cases per process and batch."""
 
 
 def run(part: str, *, count: int, seed: int, first: int, processes: int) -> Share:
-    """Carry out `count` cases; ends early at the first that breaks a promise."""
+    """Run `count` cases, stopping at the first that breaks a promise."""
     shares = [range(begin, min(begin + _SHARE, first + count)) for begin in range(first, first + count, _SHARE)]
     total, start, reported = Share(), time.monotonic(), 0.0
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
@@ -44,7 +44,6 @@ def run(part: str, *, count: int, seed: int, first: int, processes: int) -> Shar
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("part", choices=sorted(PARTS))
     parser.add_argument("--count", type=int, default=1_000_000, help="cases")

@@ -1,8 +1,8 @@
-"""`python -m tests.soak.attacks`: every value of an export wrong, and every value of a journal forged.
+"""Corrupt every value of an export and forge every value of a journal: `python -m tests.soak.attacks`.
 
-A wrong value must be refused with its place, or break nothing but its own run. A report that was made anew from a
-forged journal may be verified only where the report says that nothing is checked. The summary goes to stdout; the exit
-code is 1 if a promise was broken.
+A wrong value must be rejected with its location or affect only its own run. A report rebuilt from a forged journal may
+pass verification only where the report says that nothing is checked. The summary goes to stdout; the exit code is 1 if
+a promise was broken.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ SAID = (
     "prompt",
     "scores",
 )
-"""Parts of paths whose values are what was said, asked or decided: none of them may be forged."""
+"""Path segments whose values are statements, questions or decisions; no forgery of them may pass."""
 MADE = ("usage", "attempts", "seconds", "at", "model", "finish", "flags", "labels", "duration")
-"""Parts of paths whose values only a store or a provider knows, also inside of what was said."""
+"""Path segments whose values only a store or a provider knows, even below a segment in `SAID`."""
 
 
 def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
-    """The lines with one value changed, each time another one, and where."""
+    """Yield the lines with one value changed at a time, and where."""
     for index, line in enumerate(lines):
         read = json.loads(line)
         for path in places(read):
@@ -61,7 +61,7 @@ def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, 
 
 
 async def check_exports(pattern: str, every: int, counts: Counter[str], problems: list[str]) -> None:
-    """Each wrong value is refused with its place, or listed, shown and verified."""
+    """Check that each wrong value is rejected with its location, or can be listed, rendered and verified."""
     for number, (location, lines) in enumerate(changes(await exported_of(pattern), WRONG)):
         if number % every == 0:
             try:
@@ -74,7 +74,7 @@ async def check_exports(pattern: str, every: int, counts: Counter[str], problems
 
 
 async def remade(lines: Sequence[str]) -> tuple[str, bool]:
-    """Verify a report forged from other lines, and return the outcome and whether it shows `FORGED`."""
+    """Verify a report rebuilt from forged lines, and return the outcome and whether it shows `FORGED`."""
     [evidence] = read_runs(lines, "forged")
     html = await report_html(lines, await evidence_of(*evidence))
     return (await verify_report(html)).outcome, FORGED in html
@@ -84,14 +84,14 @@ FORGED = "Never said!"
 
 
 def forged(value: Any) -> Any:
-    """Another value of the same kind."""
+    """Return a different value of the same type."""
     if isinstance(value, bool) or value is None:
         return not value if value is not None else FORGED
     return value + 1 if isinstance(value, (int, float)) else f"{value} {FORGED}"
 
 
 async def check_journals(pattern: str, counts: Counter[str], problems: list[str]) -> None:
-    """Each leaf forged, and the page made anew: what was said, asked or decided is never verified."""
+    """Forge each leaf and rebuild the page: forged statements, questions and decisions are never verified."""
     lines = await exported_of(pattern)
     assert await remade(lines) == ("verified", False), pattern
     for index, line in enumerate(lines):
@@ -118,7 +118,6 @@ async def check_journals(pattern: str, counts: Counter[str], problems: list[str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.attacks", description=__doc__)
     parser.add_argument("--patterns", nargs="*", choices=sorted(PATTERNS), default=sorted(PATTERNS))
     parser.add_argument("--every", type=int, default=1, help="only each nth wrong value")

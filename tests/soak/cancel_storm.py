@@ -1,4 +1,4 @@
-"""`python -m tests.soak.cancel_storm`: calls that are cancelled at any moment, and what they leave behind: nothing."""
+"""Cancel calls at random moments and check that nothing leaks: `python -m tests.soak.cancel_storm`."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ __all__ = ("Left", "storm")
 
 _AT_ONCE = 50
 _LATEST = 0.2
-"""Seconds after which a call is cancelled, if it is still there."""
+"""Seconds after which an unfinished call is cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """Results of a storm of cancellations."""
+    """What is left after a storm of cancellations."""
 
     transport: Transport
     calls: int
     cancelled: int
     answered: int
     tasks: int
-    """Tasks that are left over."""
+    """Number of leaked tasks."""
     descriptors: int
-    """File descriptors that are left over."""
+    """Number of leaked file descriptors."""
     connections: int
-    """Connections that the server still has."""
+    """Number of connections still open on the server."""
     work_again: int
-    """Of 20 calls afterwards."""
+    """Number of successful calls among the 20 made afterwards."""
     seconds: float
 
 
 async def _slow(exchange: Exchange) -> None:
-    """Answer byte by byte, so that some calls are cancelled in the middle and some come through."""
+    """Answer byte by byte, so that some calls are cancelled midway and others finish."""
     exchange.close = True
     with contextlib.suppress(ConnectionError):
         if exchange.body.get("stream"):
@@ -78,7 +78,7 @@ def _request(draw: Random) -> ModelRequest:
 
 
 async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tuple[int, int]:
-    """Make `count` concurrent calls, each cancelled at its own moment; count the cancelled and answered ones."""
+    """Make `count` concurrent calls, each cancelled at a random moment, and count the cancelled and answered ones."""
     calls = [asyncio.create_task(ask(draw.choice(models), _request(draw))) for _ in range(count)]
     loop = asyncio.get_running_loop()
     for call in calls:
@@ -92,7 +92,7 @@ async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tupl
 
 
 async def storm(calls: int, transport: Transport, *, seed: int = 1) -> Left:
-    """Cancel `calls` calls, and count what is left then."""
+    """Cancel `calls` calls and count what they leave behind."""
     draw = Random(seed)
     start = time.perf_counter()
     async with ChatServer({"slow": _slow, "silent": _silent}) as server:
@@ -138,7 +138,7 @@ def _open_files() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; exit code 1 where anything is left over."""
+    """Run the storm; the exit code is 1 if anything leaked."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.cancel_storm", description=__doc__)
     parser.add_argument("--count", type=int, default=10_000, help="calls with each transport")
     parser.add_argument("--seed", type=int, default=1, help="another one draws other moments")

@@ -1,8 +1,8 @@
-"""`python -m tests.soak.documents`: hostile documents against a server, an MCP server and the command line.
+"""Send hostile documents to a server, an MCP server and the command line: `python -m tests.soak.documents`.
 
-All at once, in random order, while a user beside them opens pages and begins runs with texts and documents. Nobody may
-wait for long, no process may grow, every refusal is a sentence about the file, and no child process may be left behind.
-The summary goes to stdout; the exit code is 1 if a promise was broken.
+All are sent concurrently in random order while a simulated user opens pages and starts runs with texts and documents.
+No request may be delayed for long, no process may grow, every rejection is a sentence about the file, and no child
+process may be left behind. The summary goes to stdout; the exit code is 1 if a promise was broken.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ("LONGEST_WAIT", "Attack", "main")
 
 FLOWDEBATE = (sys.executable, "-c", COMMAND)
-"""The command, in a process of its own."""
+"""Command line that starts flowdebate in a separate process."""
 APPLICATION = """
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
@@ -60,25 +60,25 @@ def service():
     return Service(store="memory:", model=FunctionModel(answer))
 """
 LONGEST_WAIT = 1.0
-"""Seconds that a user may wait for a page, or for a run with a text to begin."""
+"""Maximum seconds that a user may wait for a page or for a run with a text to start."""
 MOST_OF_SERVER = 500
-"""Megabytes that a server may take."""
+"""Maximum memory of a server, in megabytes."""
 MOST_OF_CHILD = 400
-"""Megabytes that a child may take."""
+"""Maximum memory of a child process, in megabytes."""
 _TAKEN_BY_MCP = 2_000_000
-"""Bytes of a document that the MCP server takes in a request, at least."""
+"""Document size in bytes that the MCP server accepts in a request at the least."""
 _JSON = {"content-type": "application/json"}
 _PATIENCE = 200.0
-"""Seconds in which every hostile document is answered: it waits for its turn, and then for its end."""
+"""Seconds within which every hostile document must be answered, including its time in the queue."""
 
 
 def url(data: bytes) -> str:
-    """A file as a request brings it."""
+    """Encode a file as a data URL for a request."""
     return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
 
 def field_of(pid: int, name: str) -> int:
-    """A field of the status of a process; 0 for one that is gone."""
+    """Return a field of a process's status, or 0 if the process is gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
     except OSError:
@@ -88,7 +88,7 @@ def field_of(pid: int, name: str) -> int:
 
 
 def descendants(pid: int) -> set[int]:
-    """The children of a process, and theirs."""
+    """Return all descendants of a process."""
     parents = {
         int(entry.name): field_of(int(entry.name), "PPid") for entry in Path("/proc").iterdir() if entry.name.isdigit()
     }
@@ -106,15 +106,15 @@ class Attack:
     """The corpus."""
     random: Random
     bodies: dict[str, bytes] = field(default_factory=dict)
-    """Requests with them, made before: the user beside them shares this process."""
+    """Request bodies with the documents, built in advance because the simulated user shares this process."""
     answers: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     waits: dict[str, float] = field(default_factory=dict)
-    """The longest wait for each thing that a user does."""
+    """Longest wait per user action."""
     memory: dict[str, int] = field(default_factory=dict)
-    """The most memory of each server, and of a child, in megabytes."""
+    """Peak memory in megabytes of each server and of the child processes."""
     children: set[int] = field(default_factory=set)
-    """All children that were seen."""
+    """All child processes seen."""
     over: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -123,15 +123,15 @@ class Attack:
             self.bodies[name] = json.dumps(body).encode()
 
     def shuffled(self) -> list[tuple[str, bytes]]:
-        """The corpus in another order."""
+        """Return the corpus in random order."""
         return self.random.sample(self.documents, len(self.documents))
 
     def took(self, action: str, start: float) -> None:
-        """Remember how long something took."""
+        """Record a duration."""
         self.waits[action] = max(self.waits.get(action, 0.0), round(time.monotonic() - start, 3))
 
     def judge(self, door: str, name: str, text: str, *, refused: bool) -> None:
-        """Count an answer; a refusal has to be a sentence about the file."""
+        """Count an answer and check that a rejection is a sentence about the file."""
         self.answers[f"{door}: {'refused' if refused else 'read'}"] += 1
         if refused and name not in text:
             self.problems.append(f"{door}, {name}: {text[:300]}")
@@ -139,7 +139,7 @@ class Attack:
             self.problems.append(f"{door}, {name}: a traceback: {text[-600:]}")
 
     def run(self, call: Callable[..., None], *arguments: Any) -> threading.Thread:
-        """Run a call in its own thread; an exception is a problem."""
+        """Run a function in its own thread and record any exception as a problem."""
 
         def guarded() -> None:
             try:
@@ -154,7 +154,7 @@ class Attack:
     # The doors
 
     def by_http(self, http: httpx2.Client, names: Sequence[str]) -> None:
-        """Bring documents to the server."""
+        """Send documents to the server."""
         for name in names:
             answer = http.post("/api/v1/runs", content=self.bodies[name], headers=_JSON, timeout=_PATIENCE)
             if answer.status_code not in (201, 422):
@@ -162,7 +162,7 @@ class Attack:
             self.judge("HTTP", name, answer.text, refused=answer.status_code != 201)
 
     def by_mcp(self, address: str, token: str) -> None:
-        """Bring documents to the MCP server."""
+        """Send documents to the MCP server."""
 
         async def bring() -> None:
             http = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=_PATIENCE)
@@ -181,7 +181,7 @@ class Attack:
         asyncio.run(bring())
 
     def by_command(self, folder: Path) -> None:
-        """Name documents on the command line; where they are read, the model is nowhere."""
+        """Pass documents on the command line, with an unreachable model for those that can be read."""
         for name, data in self.shuffled():
             (folder / name).write_bytes(data)
             nowhere = ["--model", "nobody", "--base-url", "http://127.0.0.1:9/v1", "--attempts", "1", "--no-store"]
@@ -193,7 +193,7 @@ class Attack:
     # The others
 
     def as_user(self, http: httpx2.Client, pages: str) -> None:
-        """Do what a user does, over and over."""
+        """Repeat the actions of a user."""
         good = docx("".join(paragraph(f"In district {number} rents rose.") for number in range(200)))
 
         def begin(sources: dict[str, str]) -> httpx2.Response:
@@ -221,7 +221,7 @@ class Attack:
             self.over.wait(0.1)
 
     def watch(self, servers: dict[str, int]) -> None:
-        """Look at the memory of all processes."""
+        """Monitor the memory of all processes."""
         while not self.over.wait(0.25):
             for name, pid in servers.items():
                 self.memory[name] = max(self.memory.get(name, 0), field_of(pid, "VmHWM") // 1_000)
@@ -231,7 +231,7 @@ class Attack:
                     self.memory["a child"] = max(self.memory.get("a child", 0), field_of(child, "VmHWM") // 1_000)
 
     def check(self) -> None:
-        """Find the promises that were broken."""
+        """Return the broken promises."""
         self.problems += [
             f"{action} took {wait} s" for action, wait in self.waits.items() if wait > _BOUNDS.get(action, LONGEST_WAIT)
         ]
@@ -246,7 +246,7 @@ class Attack:
 
 
 _BOUNDS = {"run with a document": 20.0}
-"""Seconds for what has to wait its turn among documents, each of which holds a place for a second at most."""
+"""Maximum seconds for actions that queue behind documents, each of which occupies a slot for at most a second."""
 
 
 def _command_of(pid: int) -> bytes:
@@ -258,7 +258,7 @@ def _command_of(pid: int) -> bytes:
 
 @contextmanager
 def server(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """A server of the command line, its address, and its token."""
+    """Start a server from the command line and yield its address and token."""
     environment = {**os.environ, "XDG_DATA_HOME": str(folder)}
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
     with started(
@@ -277,7 +277,7 @@ def server(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
 
 
 def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> Attack:
-    """Bring all documents to all doors at once, while a user is there."""
+    """Send all documents to all interfaces concurrently while a user is active."""
     from flowdebate.server.guard import browser_root
 
     run = Attack(documents, Random(seed))
@@ -310,7 +310,6 @@ def attack(documents: list[tuple[str, bytes]], *, seed: int, clients: int) -> At
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.documents", description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="only each nth document")
     parser.add_argument("--clients", type=int, default=8, help="requests to the server at once")

@@ -1,4 +1,4 @@
-"""The real client on a transport that gives mutated answers, and what may come out of it."""
+"""The real client on a transport that returns mutated answers, with checks of the outcome."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 __all__ = ("LONGEST_ERROR", "LONGEST_SECONDS", "Case", "Fuzzed", "check_error", "check_response", "drawn_case")
 
 LONGEST_ERROR = 2_000
-"""Characters of an error as it is told."""
+"""Maximum length of an error message in characters."""
 LONGEST_SECONDS = 10.0
-"""Of a processor that one case may take, the first imports among it; a usual one takes a few thousandths of it."""
+"""Maximum processor seconds of one case, including the first imports; a usual case takes a few thousandths of that."""
 _LONGEST_TEXT = 200_000
 
 
@@ -60,18 +60,18 @@ _TOOL = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A call, and the server's answer to all its requests."""
+    """A call and the server's answer to all its requests."""
 
     answer: Answer
     stream: bool = False
     structured: Any = None
-    """The mode; None for text."""
+    """Structured output mode, or None for text."""
     tools: bool = False
     tools_with_schema: bool = True
     repeated: bool = False
 
     def told(self) -> dict[str, Any]:
-        """The case as JSON, for a file."""
+        """Return the case as JSON for a file."""
         answer = self.answer
         return {
             "stream": self.stream,
@@ -87,7 +87,7 @@ class Case:
 
 
 def drawn_case(random: Random) -> Case:
-    """Any case."""
+    """Draw a random case."""
     stream = random.random() < 0.35
     structured = None if stream or random.random() < 0.5 else random.choice(STRUCTURED_MODES)
     return Case(
@@ -101,7 +101,7 @@ def drawn_case(random: Random) -> Case:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The bytes of an answer, in pieces, and how they end."""
+    """The bytes of an answer in pieces, ending normally or with an error."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -128,7 +128,7 @@ def _broken(name: str) -> Exception:
 
 
 class _Mocked(Clients):
-    """Clients whose connections end in this process; all else is as it is."""
+    """Clients whose connections stay in this process and are otherwise unchanged."""
 
     def __init__(self) -> None:
         super().__init__(transport="openai")
@@ -157,7 +157,7 @@ _TWICE = Retry(attempts=2, sleep=_at_once)
 
 
 class Fuzzed:
-    """`async with Fuzzed() as fuzzed: await fuzzed.outcome(case)` says what a case came to, or AssertionError."""
+    """Client for fuzzing: `async with Fuzzed() as fuzzed: await fuzzed.outcome(case)`."""
 
     def __init__(self) -> None:
         self._clients = _Mocked()
@@ -221,7 +221,7 @@ def _check_text(text: object, label: str) -> None:
 
 
 def check_response(response: ModelResponse, request: ModelRequest) -> None:
-    """AssertionError, or UnicodeEncodeError, for an answer that the boundary does not promise."""
+    """Raise AssertionError or UnicodeEncodeError for an answer that breaks the promises of the boundary."""
     _check_text(response.text, "the text")
     for call in response.tool_calls:
         assert type(call) is ToolCall
@@ -250,7 +250,7 @@ def _check_usage(usage: Usage) -> None:
 
 
 def check_error(error: FlowDebateError) -> None:
-    """Raise AssertionError for an error that is long, unreadable, anonymous, or shows the key."""
+    """Raise AssertionError for an error that is too long, unreadable, unnamed or reveals the key."""
     message = str(error)
     assert len(message) <= LONGEST_ERROR, f"the error has {len(message)} characters"
     message.encode()
@@ -264,7 +264,7 @@ def check_error(error: FlowDebateError) -> None:
 
 
 def _chain(error: BaseException) -> list[str]:
-    """Return what a traceback would show of an error and its causes."""
+    """Return what a traceback would print for an error and its causes."""
     lines: list[str] = []
     link: BaseException | None = error
     while link is not None and len(lines) < 50:

@@ -1,11 +1,11 @@
-"""Chaos of a fleet: debates of two owners, started over HTTP and executed by workers, while all dies around them.
+"""Chaos testing of a fleet: debates of two owners, started over HTTP and executed by workers while everything crashes.
 
     python -m tests.soak.fleet [--runs 500] [--workers 3] [--seed N]
 
-Workers and servers are killed or stopped with SIGTERM and replaced, PostgreSQL is stopped and started, the provider is
-away for a minute, the version is upgraded, and one run kills each worker that executes it. In the end every run that a
-server has accepted must be complete, but for the poison run, which must be a dead letter; no answer that was recorded
-may have been asked for again, and no other run may have been given up. The table is printed in any case.
+Workers and servers are killed or stopped with SIGTERM and replaced, PostgreSQL is restarted, the provider is
+unavailable for a minute, the version is upgraded, and one run kills each worker that executes it. In the end every run
+that a server accepted must be complete, except the poison run, which must be a dead letter; no recorded answer may have
+been requested again, and no other run may have been given up. The table is printed in any case.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ __all__ = ("main", "service")
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
 OWNERS = ("ann", "bob")
 LATER = 2 * 10**6
-"""The number of the one run of an owner who comes when the others have a backlog."""
+"""Number of the single run of an owner who arrives when the others have a backlog."""
 CALLS = 5
 
 
 def service() -> Any:
-    """The service of a server process: its workers execute what it is asked for."""
+    """Return the service of a server process, which submits its runs to the workers."""
     from flowdebate.service.service import Service
 
     return Service(workers=make(**json.loads(os.environ["FLEET"])), poll=0.5)
 
 
 class Chaos:
-    """The processes of one fleet, and what happens to them."""
+    """The processes of a fleet and the faults injected into them."""
 
     def __init__(self, database: Server, port: int, *, workers: int, seed: int) -> None:
         self.random = Random(seed)
@@ -74,11 +74,11 @@ class Chaos:
 
     @property
     def workers(self) -> list[subprocess.Popen[bytes]]:
-        """All workers."""
+        """Return a workers object connected to the fleet's queue."""
         return [worker for group in self.alive.values() for worker in group]
 
     def supervise(self) -> None:
-        """Replace the workers that have ended, as an orchestrator does."""
+        """Replace workers that have exited, as an orchestrator does."""
         command = [sys.executable, "-m", "flowdebate.workers", "tests.workers.fleet:workers", "--patience", "10"]
         for version, number in self.wanted.items():
             before = self.alive.get(version, [])
@@ -92,7 +92,7 @@ class Chaos:
             self.alive[version] = after
 
     async def start_server(self) -> None:
-        """The server, of the present version, on the port that it had."""
+        """Start the server in the current version on its previous port."""
         token = ROOT / "build" / "soak-fleet-token"
         token.parent.mkdir(exist_ok=True)
         token.write_text(TOKEN)
@@ -110,7 +110,7 @@ class Chaos:
                 self.url = line.split()[1].rstrip("/")
 
     def kill_worker(self) -> None:
-        """SIGKILL for one of them."""
+        """Kill a random worker with SIGKILL."""
         victim = self.random.choice(self.workers)
         victim.kill()
         self.log.append((time.time(), f"worker {victim.pid} killed"))
@@ -118,12 +118,12 @@ class Chaos:
         self.counts["workers killed"] += 1
 
     def stop_worker(self) -> None:
-        """SIGTERM for one of them."""
+        """Stop a random worker with SIGTERM."""
         self.random.choice(self.workers).terminate()
         self.counts["SIGTERMs"] += 1
 
     async def kill_server(self) -> None:
-        """SIGKILL, and a new one."""
+        """Kill the server with SIGKILL and start a new one."""
         assert self.server is not None
         self.server.kill()
         await asyncio.to_thread(self.server.wait)
@@ -131,7 +131,7 @@ class Chaos:
         self.counts["servers killed"] += 1
 
     async def stop_database(self) -> None:
-        """PostgreSQL is gone for two seconds."""
+        """Take PostgreSQL down for two seconds."""
         mode = self.random.choice(("fast", "immediate"))
         self.log.append((time.time(), f"PostgreSQL stopped ({mode})"))
         await asyncio.to_thread(self.database.stop, mode)
@@ -150,7 +150,7 @@ class Chaos:
 
 
 async def begin(chaos: Chaos, number: int, accepted: dict[str, str], pattern: str = "city") -> None:
-    """Begin a run until a server accepts it; the id makes that safe to repeat."""
+    """Start a run, retrying until a server accepts it; the id makes retries safe."""
     owner, run_id = "eve" if number == LATER else OWNERS[number % 2], f"{pattern}-{number}"
     body = {"pattern": pattern, "question": f"Question {number}?", "runId": run_id, "labels": {"owner": owner}}
     while True:
@@ -166,7 +166,7 @@ async def begin(chaos: Chaos, number: int, accepted: dict[str, str], pattern: st
 
 
 async def soak(runs: int, workers: int, seed: int) -> bool:
-    """The chaos, and its table; whether all promises held."""
+    """Run the chaos, print its table, and return whether all promises held."""
     async with model_server(0.2) as models:
         with Server() as database:
             chaos = Chaos(database, models.port, workers=workers, seed=seed)
@@ -305,7 +305,7 @@ async def _judge(  # noqa: C901 - one line of the table after the other
 
 
 def main() -> int:
-    """Exit status 0 if all promises held."""
+    """Run the soak; the exit status is 0 if all promises held."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--workers", type=int, default=3)

@@ -1,6 +1,6 @@
-"""Answers of a chat completions server, and what can become of them on their way.
+"""Mutated answers of a chat completions server.
 
-Everything is drawn from a `Random`: the soak seeds one for each case, and hypothesis hands in its own.
+Everything is drawn from a `Random`: the soak seeds one for each case, and hypothesis supplies its own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ("CANARY", "VERDICT", "Answer", "mutated_answer")
 Json = Any
 
 CANARY = "sk-canary-0123456789abcdef"
-"""The API key that the client sends, and that no error may show."""
+"""API key that the client sends and that no error may reveal."""
 
 VERDICT = {"reasoning": "It was not answered.", "winner": "for", "score": 7}
-"""What fits the schema that structured answers are asked for with."""
+"""Value that fits the schema of structured answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Answer:
     headers: Sequence[tuple[str, str]] = ()
     body: bytes = b""
     breaks: str | None = None
-    """The error of the transport in which the body ends; None for a body that arrives whole."""
+    """Transport error that ends the body, or None for a complete body."""
 
 
 def _structured(random: Random) -> Json:
@@ -111,7 +111,7 @@ def _events(random: Random) -> list[Json]:
 
 
 _DEEP = "@deep@"
-"""Stands in JSON for something that is nested deeply, until it is written."""
+"""Placeholder in JSON for a deeply nested value, replaced on serialization."""
 
 
 _SCALARS: Sequence[Json] = (
@@ -162,7 +162,7 @@ def _hostile(random: Random) -> Json:
 
 
 def _places(value: Json, pairs: list[tuple[Json, Any]]) -> None:
-    """Every container in `value` with each of its keys or indices."""
+    """Yield every container in `value` with each of its keys or indices."""
     if isinstance(value, dict):
         inside: Any = value.items()
     elif isinstance(value, list):
@@ -220,7 +220,7 @@ _JSON_CHANGES = (_drop, _retype, _retype, _wrap, _repeat, _rename, _exchange, _l
 
 
 def _changed(value: Json, random: Random) -> Json:
-    """`value` with none to five changes."""
+    """Return `value` with up to five changes."""
     value = copy.deepcopy(value)
     for _ in range(random.choice([0, 1, 1, 1, 1, 2, 3])):
         places: list[tuple[Json, Any]] = []
@@ -334,7 +334,7 @@ def _headers(random: Random, kind: str) -> list[tuple[str, str]]:
 
 
 def _body(random: Random, *, stream: bool, structured: bool, failed: bool) -> tuple[bytes, str]:
-    """A body before its bytes are changed, and its content type."""
+    """Return a body before byte-level changes, and its content type."""
     if random.random() < 0.02:
         return f"<html><h1>Log in</h1>{CANARY}</html>".encode(), "text/html"
     if failed:
@@ -351,7 +351,7 @@ def _body(random: Random, *, stream: bool, structured: bool, failed: bool) -> tu
 
 
 def mutated_answer(random: Random, *, stream: bool, structured: bool) -> Answer:
-    """An answer that was right once, to a request that wanted a stream, or structured data, or neither."""
+    """Draw a mutation of a valid answer to a request for a stream, for structured data or for plain text."""
     failed = random.random() < 0.2
     body, kind = _body(random, stream=stream, structured=structured, failed=failed)
     for _ in range(random.choice([0, 0, 0, 0, 1, 1, 2])):

@@ -1,11 +1,11 @@
-"""Kills `flowdebate serve` with SIGKILL at random moments, starts it again on the same store, and follows its runs.
+"""Kill `flowdebate serve` with SIGKILL at random moments, restart it on the same store, and follow its runs.
 
     python -m tests.soak.server_kills --kills 20 [--seed N]
 
-One reader follows one run after another, and comes back with the id of its last event: a debate, one in which a person
-argues, and a fork of the first one with an edited argument, over and over. In the end the reader must have been told
-what an undisturbed run tells, no model may have been asked for an answer that was recorded, and the budget must have
-counted each call.
+One reader follows one run after another and reconnects with the id of its last event. The runs alternate between a
+debate, one in which a person argues, and a fork of the first one with an edited argument. In the end the reader must
+have received the events of an undisturbed run, no recorded answer may have been requested from a model again, and the
+budget must have counted each call.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def service():
 TOKEN = "a-token-of-this-soak-test"  # noqa: S105 - it opens nothing else
 OPTIONS: dict[str, Any] = {"max_rounds": 4}
 KINDS = ("debate", "human", "fork")
-"""What is followed, in turn: a fork is one of the debate two runs before it."""
+"""Kinds of runs, in turn; a fork is one of the debate two runs before it."""
 EDITS = {"debate/round[1]/debate-turn-con/debate-debater-con": "I see it in another way."}
 LONGEST_LIFE = 1.5
-"""Seconds after which a server that answers is killed at the latest."""
+"""Maximum seconds that a responding server lives before it is killed."""
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:
-    """The answer to a request: always the same one, and a valid one, since failed calls are asked again."""
+    """Answer a request, always with the same valid answer because failed calls are repeated."""
     if request.output_schema is None:
         return f"{request.block} is sure."
     return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
@@ -94,7 +94,7 @@ class Story:
         self.resets = 0
 
     def begin(self, http: httpx2.Client) -> None:
-        """Begin the run, unless it is there, answer what it asks, and let it go on where it was left."""
+        """Start the run unless it exists, answer its questions, and resume it where necessary."""
         body: dict[str, Any] = {"question": self.question, "options": self.options, "seed": 1, "runId": self.run_id}
         if self.kind == "fork":
             forked = http.post(f"/api/v1/runs/{self.parent}/fork", json={"edits": EDITS, "forkId": self.run_id})
@@ -140,17 +140,17 @@ class Story:
 
 
 def said_at(place: str) -> str:
-    """Return the answer of the person at a path."""
+    """Return the person's answer at a path."""
     return f"I answer at {place}."
 
 
 def essence(kind: str, data: dict[str, Any]) -> tuple[str, str, object]:
-    """An event without its times, and without whether it was replayed."""
+    """Return an event without its times and its replay flag."""
     return kind, data["path"], data.get("output")
 
 
 class Soak:
-    """The servers, the run in progress, and what was found."""
+    """The servers, the current run, and the problems found."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -163,7 +163,7 @@ class Soak:
         self.problems: list[str] = []
 
     def life(self, *, killed: bool) -> None:
-        """Run one server from its start to its kill; unless it is to be `killed`, until the run ends."""
+        """Run one server until it is killed, or until the run ends unless it is to be `killed`."""
         options = ("--app", "application:service", "--token-file", "token")
         with serving(self.folder, *options) as (process, url, _), client(url, TOKEN) as http:
             moment = self.random.uniform(0, LONGEST_LIFE)
@@ -182,7 +182,7 @@ class Soak:
         self.found["kills"] += killed
 
     def follow(self, http: httpx2.Client) -> None:
-        """Begin the run, unless it is there, and follow it; once it has ended another one is next."""
+        """Start the run unless it exists and follow it; select the next one after its end."""
         story = self.story
         story.begin(http)
         headers = {} if story.last is None else {"last-event-id": story.last}
@@ -216,12 +216,12 @@ class Soak:
             self.problems.append(f"{self.story.run_id} was told otherwise: {added=}, {missing=}, {order=}")
 
     def asked(self) -> list[str]:
-        """The requests that models have got, in order."""
+        """Return the requests received by models, in order."""
         log = self.folder / "asked"
         return log.read_text().split() if log.exists() else []
 
     def recorded(self) -> set[str]:
-        """The requests whose answers are in the store."""
+        """Return the requests whose answers are in the store."""
 
         async def read() -> set[str]:
             store = SqliteStore(self.folder / "runs.sqlite3")
@@ -235,7 +235,7 @@ class Soak:
         return asyncio.run(read())
 
     def run(self, kills: int) -> None:
-        """Kill so many servers, and let the last run end."""
+        """Kill `kills` servers and let the last run end."""
         (self.folder / "application.py").write_text(APPLICATION)
         (self.folder / "token").write_text(TOKEN)
         before, recorded = 0, set[str]()
@@ -256,7 +256,6 @@ class Soak:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code is 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.server_kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="another one kills at other moments")

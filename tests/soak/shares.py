@@ -1,4 +1,4 @@
-"""Cases of the soak, as many as a process takes at once."""
+"""Batches of cases that a process runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ("PARTS", "Share", "drawing", "share_of_answers", "share_of_views")
 
 @dataclass(slots=True)
 class Share:
-    """Results of some cases."""
+    """Results of a batch of cases."""
 
     cases: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -26,7 +26,7 @@ class Share:
     failed: dict[str, Any] | None = None
 
     def add(self, share: Share) -> None:
-        """Take in what others came to."""
+        """Merge the results of other batches."""
         self.cases += share.cases
         self.outcomes += share.outcomes
         self.slowest = max(self.slowest, share.slowest)
@@ -44,7 +44,7 @@ def drawing(seed: int, index: int) -> Random:
 
 
 def share_of_answers(seed: int, indices: range) -> Share:
-    """Mutated answers, each through the real client and the boundary."""
+    """Run mutated answers through the real client and the boundary."""
     return asyncio.run(_answers(seed, indices))
 
 
@@ -66,7 +66,7 @@ async def _answers(seed: int, indices: range) -> Share:
 
 
 def share_of_views(seed: int, indices: range) -> Share:
-    """Random debates, each in every view; what is counted besides are their texts."""
+    """Render random debates in every view and count their texts."""
     from .views import check_views
 
     share = Share()

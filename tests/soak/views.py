@@ -1,4 +1,4 @@
-"""Random debates in every view: what is written can be read back, and no text passes for anything else."""
+"""Random debates in every view: output can be parsed again, and no text passes for anything else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS = (
     "🙂",
 )
 _OPENS = re.compile(r"\[|Round [0-9]+:$")
-"""How a line begins that opens an argument, and what a heading is."""
+"""Patterns of lines that open an argument, and of headings."""
 
 
 def _text(random: Random) -> str:
@@ -74,7 +74,7 @@ def _opening(text: str) -> list[str]:
 
 
 def check_views(random: Random) -> int:
-    """AssertionError if a text of a drawn debate passes for anything; gives the number of texts."""
+    """Raise AssertionError if a text of a drawn debate passes for anything else; return the number of texts."""
     entries = _entries(random)
     for names in (False, True):
         _check_rendered(entries, names=names)
@@ -102,7 +102,7 @@ def _check_rendered(entries: Sequence[DebateContributionEntry], *, names: bool) 
 
 
 def _check_prompts(entries: Sequence[DebateContributionEntry], random: Random) -> None:
-    """Every prompt has the lines of its transcript, and no other line that opens an argument or a round."""
+    """Check that every prompt has its transcript's lines and no other line that opens an argument or a round."""
     plain, with_names = _opening(render_entries(entries)), _opening(render_entries(entries, names=True))
     stances = [entry.stance for entry in entries] or ["for", "against"]
     text = partial(_text, random)

@@ -1,6 +1,6 @@
-"""Planted bugs that checks must find, and correct patterns in which they must find nothing.
+"""Planted bugs that checks must find, and correct patterns in which they must find none.
 
-`python -m tests.testing.planted` writes its record: how many examples it takes to find each bug.
+`python -m tests.testing.planted` records how many examples it takes to find each bug.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 SEEDS = range(10)
 EXAMPLES = 100
 CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1, "a side that is never called": 10}
-"""Fewer examples for a bug that is found after all of them, however few: in each, a run without failures asks."""
+"""Number of examples for bugs that show only after the last one, when a run without failures is checked."""
 PAGE = Path(__file__).parents[2] / "evidence" / "records" / "planted-bugs.md"
 
 SIDES = (Debater("ann", "for"), Debater("bob", "against"))
@@ -75,13 +75,13 @@ class Planted:
     make: Callable[[], Any]
     promise: str
     library: Callable[[], AbstractContextManager[None]] = nullcontext
-    """A library that has the bug, if it is not the application's."""
+    """Context manager that plants the bug in the library instead of the pattern."""
     of_debates: bool = True
     """Whether the pattern is a debate."""
     apart_from: tuple[str, ...] = ()
-    """Kinds of debates in which it is no bug."""
+    """Kinds of debates in which the behaviour is not a bug."""
     also: tuple[str, ...] = ()
-    """Other promises that it breaks in some kinds."""
+    """Other promises that the bug breaks in some kinds of debates."""
 
 
 _VARIED: dict[str, Any] = {}
@@ -89,7 +89,7 @@ _VARIED: dict[str, Any] = {}
 
 @contextmanager
 def varied(**options: Any) -> Iterator[None]:
-    """`rent()` has these options as well."""
+    """Add options to every debate that `rent()` builds."""
     _VARIED.update(options)
     try:
         yield
@@ -98,11 +98,11 @@ def varied(**options: Any) -> Iterator[None]:
 
 
 class TakenAlready(Exception):
-    """A debate with a bug sets an option itself that it is to be varied by."""
+    """Raised if a debate with a bug already sets an option that varies."""
 
 
 def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
-    """A debate, the second of whose debaters is `block`, and the first `ann`."""
+    """Build a debate of `ann` against a debater whose block is `block`."""
     if conflicts := options.keys() & _VARIED.keys():
         raise TakenAlready(", ".join(conflicts))
     options = {"synthesizer": False, "ann": None, **options, **_VARIED}
@@ -115,12 +115,12 @@ def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
 
 
 def entries_of(ctx: Any) -> Any:
-    """The transcript so far."""
+    """Return the transcript so far."""
     return ctx.resources.transcript.state.entries
 
 
 def verdict_for(winner: object) -> dict[str, object]:
-    """A verdict."""
+    """Return a verdict."""
     return {"verdict": "So be it.", "winner": winner, "reasoning": "It was argued better."}
 
 
@@ -128,12 +128,12 @@ def verdict_for(winner: object) -> dict[str, object]:
 
 
 def a_predicate_that_never_fires() -> Any:
-    """A predicate that waits for an entry of a debater who is not in the debate."""
+    """Stop predicate that waits for a debater who is not in the debate."""
     return rent(max_rounds=3, terminate_when=lambda ctx: any(entry.agent_name == "eve" for entry in entries_of(ctx)))
 
 
 def a_moderator_naming_strangers() -> Any:
-    """In the second round it calls somebody who is not in the debate."""
+    """Moderator that calls an unknown debater in the second round."""
 
     def moderate(_: object, ctx: Any) -> dict[str, Any]:
         return {"next_speakers": ["ann", "bob"] if ctx.sequencer.state.round == 1 else ["bob", "eve"]}
@@ -142,7 +142,7 @@ def a_moderator_naming_strangers() -> Any:
 
 
 def empty_arguments() -> Any:
-    """A debater that says nothing new if it is contradicted in its own words."""
+    """Debater that says nothing when contradicted in its own words."""
 
     def contradict(_: object, ctx: Any) -> str:
         texts = [entry.text for entry in entries_of(ctx)]
@@ -152,23 +152,23 @@ def empty_arguments() -> Any:
 
 
 def a_winner_that_is_no_stance() -> Any:
-    """A judge that names the winning debater, and not the stance."""
+    """Judge that names the winning debater instead of the stance."""
     return rent(judge=lambda _, ctx: verdict_for(max(entries_of(ctx), key=lambda entry: len(entry.text)).agent_name))
 
 
 def a_verdict_that_needs_a_winner() -> Any:
-    """An output that takes for granted that somebody has won."""
+    """Output function that fails without a winner."""
     return rent(synthesizer=lambda raw: raw.verdict.winner.upper())
 
 
 def state_of_two_runs() -> Any:
-    """A predicate that counts its calls, and is where it was after two runs."""
+    """Predicate that counts its calls and thus depends on earlier runs."""
     numbers = count()
     return rent(max_rounds=3, terminate_when=lambda _: next(numbers) % 3 == 2)
 
 
 def a_condition_that_never_holds() -> Any:
-    """A condition that is never true, in an expression."""
+    """Condition in an expression that never becomes true."""
     never = stop.when(lambda ctx: entries_of(ctx)[-1].agent_name == "eve")
     return rent(max_rounds=3, terminate_when=never & stop.rounds(1) | stop.seconds(60))
 
@@ -188,7 +188,7 @@ def state_between_runs() -> Any:
 
 
 def a_remembered_question() -> Any:
-    """A block that asks a model about the first question that it was ever given."""
+    """Block that asks a model about the first question it ever received."""
 
     @cache
     def prompt() -> list[str]:
@@ -202,7 +202,7 @@ def a_remembered_question() -> Any:
 
 
 def format_on_a_question() -> Any:
-    """A prompt that is filled in twice: the question's braces are fields of the second time."""
+    """Prompt that is formatted twice, so that braces in the question become fields."""
     template = "You argue against: {question} Answer as {{name}}."
 
     def ask(question: Any) -> str:
@@ -212,12 +212,12 @@ def format_on_a_question() -> Any:
 
 
 def percent_on_a_question() -> Any:
-    """Formatting of the question with percent signs."""
+    """Prompt that formats the question with percent signs."""
     return rent(generator(name="rent-debater-bob", user=lambda question: f"{question.question} %s." % "Answer as bob"))
 
 
 def a_question_without_its_markup() -> Any:
-    """A prompt in which what looks like HTML is taken out of the question."""
+    """Prompt that strips HTML-like text from the question."""
 
     def ask(question: Any) -> str:
         return re.sub("<[^>]*>", "", question.question)
@@ -226,13 +226,13 @@ def a_question_without_its_markup() -> Any:
 
 
 def an_answer_kept_without_its_question() -> Any:
-    """A block that calls no model and repeats its first answer to every question."""
+    """Block that repeats its first answer to every question without calling a model."""
     answers: dict[str, str] = {}
     return rent(lambda request: answers.setdefault("bob", f"{len(request.question)} letters are too many."))
 
 
 def a_block_that_swallows_cancellation() -> Any:
-    """A block that mistakes a cancellation for a failure of its model."""
+    """Block that mistakes a cancellation for a model failure."""
     speak = generator(name="speak", user="Argue against it.")
 
     async def argue(value: object, ctx: Any) -> str:
@@ -248,27 +248,27 @@ def a_block_that_swallows_cancellation() -> Any:
 
 
 def an_output_with_a_lock() -> Any:
-    """An output that no store can carry."""
+    """Output that no store can serialize."""
     return rent(synthesizer=lambda raw: {"verdict": raw.verdict, "lock": threading.Lock()})
 
 
 def a_moderator_with_a_favourite() -> Any:
-    """A moderator that never calls the second debater."""
+    """Moderator that never calls the second debater."""
     return rent(moderator=lambda _: {"next_speakers": ["ann"]})
 
 
 def a_cleared_transcript() -> Any:
-    """A block that gets what was said so far out of the way: the library refuses."""
+    """Block that clears the transcript, which the library rejects."""
     return rent(lambda _, ctx: ctx.resources.transcript.set(DebateTranscriptState()))
 
 
 def a_rewound_round() -> Any:
-    """A block that goes back a round: the library refuses."""
+    """Block that goes back a round, which the library rejects."""
     return rent(lambda _, ctx: ctx.sequencer.update(round=0))
 
 
 def a_round_rewound_past_the_guard() -> Any:
-    """A rewound round inside the scope of the steps."""
+    """Block that rewinds the round in the scope of the steps."""
 
     def speak(_: object, ctx: Any) -> str:
         ctx.scope.handle.update(round=max(ctx.sequencer.state.round - 1, 0))
@@ -278,7 +278,7 @@ def a_round_rewound_past_the_guard() -> Any:
 
 
 def a_judge_that_depends_on_order() -> Any:
-    """The first position that it reads wins."""
+    """Judge that always picks the first position it reads."""
 
     def judge(_: object, ctx: Any) -> dict[str, Any]:
         view = format_transcript_for_judge(entries_of(ctx), random=ctx.random)
@@ -289,12 +289,12 @@ def a_judge_that_depends_on_order() -> Any:
 
 
 def a_draw_without_the_seed() -> Any:
-    """A judge that draws lots by itself."""
+    """Judge that draws lots without the run's seed."""
     return rent(judge=lambda _: {**verdict_for(random.choice(["for", "against"])), "reasoning": f"{random.random()}"})
 
 
 def an_endless_debater() -> Any:
-    """A block that asks its model until it likes the answer."""
+    """Block that calls its model until it likes the answer."""
     draft = generator(name="draft", user="Argue against it.")
 
     async def speak(value: object, ctx: Any) -> str:
@@ -306,7 +306,7 @@ def an_endless_debater() -> Any:
 
 
 def a_task_of_its_own() -> Any:
-    """A block that completes its turn's task with something else than what it says, past the guard."""
+    """Block that bypasses the guard and completes its turn's task with a different text."""
 
     def speak(_: object, ctx: Any) -> str:
         audit = ctx.scope.handles["audit"]
@@ -318,7 +318,7 @@ def a_task_of_its_own() -> Any:
 
 
 def an_event_of_the_librarys() -> Any:
-    """A debater that announces a verdict."""
+    """Debater that emits the library's event for verdicts."""
 
     def speak(_: object, ctx: Any) -> str:
         ctx.emit(VerdictReached(block="rent-judge", verdict=DebateVerdict(**verdict_for("against"))))
@@ -328,41 +328,41 @@ def an_event_of_the_librarys() -> Any:
 
 
 def moderated() -> Any:
-    """A debate with a given moderator."""
+    """Build a debate with the given moderator."""
     return rent() if "moderator" in _VARIED else rent(moderator=True)
 
 
 def in_another_order() -> Any:
-    """A debate with a turn order that is announced in each round."""
+    """Build a debate whose turn order is announced in each round."""
     return rent() if "turn_order" in _VARIED else rent(turn_order="rotated")
 
 
 @contextmanager
 def patched(location: object, name: str, value: object) -> Iterator[None]:
-    """A library with another function `name`."""
+    """Replace the library's function `name`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(location, name, value)
         yield
 
 
 def forgetting(_: object, *entries: DebateContributionEntry) -> DebateTranscriptState:
-    """A transcript with what was said last."""
+    """Return a transcript reduced to the last entry."""
     return DebateTranscriptState(entries=list(entries))
 
 
 def as_they_arrived(state: DebateTranscriptState, entries: Sequence[DebateContributionEntry]) -> DebateTranscriptState:
-    """A transcript that is not put in order."""
+    """Return a transcript in order of arrival."""
     return state if len(entries) == len(state.entries) else DebateTranscriptState(entries=list(entries))
 
 
 def misattributing(state: DebateTranscriptState, *entries: DebateContributionEntry) -> DebateTranscriptState:
-    """A transcript in which all is said by the first debater."""
+    """Return a transcript that attributes everything to the first debater."""
     misattributed = [entry.model_copy(update={"agent_name": "ann", "stance": "for"}) for entry in entries]
     return DebateTranscriptState(entries=[*state.entries, *misattributed])
 
 
 async def for_another_reason(condition: AnotherRound, value: object, ctx: Context) -> bool:
-    """Return whether another round follows; if not, attribute the end to the moderator in every case."""
+    """Return whether another round follows, and always attribute the end to the moderator."""
     wrong = replace(condition, stop_reason=lambda state: condition.stop_reason(state) and "moderator_done")
     return await ANOTHER_ROUND(wrong, value, ctx)
 
@@ -371,29 +371,29 @@ ANOTHER_ROUND = AnotherRound.__call__
 
 
 async def for_the_audience(*args: Any, **options: Any) -> Any:
-    """A verdict with a winner who had no side."""
+    """Return a verdict for a side that nobody argued."""
     return (await accepted(*args, **options)).model_copy(update={"winner": "the audience"})
 
 
 async def by_the_seed(read: Any, ctx: Context, **options: Any) -> Any:
-    """A verdict that any seed finds another winner for."""
+    """Return a verdict whose winner depends on the seed."""
     winner = ["for", "against"][ctx.run.seed % 2]
     return (await accepted(read, ctx, **options)).model_copy(update={"winner": winner})
 
 
 def announced_backwards(**event: Any) -> TurnsOrdered:
-    """An announced order of turns that is not followed."""
+    """Announce a turn order that is not followed."""
     return TurnsOrdered(**{**event, "speakers": event["speakers"][::-1]})
 
 
 def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
-    """A wire form in which all is of the first round."""
+    """Return a wire form in which every entry is in the first round."""
     wire = output.model_dump(mode="json", by_alias=True)
     return {**wire, "transcript": [{**entry, "round": 1} for entry in wire["transcript"]]}
 
 
 def count_twice(run: Run, called: ModelCalled, *args: Any) -> None:
-    """Count what the second debater's call costs twice."""
+    """Count the cost of the second debater's call twice."""
     _COUNT(run, called, *args)
     run.usage += Usage(calls=1) if "bob" in called.block else Usage.none()
 
@@ -405,7 +405,7 @@ _COUNT = Run._count
 
 
 def a_discussion_that_the_first_decides() -> Any:
-    """A moderator that decides for the first to answer."""
+    """Moderator that lets the first answer decide."""
     speak = generator(name="speak", user="Speak.")
 
     def member(name: str) -> Persona:
@@ -423,13 +423,13 @@ def a_discussion_that_the_first_decides() -> Any:
 
 
 def a_speaker_that_hands_over_to_a_stranger() -> Any:
-    """A hand-over to an unknown name, without a retry or a random choice."""
+    """Speaker that hands over to an unknown name, without a retry or a random choice."""
     lost = Persona("bob", block=lambda _: {"response": "Ask her.", "next_agent_name": "eve"})
     return handoff(name="rent", debaters=[MEMBERS[0], lost], max_turns=3, on_invalid="error")
 
 
 def a_referee_that_grows_stricter() -> Any:
-    """A referee that remembers how often it was asked."""
+    """Referee that depends on the number of its earlier calls."""
     requests: list[object] = []
 
     def audit(_: object) -> dict[str, Any]:
@@ -440,12 +440,12 @@ def a_referee_that_grows_stricter() -> Any:
 
 
 def a_chair_that_draws_lots() -> Any:
-    """Without the run's seed."""
+    """Chair that draws lots without the run's seed."""
     return council(name="rent", members=MEMBERS, chair=lambda _: f"Lot {random.random()}")
 
 
 def an_agent_without_a_proposal() -> Any:
-    """An agent that proposes blank text."""
+    """Agent whose proposal is blank."""
 
     def act(request: Any) -> Any:
         if request.kind == "proposal":
@@ -578,7 +578,7 @@ PLANTED: dict[str, Planted] = {
 
 
 def correct_patterns() -> dict[str, Callable[[], Any]]:
-    """Patterns of all six kinds without a bug."""
+    """Return patterns of all six kinds without a bug."""
 
     def agreed(ctx: Any) -> bool:
         return any("I concede" in entry.text for entry in entries_of(ctx))
@@ -624,7 +624,7 @@ def search(planted: Planted, seed: int, **options: Any) -> Finding:
 
 
 def rows() -> Iterator[list[str]]:
-    """The table: bug, promise, and the median and the highest number of examples until it was found."""
+    """Yield rows of bug, promise, and the median and maximum number of examples before the bug was found."""
     for name, planted in PLANTED.items():
         findings = [search(planted, seed) for seed in SEEDS]
         promises = {finding.broken.promise for finding in findings if finding.broken is not None}
@@ -642,7 +642,7 @@ _TABLE = re.compile(rf"^\| {HEADER[0]} \|.*?\n\n", re.MULTILINE | re.DOTALL)
 
 
 def main() -> None:
-    """Write the table of the record; an error if a correct pattern fails."""
+    """Write the table of the record, or fail if a bug is found in a correct pattern."""
     for name, make in correct_patterns().items():
         for seed in SEEDS:
             broken = find_broken_promise(make, seed=seed, max_examples=EXAMPLES).broken

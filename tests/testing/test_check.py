@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 SEED = SEEDS[0]
-"""The script that writes the table of planted bugs tries all of them."""
+"""Seed of these tests; the script that writes the table tries several."""
 
 
 @pytest.mark.parametrize("name", slow_but_first(PLANTED, lambda name: PLANTED[name].promise))
 def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
-    """The reported promise is the one that the bug breaks."""
+    """The error reports the promise that the bug breaks."""
     planted = PLANTED[name]
     finding = search(planted, SEED, max_examples=CHEAP.get(name, EXAMPLES))
     assert finding.broken is not None
@@ -60,7 +60,7 @@ def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
 
 @pytest.mark.parametrize("name", slow_but_first(correct_patterns()))
 def test_no_bug_is_found_in_a_correct_pattern(name: str) -> None:
-    """Under the same seed; the script checks more examples."""
+    """The same seed is used; the script checks more examples."""
     pattern = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
     check_pattern(pattern, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
 
@@ -68,7 +68,7 @@ def test_no_bug_is_found_in_a_correct_pattern(name: str) -> None:
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("name", slow_but_first(FORMATS))
 def test_no_bug_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: FBT001
-    """Any questions, answers, failures and orders of speakers are fine."""
+    """Questions, answers, failures and speaking orders are arbitrary."""
     members: Any = list(FORMATS[name].members) or SIDES
     pattern: Any
     if FORMATS[name].pattern == "consensus":
@@ -79,20 +79,20 @@ def test_no_bug_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: 
 
 
 def test_every_promise_is_broken_by_a_planted_bug() -> None:
-    """No promise is checked in vain, and each says what it is."""
+    """No promise is checked in vain, and each has a description."""
     assert {planted.promise for planted in PLANTED.values()} == set(PROMISES)
     assert all(promise.__doc__ for promise in PROMISES.values())
 
 
 def test_the_page_lists_every_promise() -> None:
-    """By its name, which `skip` takes."""
+    """The page lists the names that `skip` takes."""
     page = (PAGE.parents[2] / "docs" / "testing.md").read_text("utf-8")
     assert re.findall(r"^\| `(\w+)` \| [^|]+ \|$", page, re.MULTILINE) == list(PROMISES)
     assert f"finds [{len(PLANTED)} planted bugs]" in page
 
 
 def test_the_page_lists_every_planted_bug() -> None:
-    """The record has a row for each, with the promise, and examples that are at most a hundred."""
+    """The record has a row for each with its promise and at most a hundred examples."""
     page = PAGE.read_text("utf-8")
     lines = page[page.index(f"| {HEADER[0]} |") :].split("\n\n")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -105,19 +105,19 @@ def test_the_page_lists_every_planted_bug() -> None:
 
 @pytest.mark.parametrize("pattern", [rent(), rent], ids=["an instance", "a function"])
 def test_two_lines_check_a_debate(pattern: Any) -> None:
-    """A pattern will do, and a function that builds one."""
+    """The argument is a pattern or a function that builds one."""
     check_debate(pattern, max_examples=5, seed=1)
 
 
 def failing(make: Callable[[], Any], **options: Any) -> PromiseBroken:
-    """The error of a check."""
+    """Return the error of a check."""
     with pytest.raises(PromiseBroken) as caught:
         check_debate(make, seed=1, **options)
     return caught.value
 
 
 def test_the_error_names_promise_example_and_reproduction() -> None:
-    """It is an AssertionError; its example is small and fails by itself."""
+    """The AssertionError has a small example that fails by itself."""
     broken = failing(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
@@ -134,7 +134,7 @@ def test_the_error_names_promise_example_and_reproduction() -> None:
 
 
 async def wait_for_ever(_: object, ctx: Any) -> str:
-    """Wait for a flag that is never set."""
+    """Wait forever without blocking the event loop."""
     ready: asyncio.Event = ctx.session.state.setdefault("ready", asyncio.Event())
     await ready.wait()
     return "Yes."
@@ -148,7 +148,7 @@ def block_for_ever(_: object) -> str:
 
 @pytest.mark.parametrize("block", [wait_for_ever, block_for_ever])
 def test_an_endless_run_without_calls_is_found(block: Any) -> None:
-    """The error says where it waits; nothing smaller is looked for."""
+    """The error gives the place, and the example is not shrunk."""
     broken = failing(lambda: rent(block), max_seconds=0.3)
     assert broken.promise == "ends_within_its_rounds"
     line = block.__code__.co_firstlineno + 3
@@ -156,7 +156,7 @@ def test_an_endless_run_without_calls_is_found(block: Any) -> None:
 
 
 def test_a_slow_check_estimates_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a few examples, with what an example takes."""
+    """The estimate follows a few examples and uses their duration."""
     monkeypatch.setattr("flowdebate.testing.check._LONG", 0)
     with pytest.warns(FlowDebateWarning, match=r"an example takes \d+\.\d s, so 4 take about \d+ s"):
         check_debate(rent(), max_examples=4, seed=1)
@@ -170,7 +170,7 @@ def test_leaks_of_an_earlier_question_are_found_in_a_reused_pattern() -> None:
 
 
 def test_the_same_seed_finds_the_same() -> None:
-    """A check is repeated by its seed, which the error about all examples names."""
+    """The error about all examples contains the seed."""
     planted = PLANTED["a question without its markup"]
     search(planted, 5)  # it imports what it needs: hypothesis draws constants from the modules that are loaded
     assert str(search(planted, 5).broken) == str(search(planted, 5).broken)
@@ -191,13 +191,12 @@ def test_a_bug_that_occurs_only_once_is_reported() -> None:
 
 
 def test_a_promise_may_be_skipped() -> None:
-    """`skip=` is for patterns that do not make it."""
     make = PLANTED["empty arguments"].make
     check_debate(make, max_examples=5, seed=1, skip=["arguments_say_something"])
 
 
 def test_models_do_not_fail_without_failures() -> None:
-    """`failures=False` draws no faults."""
+    """The option `failures=False` disables injected faults."""
     requests = []
 
     def note(request: Any) -> None:
@@ -216,7 +215,7 @@ def test_models_do_not_fail_without_failures() -> None:
 
 
 def test_models_named_by_a_pattern_are_not_called() -> None:
-    """The example's model answers for all; a real stand-in is refused."""
+    """The example's model answers for all of them; a real substitute is rejected."""
     real = ScriptedModel()
     sides = [Debater("ann", "for", model="openai/gpt-5-mini"), Debater("bob", "against", model=real)]
     policy = FailurePolicy(on_failure=StandIn(model="openai/gpt-5-mini"))
@@ -225,7 +224,7 @@ def test_models_named_by_a_pattern_are_not_called() -> None:
 
 
 class Deal(BaseModel):
-    """A deliverable of which no example knows what is valid."""
+    """A deliverable whose valid values no example knows."""
 
     price: int
 
@@ -238,7 +237,7 @@ class Deal(BaseModel):
 
 
 def test_answers_may_be_supplied_by_the_user() -> None:
-    """`answers=` gives some answers; without it, the error says which block needs one."""
+    """Without `answers`, the error names the block that needs one."""
     deal = debate(name="rent", debaters=SIDES, output_schema=Deal)
     with pytest.raises(ConfigurationError, match=r"a function that answers block 'rent-synthesizer'.*too cheap"):
         check_debate(deal, max_examples=1)
@@ -250,7 +249,7 @@ def test_answers_may_be_supplied_by_the_user() -> None:
 
 
 def test_models_say_the_words_that_a_predicate_waits_for() -> None:
-    """The strings in its code, and `texts`, are among the arguments."""
+    """String constants in its code, and `texts`, are among the drawn arguments."""
 
     def agreed(ctx: Any) -> bool:
         return bool(entries_of(ctx)[-1].text == "I am convinced.")
@@ -269,7 +268,7 @@ def test_models_say_the_words_that_a_predicate_waits_for() -> None:
 
 
 class Settled(stop.Condition):
-    """A stop condition of the application's own class."""
+    """An application's stop condition as a class."""
 
     @property
     def name(self) -> str:
@@ -280,7 +279,7 @@ class Settled(stop.Condition):
 
 
 class Agreed:
-    """An object that can be called."""
+    """An application's stop condition as a callable object."""
 
     def __call__(self, ctx: Context) -> bool:
         return "So it is." in [entry.text for entry in entries_of(ctx)]
@@ -290,7 +289,7 @@ class Agreed:
 
 
 def said(word: str, ctx: Context) -> bool:
-    """To be called with a word first."""
+    """Return a stop condition for a word."""
     return (
         f"{word}, so it is!" in [entry.text for entry in entries_of(ctx)] or "That is so." in entries_of(ctx)[-1].text
     )
@@ -311,7 +310,7 @@ STOPPING: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", STOPPING)
 def test_any_stop_condition_may_be_checked(kind: str) -> None:
-    """Models say the words that conditions look for; conditions on time, tokens or flags need not become true."""
+    """Models say the words that conditions look for; conditions on time, tokens or flags may stay false."""
     max_examples = (
         30 if kind == "a part of a function" else 4
     )  # it has to be the last word; the others' words come at once
@@ -321,12 +320,12 @@ def test_any_stop_condition_may_be_checked(kind: str) -> None:
 
 
 def test_a_judge_of_the_last_word_does_not_depend_on_reading_order() -> None:
-    """The order of speaking is not the order of reading."""
+    """Speaking order and reading order are independent."""
     check_debate(rent(judge=lambda _, ctx: verdict_for(entries_of(ctx)[-1].stance)), max_examples=20, seed=1)
 
 
 def test_a_nested_debate_does_not_count_as_rounds() -> None:
-    """Only what belongs to the outermost pattern is compared with its output."""
+    """Only events of the outermost pattern are compared with its output."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     cut_off = Example(question="Why?", seed=0, texts=("Yes.",), choices=(0,), faults={2: "cut off"}, delays=())
     check_debate(rent(inner), max_examples=10, seed=1, examples=[cut_off])
@@ -345,7 +344,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", list(WRONG))
 def test_invalid_options_are_rejected(case: str) -> None:
-    """Before anything runs, where that can be known."""
+    """The error comes before anything runs, where possible."""
     options, message = WRONG[case]
     with pytest.raises(ConfigurationError, match=message):
         check_debate(**{"pattern": rent(), "max_examples": 1, **options})
@@ -365,7 +364,7 @@ def test_a_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=example_count(10), suppress_health_check=[HealthCheck.nested_given])
 @given(personas(min_size=2), st.integers(0))
 def test_examples_fit_any_roster(members: Any, seed: int) -> None:
-    """Names of members are drawn as well, and a council ranks them."""
+    """Members' names are drawn as well, and a council ranks them."""
     finding = find_broken_promise(council(name="x", members=members), failures=False, max_examples=1, seed=seed)
     assert finding.broken is None
 

@@ -1,4 +1,4 @@
-"""Every promise of `check_debate` in every kind of debate: bugs are found there, and nothing in correct debates."""
+"""Every promise of `check_debate` in every kind of debate, with and without bugs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tests.testing.planted import Planted
 
 PROMISES = set(check.PROMISES) - {"arrival_does_not_matter"}
-"""That one is of patterns in which all answer at once."""
+"""All promises except the one about patterns with simultaneous answers."""
 
 
 class Forked(Wrapped):
-    """Instead of a run, a fork of one that is over: the latter half of its answers is asked for anew."""
+    """Fork of a finished run that requests the latter half of its answers again."""
 
     async def act(self, value: Any, ctx: Any, /) -> Any:
         return await self._inner.act(value, ctx)
@@ -58,7 +58,7 @@ class Forked(Wrapped):
 
 @stop.when
 def agreed(ctx: Any) -> bool:
-    """Somebody gives in."""
+    """Return whether a debater has conceded."""
     return any("I am convinced." in entry.text for entry in entries_of(ctx))
 
 
@@ -85,11 +85,11 @@ NOT_IN = {
     "person moderates": {"hears_every_side", "ends_when_cancelled"},
 }
 ELSEWHERE = "fails_only_for_a_reason"
-"""The promise that a crash breaks: a journal notices an order, or a place, that is not what it was."""
+"""Promise that a crash breaks, since a journal detects a different order or path."""
 
 
 def bugs_in(variant: str) -> dict[str, Planted]:
-    """The planted bugs that a kind of debate can have."""
+    """Return the planted bugs that apply to a kind of debate."""
     findings = {}
     with varied(**VARIANTS[variant]):
         for name, planted in PLANTED.items():
@@ -101,7 +101,7 @@ def bugs_in(variant: str) -> dict[str, Planted]:
 
 
 def find_all(variant: str, names: Iterable[str]) -> None:
-    """Each of these bugs is found in this kind of debate."""
+    """Check that each bug is found in this kind of debate."""
     with varied(**VARIANTS[variant]):
         for name in names:
             planted = PLANTED[name]
@@ -112,7 +112,7 @@ def find_all(variant: str, names: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("variant", slow_but_first(VARIANTS))
 def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> None:
-    """Stop conditions are the exception, since their bugs are stop conditions themselves."""
+    """Stop conditions are an exception, since their bugs are themselves stop conditions."""
     bugs = bugs_in(variant)
     assert PROMISES - {bug.promise for bug in bugs.values()} == NOT_IN.get(variant, set())
     find_all(variant, {bug.promise: name for name, bug in reversed(bugs.items())}.values())
@@ -121,7 +121,7 @@ def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> 
 @pytest.mark.simulation
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_planted_bug_is_found_in_every_kind_of_debate(variant: str) -> None:
-    """Wherever the two can be built together."""
+    """The test covers every combination that can be built."""
     find_all(variant, bugs_in(variant))
 
 
@@ -136,7 +136,7 @@ PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].key
 
 @pytest.mark.parametrize("kinds", slow_but_first([*((name,) for name in VARIANTS), *PAIRS], len), ids=", ".join)
 def test_no_bug_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]) -> None:
-    """This includes combinations of two kinds, failures, and verdicts without a winner."""
+    """Combinations of two kinds, failures, and verdicts without a winner are included."""
     options = {key: value for kind in kinds for key, value in VARIANTS[kind].items()}
     with varied(**options):
         try:

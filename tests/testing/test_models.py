@@ -1,4 +1,4 @@
-"""The doubles: a model that follows a script, and one that is a function."""
+"""Test doubles: a model that follows a script, and one backed by a function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ASK_FOR = generator(name="ask-for", output_schema=Answer)
 
 
 def test_replies_are_given_in_order() -> None:
-    """One reply for each call, and what was asked is recorded."""
+    """Each call takes one reply, and its request is recorded."""
     model = ScriptedModel("one", "two")
     assert [ASK.run_sync(text, model=model).output for text in ("a", "b")] == ["one", "two"]
     assert [(call.block, call.prompt) for call in model.calls] == [("ask", "a"), ("ask", "b")]
@@ -35,7 +35,7 @@ def test_replies_are_given_in_order() -> None:
 
 
 def test_a_call_beyond_the_script_is_an_error() -> None:
-    """ScriptError, which is an AssertionError too, says which call of how many, and who asked."""
+    """ScriptError is also an AssertionError and gives the caller and the call's number."""
     with pytest.raises(ScriptError, match="call 1 is not in the script, which has 0 replies") as caught:
         ASK.run_sync("a", model=ScriptedModel())
     assert isinstance(caught.value, AssertionError)
@@ -53,33 +53,33 @@ def test_unused_replies_fail_assert_complete() -> None:
 
 @pytest.mark.parametrize("reply", [{"n": 7}, Answer(n=7), '{"n": 7}', ModelResponse(text='{"n": 7}')], ids=repr)
 def test_a_structured_reply_has_many_forms(reply: Any) -> None:
-    """A dict, a model, JSON text, a whole response: all are validated like a model's answer."""
+    """A dict, a pydantic model, JSON text and a whole response are all validated like a model's answer."""
     assert ASK_FOR.run_sync("?", model=ScriptedModel(reply)).output == Answer(n=7)
 
 
 @pytest.mark.parametrize("reply", [{"n": "x"}, "{}", _construct(Answer, n="x")], ids=repr)
 def test_an_invalid_structured_reply_is_rejected(reply: Any) -> None:
-    """A double cannot get around the schema, and constructed models do not warn."""
+    """A double cannot bypass the schema, and constructed pydantic models do not warn."""
     with pytest.raises(SchemaViolation):
         ASK_FOR.run_sync("?", model=FunctionModel(lambda _: reply))
 
 
 @pytest.mark.parametrize("reply", [None, 7, {"n": 7}, [], ["x"]], ids=repr)
 def test_a_non_text_reply_to_a_text_request_is_rejected(reply: Any) -> None:
-    """MalformedResponse says what a reply may be."""
+    """MalformedResponse lists the allowed kinds of replies."""
     with pytest.raises(MalformedResponse, match="the reply must be text, tool calls or a ModelResponse"):
         ASK.run_sync("?", model=ScriptedModel(reply))
 
 
 def test_a_reply_to_a_letter_request_must_have_numbers() -> None:
-    """The reply has no log-probabilities of the choices, which the error names."""
+    """The error says that log-probabilities of the choices are missing."""
     vote = generator(name="vote", choices=["A", "B"])
     with pytest.raises(MalformedResponse, match="the reply must be one of 'A', 'B', a dict of their log-probabilities"):
         vote.run_sync("?", model=ScriptedModel({"A": None, "B": "1"}))
 
 
 def test_an_exception_reply_is_raised_unchanged() -> None:
-    """Exceptions in a script are raised; those of a function pass."""
+    """The test covers exceptions in a script and from a function."""
     failure = OSError("down")
 
     def fail(_: ModelRequest) -> str:
@@ -92,7 +92,7 @@ def test_an_exception_reply_is_raised_unchanged() -> None:
 
 
 def test_tool_calls_can_be_replies() -> None:
-    """One call or several; the tool's result goes into the next request."""
+    """A reply may have one call or several, and the next request contains the results."""
 
     def add(a: int, b: int) -> int:
         """Add."""
@@ -108,7 +108,7 @@ def test_tool_calls_can_be_replies() -> None:
 
 
 def test_recorded_requests_are_snapshots() -> None:
-    """A later change of the messages does not change the record."""
+    """Later changes of the messages do not affect the record."""
     messages = [{"role": "user", "content": "then"}]
     model = ScriptedModel("x")
     asyncio.run(model.request(ModelRequest(messages=messages, block="b")))
@@ -117,8 +117,6 @@ def test_recorded_requests_are_snapshots() -> None:
 
 
 def test_a_function_may_be_async() -> None:
-    """A coroutine function is awaited."""
-
     async def answer(request: ModelRequest) -> str:
         await asyncio.sleep(0)
         return str(request.messages[-1]["content"]).upper()
@@ -127,7 +125,7 @@ def test_a_function_may_be_async() -> None:
 
 
 def test_a_function_sees_the_schema_and_the_block() -> None:
-    """`output_schema` is the JSON Schema of a structured answer, None for text."""
+    """The value of `output_schema` is the JSON Schema of a structured answer, or None for text."""
     requests: list[tuple[str, Any]] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -142,12 +140,12 @@ def test_a_function_sees_the_schema_and_the_block() -> None:
 
 
 def test_usage_counts_calls_with_unknown_tokens() -> None:
-    """A double does not make token counts up; calls are counted."""
+    """A double does not invent token counts, but calls are counted."""
     assert ASK.run_sync("?", model=ScriptedModel("x")).usage == Usage(calls=1)
 
 
 @pytest.mark.parametrize("model", [ScriptedModel("x"), FunctionModel(lambda _: "x")], ids=["scripted", "function"])
 def test_test_doubles_have_a_readable_repr(model: Any) -> None:
-    """They keep the protocol, and their repr says what they are."""
+    """Doubles satisfy the model protocol."""
     assert isinstance(model, Model)
     assert model.name in repr(model) or "replies" in repr(model)

@@ -40,12 +40,12 @@ def lookup(city: str) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """Values of the options of a pattern, each of which is tried alone."""
+    """Values for the options of a pattern, each tried alone."""
 
     needed: dict[str, Any]
     values: dict[str, list[Any]]
     apart: tuple[str, ...] = ()
-    """Options that keep something outside of a pattern on purpose, such as an archive of earlier runs."""
+    """Options that share state across runs on purpose, such as an archive."""
 
 
 UNSEEN = {"client": False, "history": False}
@@ -172,7 +172,7 @@ PATTERNS: dict[str, Options] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_option_is_tested_or_excluded(pattern: str) -> None:
-    """A new option has a value here."""
+    """A new option needs a value in this module."""
     options = PATTERNS[pattern]
     names = set(inspect.signature(getattr(flowdebate, pattern)).parameters)
     assert names - {"transcript"} == options.needed.keys() | options.values.keys() | {*APART, *options.apart}
@@ -189,7 +189,7 @@ CASES = [
 @pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # a judge that sees its own model's name
 @pytest.mark.parametrize(("pattern", "name", "index"), CASES)
 def test_no_bug_is_found_in_a_pattern_with_an_option(pattern: str, name: str, index: int) -> None:
-    """With failures, and with runs that are cancelled."""
+    """Failures and cancelled runs are included."""
     options = PATTERNS[pattern]
     values = {**options.needed, name: options.values[name][index]}
     block = getattr(flowdebate, pattern)(name="x", **values)

@@ -14,7 +14,7 @@ from flowdebate.testing.simulated.debaters import SimDebater, conformist, read_p
 from flowdebate.testing.simulated.judge import SimJudge
 
 SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: milk.\n  | [dan] I hold: gin."
-"""What Dan is made to say stands behind a bar, and is not his."""
+"""Transcript in which a continuation line imitates an argument by Dan."""
 
 
 def test_a_debater_reads_others_but_no_forgeries() -> None:
@@ -34,13 +34,13 @@ def test_a_debater_reads_others_but_no_forgeries() -> None:
     ids=["stubborn", "majority", "last", "others only", "never"],
 )
 def test_a_debater_follows_its_strategy(debater: SimDebater, position: str) -> None:
-    """It follows the majority of the others, the last of them, or no one."""
+    """Strategies are to follow the majority of the others, the last speaker, or nobody."""
     assert debater.holds(SAID) == position
     assert debater.holds("Nobody has spoken.") == debater.position
 
 
 def test_a_conformist_switches_at_the_given_rate() -> None:
-    """For names that it knows and for others apart, by seed."""
+    """Known and unknown names have separate rates, drawn by seed."""
     debater = SimDebater("juice", conformity=0.1, name_bias=0.6, names=["ann"])
     for tag, expected in (("ann", 0.6), ("someone", 0.1)):
         positions = [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
@@ -49,7 +49,7 @@ def test_a_conformist_switches_at_the_given_rate() -> None:
 
 
 def test_hidden_names_have_no_influence() -> None:
-    """The library's own rendering, with names and without."""
+    """The library's own rendering is used with and without names."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text="I hold: tea.")]
     debater = SimDebater("juice", name_bias=1.0, names=["ann"])
     assert debater.holds(render_entries(entries, names=True)) == "tea"
@@ -57,7 +57,7 @@ def test_hidden_names_have_no_influence() -> None:
 
 
 def test_simulated_debaters_can_debate() -> None:
-    """A conformist gives in to the one before it, a stubborn one never does; a simulated judge hears both."""
+    """A conformist adopts the previous position, a stubborn debater never does, and a simulated judge reads both."""
     sides = [
         Debater("ann", "tea", model=stubborn("tea")),
         Debater("bob", "milk", model=conformist("milk")),
@@ -75,7 +75,7 @@ def agree(*models: SimDebater) -> Any:
 
 
 def test_simulated_debaters_can_seek_consensus() -> None:
-    """Conformists make one that stubborn ones do not."""
+    """Conformists reach a consensus, and stubborn debaters do not."""
     conform = agree(stubborn("tea"), conformist("milk"), conformist("juice"))
     apart = agree(stubborn("tea"), stubborn("milk"), stubborn("juice"))
     assert conform.answer == "I hold: tea."
@@ -94,7 +94,6 @@ def test_simulated_debaters_can_seek_consensus() -> None:
     ],
 )
 def test_invalid_options_are_rejected(position: str, options: dict[str, Any], field: str) -> None:
-    """They are rejected before any answer."""
     with pytest.raises(ConfigurationError) as caught:
         SimDebater(position, **options)
     assert caught.value.field == field

@@ -1,4 +1,4 @@
-"""`SimJudge`: a real judge in a real debate, and the same formula as arrays."""
+"""Tests of `SimJudge` in a real debate and as arrays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flowdebate import DebateVerdict
 
 STANCES = ("cap rents", "free rents", "tax land, [at once]", "build")
-"""One has what a tag cannot hold."""
+"""Stances, of which one contains characters that a tag must escape."""
 numbers = st.floats(-4, 4).map(lambda value: round(value, 3))
 
 
@@ -52,7 +52,7 @@ def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES
 
 
 def asked(texts: dict[str, str], *, output: Any, settings: ModelSettings | None = None) -> ModelRequest:
-    """A judge's request about texts, by what their sides are called."""
+    """Return a judge's request about texts with the given side names."""
     entries = [DebateContributionEntry(round=1, agent_name="-", stance=side, text=texts[side]) for side in texts]
     messages = [
         {"role": "system", "content": "Judge."},
@@ -64,7 +64,7 @@ def asked(texts: dict[str, str], *, output: Any, settings: ModelSettings | None 
 
 
 def scores_of(*names: str) -> dict[str, Any]:
-    """The JSON Schema of an answer with scores."""
+    """Return the JSON Schema of an answer with scores."""
     number = {"type": "number"}
     scores = {"type": "object", "properties": dict.fromkeys(names, number)}
     return {"type": "object", "properties": {"scores": scores}, "required": ["scores"]}
@@ -72,14 +72,14 @@ def scores_of(*names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("judge", [None, "swap", "cyclic", "full", "sampled(3)", JudgeOptions(labels=True)], ids=str)
 def test_a_simulated_judge_can_judge_a_real_debate(judge: Any) -> None:
-    """With every schedule, and both forms of answer, the side that is better by far wins."""
+    """For every schedule and both forms of answer, the far better side wins."""
     model = SimJudge(slot=1, label=0.5, noise=0.5, quality={side: 9.0 * (side == "build") for side in STANCES})
     assert isinstance(model, Model)
     assert verdict(model, judge).winner == "build"
 
 
 def test_a_slot_biased_judge_prefers_the_first_slot() -> None:
-    """Its slots are those of the library: the first of a ballot's order has the highest share, in each view."""
+    """The first slot in the library's ballot order has the highest share in each view."""
     judging = verdict(SimJudge(slot=2, quality=dict.fromkeys(STANCES, 0.0)), "cyclic").judging
     assert judging is not None
     assert [ballot.winner for ballot in judging.ballots] == [ballot.order[0] for ballot in judging.ballots]
@@ -99,7 +99,7 @@ def test_a_label_biased_judge_prefers_its_label() -> None:
 
 
 def test_a_seeded_judge_does_not_depend_on_earlier_requests() -> None:
-    """Two judges of one seed agree to the last bit, whatever one of them has judged meanwhile."""
+    """Two judges with one seed agree to the last bit, whatever requests one of them served in between."""
     one, second = SimJudge(noise=1, seed=5), SimJudge(noise=1, seed=5)
     first = verdict(one, "cyclic")
     for seed in range(3):
@@ -109,14 +109,14 @@ def test_a_seeded_judge_does_not_depend_on_earlier_requests() -> None:
 
 
 async def found_by(model: SimJudge, request: ModelRequest) -> dict[str, float]:
-    """The scores that it gives."""
+    """Return the judge's scores."""
     scores: dict[str, float] = (await model.request(request)).data["scores"]  # type: ignore[index] # it is a dict
     return scores
 
 
 @pytest.mark.anyio
 async def test_another_request_seed_draws_new_noise() -> None:
-    """A real model behaves alike; the same seed repeats the noise."""
+    """A real model behaves alike, and the same seed repeats the noise."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
     plain, one, same_seed, other_seed = [
@@ -129,7 +129,7 @@ async def test_another_request_seed_draws_new_noise() -> None:
 
 @pytest.mark.anyio
 async def test_style_length_and_identity_are_read_from_the_text() -> None:
-    """Each moves the odds by what it was given, in either order."""
+    """Each feature changes the odds by its configured amount in either order."""
     texts = {"a": "Ann says it is good! Very good!", "b": "It is bad."}
     cases = {
         "style": (SimJudge(style=1.5, quality=lambda _: 0.0), 1.5),
@@ -145,7 +145,7 @@ async def test_style_length_and_identity_are_read_from_the_text() -> None:
 
 @pytest.mark.anyio
 async def test_a_request_of_another_role_is_rejected() -> None:
-    """The judge supports two schemas and gives no plain text."""
+    """The judge supports two schemas and no plain text."""
     request = asked({"a": "Yes."}, output={"type": "object", "properties": {"plan": {"type": "string"}}})
     with pytest.raises(MalformedResponse, match="neither"):
         await SimJudge().request(request)
@@ -153,7 +153,7 @@ async def test_a_request_of_another_role_is_rejected() -> None:
 
 @pytest.mark.anyio
 async def test_a_missing_quality_is_named() -> None:
-    """With what there is."""
+    """The error lists the available items."""
     with pytest.raises(ConfigurationError, match="'b'"):
         await SimJudge(quality={"a": 1}).request(asked({"a": "Yes.", "b": "No."}, output=scores_of("a", "b")))
 
@@ -169,14 +169,14 @@ async def test_a_missing_quality_is_named() -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """Before anything is judged."""
+    """The error comes before anything is judged."""
     with pytest.raises(ConfigurationError) as caught:
         SimJudge(**options)
     assert caught.value.field == field
 
 
 def test_the_number_of_slots_must_match_the_sides() -> None:
-    """A bias that is given slot by slot fits the sides, or is refused."""
+    """A bias given per slot needs one value per side."""
     with pytest.raises(ConfigurationError, match="each of 3 places"):
         SimJudge(slot=[1, 0]).log_odds([0, 0, 0], order=[0, 1, 2])
 
@@ -193,7 +193,7 @@ def test_the_number_of_slots_must_match_the_sides() -> None:
 def test_arrays_match_single_decisions_exactly(
     quality: list[list[float]], schedule: str, slot: float, label: float, noise: float, seed: int, random: Random
 ) -> None:
-    """For the same draws: log-odds are equal exactly, and what is decided of them is what `decide()` says."""
+    """For equal draws, log-odds and decisions are equal to those of `decide()`."""
     sides = len(quality[0])
     judge = SimJudge(slot=slot, label=label, noise=noise, seed=seed)
     orders = orders_of(schedule, sides, random=random, shuffle=True)
@@ -225,7 +225,7 @@ def test_arrays_match_single_decisions_exactly(
 
 
 def test_a_debate_agrees_with_the_arrays() -> None:
-    """A prompt's view, judged by the model, has the shares of the formula for its item and view."""
+    """The shares in a prompt's view equal the formula's for the same item and view."""
     quality = {side: number / 2 for number, side in enumerate(STANCES)}
     judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
     request = asked(dict.fromkeys(STANCES, "Yes."), output=scores_of(*STANCES))
@@ -242,7 +242,7 @@ def test_a_debate_agrees_with_the_arrays() -> None:
 
 
 def test_draws_are_standard_normal_and_symmetric() -> None:
-    """Means and spreads of 20,000, one by one and as arrays alike."""
+    """The mean and spread of 20,000 draws are checked for single draws and arrays."""
     drawn = [normal(1, item, 0, 0) for item in range(20_000)]
     assert abs(fmean(drawn)) < 0.03
     assert abs(pstdev(drawn) - 1) < 0.02
@@ -251,19 +251,19 @@ def test_draws_are_standard_normal_and_symmetric() -> None:
 
 
 def test_a_tie_with_the_right_side_is_partly_right() -> None:
-    """One of two, one of three; and wrong where it is not in it."""
+    """A tie of two sides counts a half and of three a third, if the right side is among them."""
     shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
     right = is_right(decide_all(shares), [0, 2, 1, 2])
     assert right.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
 
 
 def test_text_features_are_measured() -> None:
-    """Emphasis is capped, and no words are no length."""
+    """Emphasis is capped, and a text without words has length zero."""
     assert (style_of("!!! **a** **b**"), style_of(""), length_of(""), length_of("a b c d")) == (1.0, 0.0, 0.0, 2.0)
 
 
 def test_visible_names_in_tags_are_read() -> None:
-    """A judge who knows names favours one only where the view has it."""
+    """A judge that knows names favours one only where the view shows names."""
     model = SimJudge(identity={"debater-1": 9.0}, quality=dict.fromkeys(STANCES, 0.0))
     sides = [Debater(f"debater-{n}", stance, block=Returns("So.")) for n, stance in enumerate(STANCES)]
     winners = []

@@ -1,4 +1,4 @@
-"""The strategies draw what they say, can draw all of it, and shrink to what can be read."""
+"""The strategies draw valid values, cover all kinds of them, and shrink to readable ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def smallest(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = l
 
 
 def drawn(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lambda _: True) -> Any:
-    """Some value of `strategy` for which `condition` holds; an error if none is drawn."""
+    """Return a drawn value that satisfies `condition`, or raise an error."""
     # each drawn for itself: the default backend draws variations of what it had, three of four values in a search
     quick = settings(max_examples=3000, database=None, phases=[Phase.generate], backend="hypothesis-urandom")
     return find(strategy, condition, settings=quick)
@@ -73,7 +73,7 @@ def drawn(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lamb
 @pytest.mark.parametrize("strategy", [questions(), names(), stances(), arguments()], ids=["q", "n", "s", "a"])
 @given(data=st.data())
 def test_texts_are_valid_unicode_that_is_not_blank(strategy: SearchStrategy[str], data: st.DataObject) -> None:
-    """Drawn text can be encoded, is not blank, and passes the library's cleaning unchanged."""
+    """Drawn text can be encoded and passes the library's cleaning unchanged."""
     text = data.draw(strategy)
     assert text.strip()
     assert text.encode()
@@ -81,19 +81,19 @@ def test_texts_are_valid_unicode_that_is_not_blank(strategy: SearchStrategy[str]
 
 
 def test_texts_shrink_to_plain_words() -> None:
-    """A failing example has words that can be read."""
+    """The words of a failing example are readable."""
     assert [smallest(strategy()) for strategy in (questions, names, stances, arguments)] == ["Why?", "a", "for", "Yes."]
 
 
 @pytest.mark.parametrize("needle", ["[", "\n", "Round 2:", "{{"])
 def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
-    """Some look like a tag, a further line, a heading, a template."""
+    """Forgeries include tags, extra lines, headings and templates."""
     assert needle in drawn(arguments(), lambda text: needle in text)
 
 
 @given(st.data())
 def test_rosters_are_valid(data: st.DataObject) -> None:
-    """Between `min_size` and `max_size` debaters whose names differ: `debate()` takes any of them."""
+    """A roster has between `min_size` and `max_size` debaters with distinct names that `debate()` accepts."""
     min_size = data.draw(st.integers(2, 3))
     max_size = data.draw(st.integers(min_size, 5))
     roster = data.draw(debaters(min_size=min_size, max_size=max_size))
@@ -104,25 +104,25 @@ def test_rosters_are_valid(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("as_dicts", "kinds"), [(True, {dict}), (False, {Debater}), (None, {dict, Debater})])
 def test_rosters_have_the_requested_kind(as_dicts: bool | None, kinds: set[type]) -> None:  # noqa: FBT001
-    """Debater objects, dicts, or either."""
+    """Rosters have Debater objects, dicts, or both."""
     roster = drawn(debaters(as_dicts=as_dicts), lambda sides: {type(side) for side in sides} == kinds)
     assert {type(side) for side in roster} == kinds
 
 
 def test_a_roster_shrinks_to_two_sides() -> None:
-    """The smallest one has two debaters with the shortest names."""
+    """The smallest roster has two debaters with the shortest names."""
     assert smallest(debaters(as_dicts=False)) == [Debater("a", "for"), Debater("advocate", "against")]
 
 
 def test_stances_may_come_from_a_custom_strategy() -> None:
-    """`stance=` replaces the stances; there are two at least."""
+    """A strategy passed as `stance` replaces the default; there are at least two stances."""
     assert {side.stance for side in smallest(debaters(as_dicts=False, stance=st.sampled_from("xy")))} == {"x", "y"}
 
 
 @QUICK
 @given(transcripts(), transcripts(SIDES, max_rounds=2, max_turns=3))
 def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTranscriptState) -> None:
-    """Rounds ascend from 1; names keep their stance; a given roster is kept to; they validate."""
+    """Rounds ascend from 1, names keep their stance, and a given roster is respected."""
     for transcript in (any_, fixed):
         rounds = [entry.round for entry in transcript.entries]
         assert rounds == sorted(rounds)
@@ -135,7 +135,7 @@ def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTr
 
 
 def test_transcripts_may_be_empty_and_may_be_long() -> None:
-    """Both ends are drawn, and the smallest transcript has no entries."""
+    """The smallest transcript is empty."""
     assert smallest(transcripts(SIDES)).entries == []
     assert len(drawn(transcripts(SIDES), lambda state: len(state.entries) > 4).entries) > 4
 
@@ -143,7 +143,7 @@ def test_transcripts_may_be_empty_and_may_be_long() -> None:
 @QUICK
 @given(moderator_decisions(SIDES))
 def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
-    """Each decision names only debaters, and names none only if it is done."""
+    """A decision without names must be final."""
     output = DebateModeratorOutput.model_validate(decision)
     assert set(output.next_speakers) <= {"anna", "ben"}
     assert output.next_speakers or output.done
@@ -178,7 +178,6 @@ MISCHIEF: dict[str, Callable[[Any], bool]] = {
 
 
 def test_hostile_decisions_are_of_many_kinds() -> None:
-    """Each way to be wrong is drawn."""
     missing = set(MISCHIEF)
 
     def all_seen(value: Any) -> bool:
@@ -193,7 +192,7 @@ def test_hostile_decisions_are_of_many_kinds() -> None:
 
 
 def test_decisions_may_be_valid_or_hostile() -> None:
-    """`valid=None` draws valid ones and others."""
+    """The default `valid=None` draws both kinds."""
     decisions = moderator_decisions(SIDES, valid=None)
     assert _is_valid_decision(drawn(decisions, _is_valid_decision))
     assert not _is_valid_decision(drawn(decisions, lambda value: not _is_valid_decision(value)))
@@ -202,12 +201,12 @@ def test_decisions_may_be_valid_or_hostile() -> None:
 @QUICK
 @given(verdicts(["for", "against"]))
 def test_valid_verdicts_validate_and_name_only_stances(verdict: Any) -> None:
-    """The winner is one of the stances, or None."""
+    """The winner is one of the stances or None."""
     assert DebateVerdict.model_validate(verdict).winner in {"for", "against", None}
 
 
 def test_hostile_verdicts_name_strangers() -> None:
-    """A winner that is no stance is drawn."""
+    """The winner may be an unknown stance."""
     smallest_verdict = smallest(
         verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a"
     )
@@ -216,14 +215,14 @@ def test_hostile_verdicts_name_strangers() -> None:
 
 @given(termination_predicates())
 def test_predicates_have_a_readable_repr(predicate: StopWhen) -> None:
-    """Their repr is the call that makes them."""
+    """The repr is the call that creates the predicate."""
     assert eval(repr(predicate), {"StopWhen": StopWhen}) == predicate  # noqa: S307 - it is our own
 
 
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize("measure", ["round", "entries", "calls"])
 def test_predicates_cover_every_kind(measure: str, wait: bool) -> None:  # noqa: FBT001
-    """Round, transcript and usage are looked at, by sync and async functions; only hostile ones raise."""
+    """Sync and async functions read the round, transcript and usage; only hostile ones raise."""
     example = smallest(
         termination_predicates(), lambda predicate: predicate.measure == measure and predicate.wait is wait
     )
@@ -239,14 +238,14 @@ def test_hostile_values_include_exceptions() -> None:
 
 @given(debates())
 def test_a_users_property_test_reads_like_this(case: DebateCase) -> None:
-    """`case.run_sync()` runs a drawn debate to its end."""
+    """A drawn debate runs to its end by `case.run_sync()`."""
     result = case.run_sync()
     assert result.raw.rounds <= case.max_rounds
 
 
 @pytest.mark.slow
 def test_a_debate_shrinks_to_one_round_of_two_debaters() -> None:
-    """The smallest case has two debaters, one round, no moderator, default blocks, and short words."""
+    """The smallest case has one round, no moderator, default blocks, and short words."""
     case = smallest(debates())
     assert case.roster == (Debater("a", "for"), Debater("advocate", "against"))
     assert (case.max_rounds, case.question, case.seed) == (1, "Why?", 0)
@@ -278,7 +277,7 @@ def test_debates_vary_in_every_part(part: str) -> None:
 
 @given(debates(debaters=SIDES, max_rounds=2, moderated=False, terminate_when=None))
 def test_fixed_options_are_preserved(case: DebateCase) -> None:
-    """Fixed options are in every case; `moderated=False` leaves the moderator out."""
+    """A fixed option is in every case; `moderated=False` omits the moderator."""
     raw = case.run_sync().raw
     assert (raw.rounds, raw.moderator_decisions) == (2, [])
     assert {entry.agent_name for entry in raw.transcript} == {"anna", "ben"}
@@ -286,7 +285,7 @@ def test_fixed_options_are_preserved(case: DebateCase) -> None:
 
 @given(st.sampled_from(names_of("debate")).flatmap(lambda name: debates(format=name, debaters=SIDES, moderated=False)))
 def test_a_format_runs_with_custom_blocks(case: DebateCase) -> None:
-    """Its phases say how many rounds there are; where an audience decides, it votes before and after."""
+    """The phases set the number of rounds, and a deciding audience votes before and after."""
     raw = case.run_sync().raw
     phases = check_phases(FORMATS[case.options["format"]].phases, location="test", members=2)
     assert 1 <= raw.rounds <= case.max_rounds == sum(phase.rounds for phase in phases)
@@ -302,19 +301,19 @@ class Deal(BaseModel):
 
 @given(debates(output_schema=Deal, moderated=True))
 def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
-    """With an `output_schema`, the model's synthesis is an instance of it."""
+    """With an `output_schema`, the model's synthesis is an instance of the schema."""
     assert isinstance(case.run_sync().output, Deal)
 
 
 def test_deliverables_may_be_given() -> None:
-    """For a JSON Schema, the application says what fits."""
+    """For a JSON Schema, the application supplies valid values."""
     schema = {"type": "object", "properties": {"n": {"const": 7}}, "required": ["n"]}
     assert drawn(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
 
 
 @given(debates(judge=Returns({"verdict": "v", "winner": None, "reasoning": "r"}), up_to_rounds=1))
 def test_a_custom_judge_can_be_tested(case: DebateCase) -> None:
-    """A fixed role is taken in every case."""
+    """A fixed role is used in every case."""
     assert case.run_sync().raw.verdict.winner is None
 
 
@@ -327,13 +326,13 @@ def test_a_case_can_be_run_twice() -> None:
 
 
 def test_a_case_runs_in_an_event_loop_too() -> None:
-    """`await case.run()` is `run_sync` for async tests."""
+    """Async tests use `await case.run()` instead of `run_sync`."""
     case = drawn(debates())
     assert asyncio.run(case.run(session={"user": 1})).session.state == {"user": 1}
 
 
 def test_answers_fit_the_schema_of_each_block() -> None:
-    """A judge of any name gets a verdict, since the model looks at the schema."""
+    """A judge with any name gets a verdict, since the model looks at the schema."""
     case = drawn(debates(debaters=SIDES, moderated=False, transcript=create_debate_transcript()))
     judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=case.options["transcript"])
     result = debate(**{**case.options, "judge": judge}).run_sync("?", model=case.model())
@@ -343,7 +342,7 @@ def test_answers_fit_the_schema_of_each_block() -> None:
 
 @given(debates(judge="swap", debaters=SIDES, up_to_rounds=1, synthesizer=False))
 def test_a_scoring_judge_returns_the_drawn_winner(case: DebateCase) -> None:
-    """Where each side is to be scored, the scores are those of the drawn verdict."""
+    """The scores match the drawn verdict."""
     verdict = case.run_sync().raw.verdict
     assert isinstance(case.answers.verdict, dict)
     assert verdict.winner == case.answers.verdict["winner"]
@@ -352,7 +351,7 @@ def test_a_scoring_judge_returns_the_drawn_winner(case: DebateCase) -> None:
 
 
 def test_a_hostile_debate_can_fail_in_each_way() -> None:
-    """A block's own exception, an answer that does not fit, and an end in spite of it all are drawn."""
+    """A block may raise, an answer may not fit, and a debate may still succeed."""
 
     def outcome(case: Any) -> str:
         with warnings.catch_warnings():
@@ -373,7 +372,7 @@ def test_a_hostile_debate_can_fail_in_each_way() -> None:
 
 
 def test_a_function_is_shown_as_its_constructor_call() -> None:
-    """`Returns` gives one value per round, raises exceptions, waits if asked to, and says so."""
+    """The repr of `Returns` shows its values per round, its exceptions and its delays."""
     sides = [Debater("anna", "for", block=Returns("one", {"text": "two"}, wait=True)), SIDES[1]]
     assert repr(sides[0].block) == "Returns('one', {'text': 'two'}, wait=True)"
     verdict = {"verdict": "v", "winner": None, "reasoning": "r"}
@@ -387,5 +386,5 @@ def test_a_function_is_shown_as_its_constructor_call() -> None:
 
 @given(text=arguments())
 def test_an_argument_is_not_empty_without_control_tokens(text: str) -> None:
-    """A model that said "<|eot|>" alone would have given no answer."""
+    """An answer of "<|eot|>" alone would otherwise be empty."""
     assert separate_thinking(text).text.strip()

@@ -1,4 +1,4 @@
-"""What the tests of workers share."""
+"""Fixtures of the worker tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Fleet:
-    """A queue of the test's own, a model server, and as many workers as the test wants."""
+    """A queue of its own, a model server, and any number of workers."""
 
     def __init__(self, url: str, models: ModelServer) -> None:
         self.models = models
@@ -40,12 +40,12 @@ class Fleet:
         self._logs: dict[int, IO[bytes]] = {}
 
     def workers(self, **options: Any) -> Workers:
-        """The workers object of one process or another."""
+        """Return the workers object of one process."""
         self._made.append(make(**{**self.given, **options}))
         return self._made[-1]
 
     def process(self, *options: str, **overrides: Any) -> Warm:
-        """Start a worker in its own process."""
+        """Start a worker in a separate process."""
         environment = os.environ | {"FLEET": json.dumps(self.given | overrides)}
         log = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         command = (run_module("flowdebate.workers"), "tests.workers.fleet:workers", *options)
@@ -54,20 +54,20 @@ class Fleet:
         return self._processes[-1]
 
     def logs(self, process: Warm) -> list[str]:
-        """The lines that a process has logged."""
+        """Return the lines that a process has logged."""
         log = self._logs[process.pid]
         log.seek(0)
         return log.read().decode().splitlines()
 
     async def client(self, program: str) -> int:
-        """Run a client in its own process and return its exit status."""
+        """Run a client in a separate process and return its exit status."""
         environment = os.environ | {"FLEET": json.dumps(self.given)}
         with Warm(program, cwd=ROOT, env=environment) as process:
             return await asyncio.to_thread(process.wait, 60)
 
     @asynccontextmanager
     async def working(self, workers: Workers, *, patience: float = 10.0) -> AsyncIterator[asyncio.Event]:
-        """Inside, this process is a worker; gives what stops it."""
+        """Run a worker in this process and yield the event that stops it."""
         stop = asyncio.Event()
         working = asyncio.create_task(workers.work(stop, patience=patience))
         try:
@@ -77,7 +77,7 @@ class Fleet:
             await working
 
     async def close(self) -> None:
-        """End what is left."""
+        """Stop the remaining processes."""
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
@@ -89,7 +89,7 @@ class Fleet:
 
 @pytest.fixture
 async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
-    """A fleet for one test."""
+    """Provide a fleet for one test."""
     async with model_server(0.0) as models:
         instance = Fleet(a_server.url, models)
         try:
@@ -100,7 +100,7 @@ async def fleet(a_server: Server) -> AsyncIterator[Fleet]:
 
 
 async def until(true: Callable[[], Any], *, within: float = 20.0) -> Any:
-    """Poll `true()`, which reads the database, until its value is true, and return that."""
+    """Poll `true()`, which reads the database, until it returns a true value, and return that value."""
     async with asyncio.timeout(within):
         while not (value := await true()):  # noqa: ASYNC110 - nothing tells when a row of a database has changed
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What the worker processes of the tests are made of, and a model server that knows what it was asked for."""
+"""The workers of the test processes, and a model server that records its requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ("Asked", "ModelServer", "RemoteModel", "make", "model_server", "worke
 
 
 class RemoteModel:
-    """A model behind HTTP, with nothing that takes long to import."""
+    """A model behind HTTP that imports nothing slow."""
 
     name = "test/remote"
 
@@ -32,7 +32,7 @@ class RemoteModel:
         self.port = port
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Ask the server."""
+        """Send the request to the model server."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             body = json.dumps([digest_of(request), request.block, os.getpid()]).encode()
@@ -58,30 +58,30 @@ class Asked:
 
 @dataclass
 class ModelServer:
-    """Answers after `seconds`, and remembers."""
+    """A model server that answers after `seconds` and records its requests."""
 
     seconds: float = 0.1
     port: int = 0
     open: int = 0
-    """How many requests wait for an answer."""
+    """Number of unanswered requests."""
     requests: list[Asked] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
-    """While it is not set, answers wait."""
+    """Event that delays answers while it is not set."""
     away: bool = False
     """Whether all requests are refused."""
     poison: bool = True
-    """Whether the run "poison" kills whoever asks."""
+    """Whether the run "poison" kills the worker that executes it."""
     free: int = 0
-    """How many requests are answered in any case."""
+    """Number of requests that are answered unconditionally."""
 
     async def until(self, number: int) -> None:
-        """Return when so many requests have come."""
+        """Wait until `number` requests have arrived."""
         async with asyncio.timeout(20), self.changed:
             await self.changed.wait_for(lambda: len(self.requests) >= number)
 
     async def answered(self) -> None:
-        """Return when all requests are answered."""
+        """Wait until all requests are answered."""
         async with asyncio.timeout(20), self.changed:
             await self.changed.wait_for(lambda: not self.open)
 
@@ -132,7 +132,7 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 
 
 def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
-    """The workers of the tests: a debate of five calls, one that a human opens, and one that kills its worker."""
+    """Build the workers of the tests: a debate of five calls, one opened by a human, and one that kills its worker."""
     ann, bob = Debater("ann", "trams"), Debater("bob", "roads")
     city = debate(name="city", debaters=[ann, bob], synthesizer=False)
     person = Debater("ann", "trams", block=human(name="ann"))
@@ -144,5 +144,5 @@ def make(url: str, *, schema: str, port: int, **options: Any) -> Workers:
 
 
 def workers() -> Workers:
-    """Make the same workers in a worker's process, from settings in the environment."""
+    """Build the same workers in a worker process, from settings in the environment."""
     return make(**json.loads(os.environ["FLEET"]))

@@ -1,4 +1,4 @@
-"""A process that asks a model as fast as a shared limit lets it: `python -m tests.workers.rate_client`."""
+"""A process that calls a model as fast as a shared limit allows: `python -m tests.workers.rate_client`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("ask",)
 
 
 async def ask(port: int, number: int, **limit: Any) -> None:
-    """Ask so often, all at once."""
+    """Make `count` concurrent requests."""
     model = SharedRateLimit(RemoteModel(port), **limit)
     request = ModelRequest(messages=[{"role": "user", "content": "Well?"}], block="asker")
     await asyncio.gather(*(model.request(request) for _ in range(number)))

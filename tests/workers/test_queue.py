@@ -1,4 +1,4 @@
-"""What an operator sees of a queue: in Python, over HTTP, on the command line, and as gauges."""
+"""The state of a queue in Python, over HTTP, on the command line, and as gauges."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
 
 
 def registered(workers: Any) -> Any:
-    """Asks for the state of the queue once a worker is in it, and its gauges have been set."""
+    """Wait for a worker to register and query the queue."""
 
     async def ask() -> Any:
         state = await workers.overview()
@@ -82,7 +82,7 @@ def registered(workers: Any) -> Any:
 
 
 async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet) -> None:
-    """`cancel` and `resume` of `flowdebate runs queue`, which executes nothing itself."""
+    """`flowdebate runs queue` cancels and resumes runs without executing any."""
     workers = fleet.workers()
     run_id = await workers.submit("city", f"{workers.name}?", labels={"team": workers.name})
     other_run = await workers.submit("city", f"{workers.name}!")
@@ -94,7 +94,7 @@ async def test_all_runs_that_match_are_resumed_on_the_command_line(fleet: Fleet)
 
 
 async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
-    """With its pattern, labels and priority; again with the same id it is the same run, and a worker executes it."""
+    """Submitting the same id again gives the same run, and a worker executes it as submitted."""
     workers = fleet.workers()
     name = f"{workers.name}-told"
     command_line = ("submit", "How?", "--pattern", "city", "--run-id", name, "--priority", "7", "--label", "owner=ann")
@@ -108,7 +108,7 @@ async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
 
 
 async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is rejected, for all who wait for it; it still waits, and a worker of its version executes it."""
+    """Waiting clients get an error while the run stays queued for a worker of its version."""
     monkeypatch.setattr("flowdebate.workers.reaper.STRANDED", 0.5)
     old, new = fleet.workers(), fleet.workers(version="2")
     run_id = await old.submit("city", "How?")
@@ -129,7 +129,7 @@ async def complete(workers: Any, run_id: str) -> bool:
 
 
 async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
-    """This includes a run in progress: lists show its reason, and followers see its end."""
+    """Runs in progress are included: lists show the reason, and followers receive the end."""
     workers, wrong = fleet.workers(), fleet.workers(patterns={"other": fleet.workers().patterns["city"]})
     fleet.models.answering.clear()
     fleet.models.free = 1
@@ -151,7 +151,7 @@ async def test_a_rejected_run_ends_the_wait_for_it(fleet: Fleet) -> None:
 
 
 async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server: Server) -> None:
-    """/ready is 503 within a second or so while the database is away, and /health is not."""
+    """/ready returns 503 within a second or so of a database outage, while /health still succeeds."""
     async with over_http(Service(workers=fleet.workers())) as http:
         assert (await http.get("/ready", headers={"authorization": ""})).status_code == 200
         await asyncio.to_thread(a_server.stop)
@@ -173,7 +173,7 @@ async def test_a_server_is_ready_while_its_store_answers(fleet: Fleet, a_server:
 async def test_a_worker_waits_for_its_database_and_reports_its_health(
     fleet: Fleet, a_server: Server, free_port: int
 ) -> None:
-    """It starts without the database: healthy but not ready, with a JSON line that says so."""
+    """The worker starts without a database, healthy but not ready, and logs that as a JSON line."""
     run_id = await fleet.workers().submit("city", "How?")
     await asyncio.to_thread(a_server.stop)
     process = fleet.process("--log-json", "--health", str(free_port))
@@ -202,7 +202,7 @@ async def test_a_worker_waits_for_its_database_and_reports_its_health(
 
 
 async def test_a_database_that_denies_access_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:
-    """The address is wrong, which ends the worker."""
+    """A wrong address ends the worker."""
     with pytest.raises(StoreError, match="nobody"):
         await fleet.workers(url=a_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())
 

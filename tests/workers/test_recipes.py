@@ -1,4 +1,4 @@
-"""The programs of docs/workers.md, and those in examples/workers."""
+"""The programs of docs/workers.md and of examples/workers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SERVED = 'model = "openai/gpt-5-mini"\n'
 
 
 def program(name: str) -> str:
-    """Read a program of the page, or of the examples that it links."""
+    """Read a program from the page or from the examples that it links to."""
     example = ROOT / "examples" / "workers" / name
     if example.exists():
         return example.read_text("utf-8")
@@ -65,7 +65,7 @@ def program(name: str) -> str:
 
 
 class Place:
-    """A folder with the programs, and a database of their own."""
+    """A folder with the programs, and a separate database."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class Place:
         (folder / "my_debates.py").write_text(debates.replace(SERVED, MODEL))
 
     def start(self, code: str, *arguments: str) -> Warm:
-        """Run Python in the folder."""
+        """Start Python in the folder."""
         environment = os.environ | {"FLOWDEBATE_STORE": self.url, **self.more}
         return Warm(code, *arguments, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -89,13 +89,13 @@ class Place:
         return out.decode()
 
     def call_count(self) -> int:
-        """How many calls were made."""
+        """Return the number of calls made."""
         return len((self.folder / "asked").read_text().splitlines())
 
 
 @pytest.fixture
 def place(a_server: Server, tmp_path: Path) -> Iterator[Place]:
-    """A folder and database for one test."""
+    """Provide a folder and a database for one test."""
     name = f"recipe_{secrets.token_hex(6)}"
     with psycopg.connect(a_server.url, autocommit=True) as session:
         session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -105,7 +105,7 @@ def place(a_server: Server, tmp_path: Path) -> Iterator[Place]:
 
 
 async def on_dbos(place: Place) -> None:
-    """Submit a run, and start a worker as the page says; it ends at SIGTERM."""
+    """Submit a run and start a worker as documented; SIGTERM ends the worker."""
     (place.folder / "fleet.py").write_text(program("fleet.py"))
     assert await asyncio.to_thread(place.run, run_path("fleet.py")) == "queued\n"
     worker = place.start(run_module("flowdebate.workers"), "fleet:workers")
@@ -128,7 +128,7 @@ async def on_dbos(place: Place) -> None:
 
 
 async def on_procrastinate(place: Place) -> None:
-    """Defer a run, have it delivered twice, and start a worker."""
+    """Defer a run, deliver it twice, and start a worker."""
     (place.folder / "on_procrastinate.py").write_text(program("on_procrastinate.py"))
     await asyncio.to_thread(place.run, run_path("on_procrastinate.py"), "submit", "it-1", "How?")
     with psycopg.connect(place.url, autocommit=True) as session:
@@ -146,13 +146,13 @@ async def on_procrastinate(place: Place) -> None:
 
 
 async def test_the_documented_programs_run(place: Place) -> None:
-    """Each carries its run out with five calls, though Procrastinate's is delivered twice."""
+    """Each program executes its run with five calls, although Procrastinate delivers its run twice."""
     await asyncio.gather(on_dbos(place), on_procrastinate(place))
     assert place.call_count() == 2 * 5
 
 
 async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(place: Place) -> None:
-    """The process is killed at the third call; started again, it makes that one once more and no other."""
+    """The process is killed at the third call and repeats only that call after its restart."""
     (place.folder / "with_dbos.py").write_text(program("with_dbos.py"))
     (place.folder / "die").touch()
     killed = place.start(run_path("with_dbos.py"), "4711", "How?")
@@ -164,7 +164,7 @@ async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(place: Place) ->
 
 @pytest.mark.slow
 async def test_a_killed_celery_task_resumes_its_run(place: Place) -> None:
-    """Another process of the same worker gets the task."""
+    """Another process of the same worker receives the task."""
     (place.folder / "with_celery.py").write_text(program("with_celery.py"))
     (place.folder / "die").touch()
     place.more["CELERY_BROKER"] = "sqla+sqlite:///broker.sqlite3"
@@ -189,7 +189,7 @@ async def test_a_killed_celery_task_resumes_its_run(place: Place) -> None:
 
 
 def test_the_job_uses_existing_command_options() -> None:
-    """And those of the line for cron."""
+    """The line for cron is checked as well."""
     page = PAGE.read_text("utf-8")
     (job,) = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     (container,) = job["spec"]["template"]["spec"]["containers"]

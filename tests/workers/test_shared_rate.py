@@ -1,4 +1,4 @@
-"""A limit that several processes keep together."""
+"""A rate limit shared by several processes."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 ROUNDING = 0.002
-"""Seconds: what times lose between two clocks of one machine."""
+"""Clock difference between two processes of one machine, in seconds."""
 
 
 def request(deadline: float | None = None) -> ModelRequest:
-    """Something to ask."""
+    """Return a request."""
     return ModelRequest(messages=[{"role": "user", "content": "Well?"}], block="asker", deadline=deadline)
 
 
 class Spender:
-    """A model that takes so many tokens."""
+    """A model that uses a given number of tokens."""
 
     name = "test/spender"
 
@@ -52,7 +52,7 @@ class Spender:
 
 
 async def test_three_processes_keep_one_limit(a_server: Server) -> None:
-    """However they begin, the server is never asked oftener than the burst and the rate allow."""
+    """However the processes start, the server never receives more requests than the burst and the rate allow."""
     burst, interval, number = 3, 0.04, 9
     key = secrets.token_hex(6)
     limit = {"url": a_server.url, "schema": "fleet", "key": key, "requests": 25, "per": 1.0, "burst": burst}
@@ -102,7 +102,7 @@ async def test_slots_are_evenly_spaced(
 
 
 async def test_a_wait_that_is_too_long_is_rejected_and_takes_no_slot(a_server: Server) -> None:
-    """RateLimited at once, with the seconds; the next one's place is no later for it."""
+    """RateLimited is raised at once with the seconds to wait, and later requests are not delayed."""
     spender = Spender(1)
     model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0)
     await model.request(request())
@@ -118,7 +118,7 @@ async def test_a_wait_that_is_too_long_is_rejected_and_takes_no_slot(a_server: S
 
 
 async def test_tokens_are_counted_across_processes(a_server: Server) -> None:
-    """One process's answer took more than there was, so the other one's request waits."""
+    """An answer in one process exceeds the remaining tokens, so the request of another process waits."""
     first, second = Spender(100), Spender(1)
     options: dict[str, Any] = {"url": a_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
     one, second_limit = SharedRateLimit(first, per=0.2, **options), SharedRateLimit(second, per=0.2, **options)
@@ -134,7 +134,7 @@ async def test_tokens_are_counted_across_processes(a_server: Server) -> None:
 
 
 async def test_a_request_that_cannot_be_counted_is_not_sent() -> None:
-    """Where there is no database it is a StoreError that names the place, and no secret."""
+    """Without a database, a StoreError names the location and hides secrets."""
     spender = Spender(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/runs") as caught:
@@ -145,7 +145,7 @@ async def test_a_request_that_cannot_be_counted_is_not_sent() -> None:
 
 
 async def test_an_abandoned_slot_stays_empty(a_server: Server) -> None:
-    """Who is cancelled while it waits is not asked for, and those behind it wait no less."""
+    """A request cancelled while waiting is not sent, and those behind it wait just as long."""
     spender = Spender(1)
     model = SharedRateLimit(spender, url=a_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=0.2)
     await model.request(request())
@@ -173,13 +173,12 @@ async def test_an_abandoned_slot_stays_empty(a_server: Server) -> None:
     ids=str,
 )
 def test_invalid_limits_are_rejected(options: dict[str, Any]) -> None:
-    """At once."""
     with pytest.raises(ConfigurationError, match="SharedRateLimit"):
         SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", **options)
 
 
 class Busy:
-    """A model whose endpoint asks to wait."""
+    """A model whose endpoint responds with a retry-after."""
 
     name = "test/busy"
 
@@ -195,7 +194,7 @@ class Busy:
 
 
 async def test_retry_after_applies_to_all_processes(a_server: Server) -> None:
-    """A retry-after holds back the requests of another limit with the same key, although its burst is not used."""
+    """The header delays the requests of another limit with the same key, although its burst is unused."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (
         SharedRateLimit(model, url=a_server.url, schema="fleet", requests=100, per=1.0, key=key) for _ in range(2)

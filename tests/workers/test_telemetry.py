@@ -1,4 +1,4 @@
-"""Telemetry of queued runs: one trace leads to the next, across processes and their ends."""
+"""Telemetry of queued runs: traces are linked across processes and restarts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_each_delivery_links_to_the_submitting_span(fleet: Fleet) -> None:
-    """A worker stops in the middle, and another one resumes the run: each call has one span, in one of the lives.
+    """Each call has one span in one of two processes, of which only the second resumes.
 
-    Who took the run, after how long, is on the consumer's span. Only the second life resumes.
+    The consumer's span records who took the run and after what delay.
     """
     watched = Watched()
     workers = fleet.workers(observe=watched.observe)

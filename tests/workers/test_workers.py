@@ -1,4 +1,4 @@
-"""Debates on several worker processes, some of which die, stop, or have another version."""
+"""Debates on several worker processes that crash, stop or run another version."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 CALLS = 5
-"""What a debate of the fleet takes."""
+"""Number of calls of a debate on the fleet."""
 
 
 async def over(workers: Workers, run_id: str) -> QueuedRunStatus:
-    """The run's standing, when it is over."""
+    """Return the run's status once the run is over."""
 
     async def ended() -> Any:
         standing = await workers.status(run_id)
@@ -63,7 +63,7 @@ async def over(workers: Workers, run_id: str) -> QueuedRunStatus:
 
 
 async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> None:
-    """All of 20 debates end; no answer that was kept is asked for again; only what was in flight is repeated."""
+    """All of 20 debates end, and only calls in flight are repeated."""
     workers, fleet.models.seconds = fleet.workers(), 0.1
     ids = [await workers.submit("city", f"Question {number}?", run_id=f"it-{number}") for number in range(20)]
     processes = {process.pid: process for process in (fleet.process(), fleet.process())}
@@ -100,7 +100,7 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> None:
-    """It crashes twice among others and three times alone; the other runs complete with few repeated calls."""
+    """The run crashes twice among others and three times alone; the other runs complete with few repeated calls."""
     workers, fleet.models.seconds = fleet.workers(), 0.5
     poison = await workers.submit("poison", "How?")
     neighbours = [await workers.submit("city", f"Question {number}?") for number in range(3)]
@@ -135,7 +135,7 @@ async def test_only_the_run_that_kills_its_workers_is_given_up(fleet: Fleet) -> 
 
 @pytest.mark.parametrize("operation", ["submit", "resume"])
 async def test_a_stored_run_is_executed_even_if_its_client_died_before_queueing(fleet: Fleet, operation: str) -> None:
-    """The client is gone between the two writes; the next worker finds the run, and it is complete."""
+    """The client dies between the two writes; the next worker finds and completes the run."""
     workers, left_out = fleet.workers(), f"left-{operation}-{fleet.given['name']}"
     if operation == "resume":
         await workers.submit("city", "How?", run_id=left_out)
@@ -159,7 +159,7 @@ asyncio.run(made.{call})
 
 
 async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many clients have died before they put their run on the queue, and those of other queues in between."""
+    """Neither the number of clients that died before queueing nor runs of other queues in between hide any of them."""
     monkeypatch.setattr("flowdebate.workers.reaper._PAGE", 2)
     workers, other_workers, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
     for client in (workers, other_workers):
@@ -176,7 +176,7 @@ async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monk
 
 
 async def test_nothing_is_stored_while_dbos_is_unavailable(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importing it and making its tables come before the first write."""
+    """DBOS is imported and its tables are created before the first write."""
     workers = fleet.workers()
 
     def fail() -> None:
@@ -190,7 +190,7 @@ async def test_nothing_is_stored_while_dbos_is_unavailable(fleet: Fleet, monkeyp
 
 
 async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No run fails: they wait in the queue while their worker tries one now and then, and then all of them end."""
+    """Runs wait in the queue while their worker retries one now and then, and all of them complete."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.2))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.5)
     workers, fleet.models.away = fleet.workers(), True
@@ -209,7 +209,7 @@ async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.
 
 
 async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the provider has been away for `outage` seconds, it fails; without any it fails at once."""
+    """A run fails once the provider has been unavailable for `outage` seconds, or at once without that option."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.1))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.1)
     fleet.models.away = True
@@ -223,7 +223,7 @@ async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.
 
 
 async def test_workers_share_the_news_of_a_provider_outage(fleet: Fleet) -> None:
-    """While one of them has found it so, the others start nothing."""
+    """After one worker detects the outage, the others start nothing."""
     workers = fleet.workers()
     await workers.submit("city", "How?")
     counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -239,7 +239,7 @@ async def test_workers_share_the_news_of_a_provider_outage(fleet: Fleet) -> None
 
 
 async def test_a_worker_that_stops_loses_no_call(fleet: Fleet) -> None:
-    """The call in flight is answered and kept; the run goes back to the queue, and another worker makes the rest."""
+    """The call in flight is answered and recorded; the run returns to the queue, and another worker makes the rest."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
@@ -295,7 +295,7 @@ async def test_sessions_are_bounded(fleet: Fleet, a_server: Server) -> None:
 
 
 async def test_a_worker_takes_no_run_before_its_sessions_are_open(fleet: Fleet, a_server: Server) -> None:
-    """It reports the required and available numbers, and continues once there are more."""
+    """The worker reports the required and available numbers, and continues once there are more."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     await workers.close()
@@ -316,7 +316,7 @@ async def test_a_worker_takes_no_run_before_its_sessions_are_open(fleet: Fleet, 
 
 
 async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
-    """A call that does not end within its patience is left, and repeated by the next worker."""
+    """A call that exceeds the worker's patience is abandoned and repeated by the next worker."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
@@ -331,7 +331,7 @@ async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_a_long_database_outage_ends_no_run(fleet: Fleet, a_server: Server) -> None:
-    """The answer that could not be kept is asked for again, nothing else is, and the run is complete."""
+    """Only the answer that could not be stored is requested again, and the run completes."""
     workers = fleet.workers()
     workers._store = PostgresStore(a_server.url, schema="fleet", patience=0.1)
     fleet.models.answering.clear()
@@ -354,7 +354,7 @@ async def test_a_long_database_outage_ends_no_run(fleet: Fleet, a_server: Server
 
 
 class LetsGoLate(PostgresStore):
-    """Is away when an answer is to be kept, and again when the run is to be let go of."""
+    """A store that fails when an answer is recorded, and again when the run is released."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, schema="fleet")
@@ -376,7 +376,7 @@ class LetsGoLate(PostgresStore):
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, a_server: Server) -> None:
-    """While the run cannot be released, no other worker gets it: the worker keeps trying, and the run completes."""
+    """While the run cannot be released, no other worker gets it; its worker keeps trying, and the run completes."""
     workers = fleet.workers()
     workers._store = store = LetsGoLate(a_server.url)
     run_id = await workers.submit("city", "How?")
@@ -390,7 +390,7 @@ async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, a_server: Server) 
 
 
 async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
-    """With the same id, question and pattern nothing is added; with another question or seed it is refused."""
+    """Repeating the id, question and pattern adds nothing; a different question or seed is rejected."""
     workers = fleet.workers()
     name = f"{fleet.given['name']}/a%b_"
     for _ in range(3):
@@ -411,7 +411,7 @@ async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
 
 
 async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
-    """No worker executes it; resuming puts it on the queue again."""
+    """No worker executes the run, and resuming puts it back on the queue."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -427,7 +427,7 @@ async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
 
 
 async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
-    """The worker gives up the call that is in flight; what was kept stays, and is not asked for again."""
+    """The worker abandons the call in flight; recorded answers stay and are not requested again."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
@@ -443,7 +443,7 @@ async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
 
 
 async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, a_server: Server) -> None:
-    """This holds for finished and waiting runs; a run whose id has the same prefix is unaffected."""
+    """Both finished and waiting runs are covered, and a run whose id has the same prefix is unaffected."""
     workers = fleet.workers()
     ids = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{name}") for name in ("a", "a/b", "c")]
     async with fleet.working(workers):
@@ -477,7 +477,7 @@ class Program:
 async def test_a_row_of_the_queue_runs_no_code(
     fleet: Fleet, a_server: Server, tmp_path: Path, mark: str | None
 ) -> None:
-    """A forged row makes a dead letter of its run, with the reason; other runs continue."""
+    """A forged row turns its run into a dead letter with the reason; other runs continue."""
     workers = fleet.workers()
     changed, unchanged = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
     worker_path, client_path = tmp_path / "worker", tmp_path / "client"
@@ -517,7 +517,7 @@ async def done(workers: Workers, run_id: str) -> bool:
 
 
 async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> None:
-    """Whenever they were submitted; those of one priority in order."""
+    """The time of submission matters only among runs of equal priority."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for number, priority in enumerate((7, 0, 7, 2)):
         await workers.submit("city", "How?", run_id=f"{name}-{number}", priority=priority)
@@ -533,7 +533,7 @@ async def test_runs_with_a_lower_priority_are_executed_first(fleet: Fleet) -> No
 
 
 async def test_owners_take_turns(fleet: Fleet) -> None:
-    """The run of a second owner is the next but one, behind whatever backlog; a lower priority waits for all others."""
+    """A second owner's run comes second, whatever the backlog; a run of lower priority waits for all others."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for owner, numbers, priority in (("late", range(2), 1), ("ann", range(6), 0), ("bob", range(2), 0), ("", (0,), 0)):
         labels = {"owner": owner} if owner else {}
@@ -548,7 +548,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
 
 
 async def test_a_new_owner_does_not_catch_up(fleet: Fleet) -> None:
-    """Unused turns are lost: old and new owners alternate from now on."""
+    """Unused turns are lost: old and new owners alternate from then on."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     submit = partial(workers.submit, "city", "How?")
     for number in range(8):
@@ -567,7 +567,7 @@ async def test_a_new_owner_does_not_catch_up(fleet: Fleet) -> None:
 
 
 async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
-    """In all workers together: the rest of what they can execute is for others; in the end all runs are complete."""
+    """The limit holds across all workers, which leaves capacity for other owners; in the end all runs are complete."""
     workers, name = fleet.workers(max_concurrency=4, owner_concurrency=1), fleet.given["name"]
     owners = {f"{name}-{number}": "ann" if number < 4 else "bob" for number in range(6)}
     for run_id, owner in owners.items():
@@ -592,7 +592,7 @@ async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
 
 @pytest.mark.slow
 async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
-    """It has started, so it continues before any new run, whatever the priorities."""
+    """A started run continues before any new run, whatever the priorities."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     fleet.models.answering.clear()
     await workers.submit("city", "First?", run_id=f"{name}-first", priority=100)
@@ -612,7 +612,7 @@ async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
 
 
 async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
-    """Whoever comes second finds the delivery of the first, also where none of them has seen the other's."""
+    """The second client finds the first one's delivery, even if neither has seen the other's."""
     clients, name = [fleet.workers() for _ in range(4)], fleet.given["name"]
     for _ in range(3):
         await asyncio.gather(*(client.submit("city", "How?", run_id=name, seed=1) for client in clients))
@@ -623,7 +623,7 @@ async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
 
 
 async def test_an_unknown_run_is_not_found(fleet: Fleet) -> None:
-    """RunNotFound, whatever is wanted of it; a pattern that is not there is refused at once."""
+    """Every operation raises RunNotFound, and an unknown pattern is rejected at once."""
     workers = fleet.workers()
     for method in (workers.status, workers.cancel, workers.resume):
         with pytest.raises(RunNotFound):
@@ -636,7 +636,7 @@ async def test_an_unknown_run_is_not_found(fleet: Fleet) -> None:
 
 
 async def test_a_worker_of_another_version_leaves_runs_alone(fleet: Fleet) -> None:
-    """It takes its own run and not an earlier one of another version, which a matching worker takes."""
+    """The worker takes its own run and leaves an earlier one of another version to a matching worker."""
     old, new = fleet.workers(), fleet.workers(version="2")
     first = await old.submit("city", "How?")
     second = await new.submit("city", "Why?")
@@ -652,7 +652,7 @@ async def test_a_worker_of_another_version_leaves_runs_alone(fleet: Fleet) -> No
 
 @pytest.mark.parametrize("difference", ["name", "outline"])
 async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: str) -> None:
-    """The run is unchanged, its status gives the reason, and a worker that has the pattern executes it."""
+    """The run is unchanged, its status gives the reason, and a worker with the pattern executes it."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("cy", "bikes")], synthesizer=False)
     name = "country" if difference == "name" else "city"
     workers, wrong = fleet.workers(), fleet.workers(patterns={name: pattern})
@@ -670,7 +670,7 @@ async def test_a_worker_without_the_pattern_says_so(fleet: Fleet, difference: st
 
 
 async def test_duplicate_deliveries_are_ignored_and_leftovers_are_found(fleet: Fleet) -> None:
-    """While somebody else carries the run out a worker leaves it to them; when they are gone, it takes it over."""
+    """A worker leaves a run to its current executor, and takes over when that one is gone."""
     workers, second_store = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
     run_id = await workers.submit("city", "How?")
     await second_store.take(run_id)
@@ -691,7 +691,7 @@ async def test_duplicate_deliveries_are_ignored_and_leftovers_are_found(fleet: F
 
 
 async def test_a_process_is_one_worker(fleet: Fleet) -> None:
-    """A second one is refused, and does the first no harm."""
+    """A second worker in the process is rejected without harm to the first."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):
@@ -706,7 +706,7 @@ async def test_a_process_is_one_worker(fleet: Fleet) -> None:
 
 @given(st.integers(1, 200), st.integers(0, 9))
 def test_redelivery_waits_twice_as_long_each_time(deaths: int, steps: int) -> None:
-    """Half a second at first, a minute at most, whatever of its steps was recorded before; progress ends the row."""
+    """The delay grows from half a second to a minute, whatever steps were recorded before; progress resets it."""
     history = History().after_death(steps)
     for number in range(1, deaths):
         assert history.delay == min(0.5 * 2 ** (number - 1), 60.0)
@@ -719,7 +719,6 @@ def test_redelivery_waits_twice_as_long_each_time(deaths: int, steps: int) -> No
 
 @given(st.text(), st.integers(1, 10**6), st.integers(0, 2**63 - 1))
 def test_a_worker_id_identifies_its_lock(machine: str, process: int, number: int) -> None:
-    """Any host name works."""
     assert number_of(worker_id(machine, process, number)) == number
 
 
@@ -748,7 +747,6 @@ def test_an_invalid_worker_id_has_no_lock(worker: str | None) -> None:
     ids=str,
 )
 def test_invalid_worker_options_are_rejected(options: dict[str, Any]) -> None:
-    """Before anything is connected; a wrong address is not shown, since it may hold a password."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
     settings = {"url": "postgresql://127.0.0.1/runs", "patterns": {"city": pattern}, **options}
     with pytest.raises(ConfigurationError) as caught:
@@ -759,7 +757,7 @@ def test_invalid_worker_options_are_rejected(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("spec", ["", "nothing", "no.such.module:x", "tests.workers.fleet:nothing", "json:dumps.x"])
 def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The program says what it has to be given, in one line."""
+    """The program states in one line what it needs."""
     with pytest.raises(ConfigurationError):
         load(spec)
     assert main([spec or ":"]) == 2
@@ -770,7 +768,7 @@ def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.Capt
 
 
 async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
-    """By the client, and by a worker that has it delivered; another deployment may accept it."""
+    """Both the client and a worker that receives the run reject it; another deployment may accept it."""
     workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
     run_id = await workers.submit("city", "How?")
     lines = [line async for line in export_run(workers.store, run_id)]
