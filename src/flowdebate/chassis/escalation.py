@@ -323,7 +323,7 @@ class _Step(Block[Any, Any]):
         output = last_result(ctx).output
         answer = _answer_in(result if isinstance(result, str) else output)
         step = EscalationStep(name=self.name, answer=answer, **_cost(ctx, begin))
-        handle.update(steps=extend_frozen(earlier, step))  # before the check, which may reach a limit
+        handle.update(steps=extend_frozen(earlier, step))  # recorded before the check, which may reach a limit
         begin, reason = len(ctx.run.records.events), "last step" if self._last else None
         if self._check is not None:
             reason = await self._decide(self._check, _Judged(output=output, step=step, earlier=earlier), ctx)

@@ -52,8 +52,8 @@ class Entry:
     text: str
 
 
-_LEAST_REPEATED = 20  # minimum characters of a contribution that is more than "I agree."
-_SHOWN = 80  # maximum characters of one in a remark
+_LEAST_REPEATED = 20  # minimum length in characters of a contribution that says more than "I agree."
+_SHOWN = 80  # maximum length in characters of a contribution quoted in a remark
 
 
 class PatternOutput(WireModel):

@@ -140,7 +140,7 @@ class OwnWords:
             or not text[: other_line[0]].strip()
             or self._label.fullmatch(text[: other_line[0]].rstrip())
         ):
-            return None  # without own words before it, it is about the others
+            return None  # with no words of the speaker's own before it, the line is about the others
         return other_line
 
 

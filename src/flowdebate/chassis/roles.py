@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 
-_SHORT_TURN = 120  # maximum words of a turn that is limited by sentences
+_SHORT_TURN = 120  # maximum number of words in a turn that is limited by sentences
 _SENTENCE = 20  # words per sentence, to convert a length in words to sentences
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and added to the session's history."""
@@ -535,4 +535,6 @@ class Identity:
         return filled(who, **self.about)
 
 
-_SHORT_PROMPT = 500  # maximum characters: repeating a longer system prompt in each turn would cost too many tokens
+_SHORT_PROMPT = (
+    500  # maximum length in characters: repeating a longer system prompt in each turn would cost too many tokens
+)

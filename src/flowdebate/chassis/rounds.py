@@ -113,7 +113,7 @@ class AnotherRound:
         @handler(name="terminate_when")
         async def ask(_: object, ctx: Context) -> bool | str:
             reason = await condition.reason(ctx)
-            if reason in PATTERNS_OWN:  # of a class of the application; functions are rejected by name
+            if reason in PATTERNS_OWN:  # an instance of an application's class; functions are rejected by name
                 raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {shown(reason)}")])
             return reason is not None if plain else reason or False
 
@@ -261,7 +261,7 @@ class RoundOfTurns(Block[Any, None]):
         seen = Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)
         try:
             await in_order([partial(self.turns[name], seen, place) for name, place in places.items()], finish=True)
-        finally:  # also if some were cut short, because the other contributions count
+        finally:  # even if some were cut short, because the other contributions count
             rank = {name: number for number, name in enumerate(places)}
             entries = transcript.state.entries
             spoken = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])

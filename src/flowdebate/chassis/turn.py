@@ -373,7 +373,7 @@ class TurnTask:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None or self._tasks.get(self._id).finished:  # a speaker may have ended it itself
+        if error is None or self._tasks.get(self._id).finished:  # a speaker may have ended the task itself
             return
         match error:
             case LimitReached():  # not a failure: the run has to end here
@@ -464,7 +464,7 @@ class Turn(Block[Any, Any]):
             reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same path in the run
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
-            if transcript.state is not before:  # by a recording block inside the debater's block
+            if transcript.state is not before:  # completed by a recording block inside the debater's block
                 raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
             task.heard()
             return await self._record(answer, ctx.below(self._record))

@@ -42,7 +42,7 @@ _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
 """Maximum number of digits in a number, enough for milliseconds since the epoch: parsing a million digits is slow."""
-# maximum bytes of a request that begins a run, which may contain 10 MB of images as base64
+# maximum size in bytes of a request that starts a run, which may contain 10 MB of images as base64
 _MOST_OF_SOURCES = 14_000_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
@@ -221,7 +221,7 @@ class Guard:
             max_age=SESSION,
             path=root,
             httponly=True,
-            samesite="lax",  # a link in a mail opens a page, but other sites cannot act with the cookie
+            samesite="lax",  # a link in an email opens a page, but other sites cannot act with the cookie
             secure=scope["scheme"] == "https",  # over plain HTTP, as on this machine, a browser would not send it back
         )
         return response
@@ -310,7 +310,7 @@ def _check_origin(request: Request) -> None:
     # browsers send "null" for a page in a sandbox or a file, which has no host and is also refused
     if origin is not None and not _is_same_origin(origin.lower(), headers):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
-    # a link in a mail or a chat opens the page of a run; a frame, an image or a script of another site does not
+    # a link in an email or chat opens the page of a run; a frame, an image or a script on another site does not
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not (request.method == "GET" and follows):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")

@@ -270,7 +270,7 @@ def _begun(state: RunState, request: Request, status: HTTPStatus) -> Response:
     return data(state, status, location=f"{root}{API}/runs/{quote(state.run_id, safe='')}")
 
 
-# Endpoints of what there is: patterns, models, and whether the server is up
+# Endpoints that describe the server: patterns, models, and health
 
 catalog: APIRouter = APIRouter(tags=["server"])
 

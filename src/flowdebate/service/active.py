@@ -132,7 +132,7 @@ class ActiveRuns:
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
         """Start a run when it is its turn and there is capacity; raise TooManyRuns if too many are waiting."""
         self.check_queue()
-        # as in the queue of workers: the turn of the first waiting run, but after the last one of the same owner
+        # as in the workers' queue: the turn of the first waiting run, but after the last one of the same owner
         waiting = [
             (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
         ]
@@ -165,7 +165,7 @@ class ActiveRuns:
             try:
                 await head.begin()
             except TooManyRuns:
-                break  # somebody else was faster, and the end of their run leads here again
+                break  # another run took the place, and its end calls this again
             except FlowDebateError as error:  # such as RunNotFound, if it was deleted in the meantime
                 _LOGGER.warning("run %s does not begin: %s", head.run_id, error_text(error))
             self._queue = [queued_run for queued_run in self._queue if queued_run is not head]
@@ -239,7 +239,7 @@ class ActiveRuns:
         if executed is not None:
             return executed.channel
         if run_id not in self._watched:
-            await self._store.run(run_id)  # RunNotFound before anything is set up for it
+            await self._store.run(run_id)  # raises RunNotFound before anything is set up for the run
         if (watched := self._watched.get(run_id)) is None:
             channel, read = Channel(), asyncio.Event()
             channel.on_deserted = lambda: self._unwatch(run_id, channel)
@@ -282,7 +282,7 @@ class ActiveRuns:
             if follower is not None:
                 follower.close()
             channel.end()
-            read.set()  # also if the first read failed, because readers wait for it
+            read.set()  # even if the first read failed, because readers wait for it
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

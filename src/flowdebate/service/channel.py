@@ -189,7 +189,7 @@ class Channel:
     def _append(self, event: object) -> None:
         mark = None
         if not isinstance(event, RunFinished):  # a resumed run continues in the same log
-            # Over all events before it: where branches that run at once came in another order, the mark is unknown.
+            # Over all earlier events: if concurrent branches arrived in a different order, the mark is unknown.
             kind, path = _sort(event)
             self._digest = blake2b(self._digest + f"{kind}\n{path}\n".encode(), digest_size=6).digest()
             mark = f"{len(self.positions) + 1}-{self._digest.hex()}"

@@ -214,7 +214,7 @@ def excerpts(one: str, other: str) -> tuple[str, str]:
     """Return excerpts of two texts around their first difference.
 
     >>> excerpts("a" * 90 + "b", "a" * 90 + "c")[0]
-    "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"
+    "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"
     """
     at = next((at for at, (one_part, right) in enumerate(zip(one, other, strict=False)) if one_part != right), None)
     at = min(len(one), len(other)) if at is None else at

@@ -98,7 +98,7 @@ class Recovery:
                 while not self._active.closing:
                     try:
                         await resume(run_id)
-                    except TooManyRuns:  # the others wait until one of them has ended
+                    except TooManyRuns:  # the remaining runs wait until one of them has ended
                         await self._active.wait_for_change(self._poll)
                         continue
                     except FlowDebateError as error:

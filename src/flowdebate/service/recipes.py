@@ -218,11 +218,11 @@ class Recipes:
             )
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)
-        if to_ask and self.allowed is not None:  # imported, or of a program that may ask other models
+        if to_ask and self.allowed is not None:  # imported, or started by a program that may use other models
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]
             self.allowed.check(plan.options, *(name for name in names if isinstance(name, str)))
-        if not to_ask:  # a replay opens no recording, and does not wrap models, which it never asks
+        if not to_ask:  # a replay opens no recording, and does not wrap models, because it never calls them
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, labels, recording=False)
 
@@ -289,7 +289,7 @@ class Recipes:
 
     def _registered(self, run: StoredRun) -> str | None:
         plan = run.header.plan or {}
-        # Workers store the name of their pattern under the same key as plans store that of a built-in one.
+        # Workers store their pattern's name under the same key as plans store a built-in pattern's name.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
         if name is None and not plan:  # a program started it, and only its block identifies the pattern
             name = next(

@@ -184,7 +184,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
     store = open_store(location or (None if store_location else default_store_path()), location=COMMAND)
     assert store is not None  # noqa: S101 - only False means none
     option = ""
-    if location is not None:  # the name of a store at an address does not contain its password
+    if location is not None:  # the name of a store at a URL does not contain its password
         is_file = isinstance(store, SqliteStore)
         option = f" --store {shlex.quote(location if is_file else store.name)}"
         if is_file and not (new or Path(store.name).exists()):

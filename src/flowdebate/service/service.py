@@ -147,7 +147,7 @@ class Service(Readership):
             check_seconds("Service", keep_days=keep_days)
         self.keep_days = keep_days
         opened = workers.store if store is None and workers is not None else open_store(store, location="Service")
-        if opened is None and store is None:  # in other options, it means no store
+        if opened is None and store is None:  # in other options, None means no store
             opened = open_store(default_store_path())
         if opened is None:
             raise ConfigurationError("Service", "store", store, "a store: a service has durable runs")
@@ -222,7 +222,7 @@ class Service(Readership):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # Beginning
+    # Starting
 
     async def begin(  # noqa: PLR0913 - keyword-only options with defaults
         self,
@@ -347,7 +347,7 @@ class Service(Readership):
         self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
     ) -> RunResult[Any]:
         """Run a block without storing it, with the model and the limits of a recipe."""
-        self._active.check_queue()  # a full server refuses before paying
+        self._active.check_queue()  # a full server rejects the request before paying
         run = make_run(
             block,
             value,
@@ -836,7 +836,7 @@ class Service(Readership):
             check=check,
         )
         recipe = await make_recipe(fork, options)
-        # A changed pattern may require another form of answers than the recorded requests.
+        # A changed pattern may require a different form of answer than the recorded requests.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             requests, places = dict[str, ModelRequest](), frozenset(edits)

@@ -155,7 +155,7 @@ class Live:
 
     def take(self, event: object, start: int | None = None) -> bool:
         """Process `event` and return whether the current work changes. `start` is the offset of a text, if known."""
-        for _ in self._speech.of(event, start):  # a generator has to be exhausted, to know who speaks
+        for _ in self._speech.of(event, start):  # exhaust the generator, to know who speaks
             pass
         if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
             self._flags[event.name] = event.instead
@@ -404,7 +404,7 @@ class OneByOne(Live):
                 yield from self._sections(event)
 
     def _is_shown(self, block: str) -> bool:
-        if block == self._synthesizer and block != self._speaking:  # no turn of its has started
+        if block == self._synthesizer and block != self._speaking:  # the synthesizer speaks outside turns
             self._speaking, self._streamed = block, False
         return block == self._speaking
 

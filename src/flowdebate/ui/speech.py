@@ -149,7 +149,7 @@ class Speech:
         place, text = _block_at(delta.path), delta.text
         utterance = self._open.get(place)
         if utterance is not None and start is not None and start < len(utterance.text):
-            if start:  # a reader that reconnected has had a part of this piece
+            if start:  # a reader that reconnected has already received part of this piece
                 text = text[len(utterance.text) - start :]
             else:
                 yield from self._closed(utterance, void="asked again")
@@ -196,7 +196,7 @@ class Speech:
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded
         if turn is not None and turn.recorded and (turn.answered or not turn.was_asked):
-            last = clean_text(turn.text).strip()  # as the transcript has it: without lone surrogates
+            last = clean_text(turn.text).strip()  # as in the transcript: without lone surrogates
             if not last.startswith(turn.recorded.strip()):
                 yield from self._whole(finished.path, finished.block, finished.at, turn.recorded)
         self._turns.pop(finished.path, None)

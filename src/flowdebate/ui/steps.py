@@ -269,7 +269,7 @@ def _text(step: StepRow, body: dict[str, Any]) -> str:
     if step.kind != "call":
         value = json.loads(step.body)
         if step.kind == "human" and isinstance(value, dict):
-            value = value.get("answer")  # the name of the person is beside the answer
+            value = value.get("answer")  # the person's name is next to the answer
         return value if isinstance(value, str) else as_json(value)
     if body.get("tool_calls"):  # such an answer has no text
         return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])

@@ -89,8 +89,8 @@ _ENDS = re.compile(
     r"(?=(?:i|my|we|our|it|this|that|the|you|your|they|he|she)\b"
     r"|[\w-]{1,30} (?:should|is|are|was|were|will|would|can)\b)"
 )
-_LONGEST = 300  # maximum characters of an introduction
-_MOST = 5  # maximum introductions in a sentence
+_LONGEST = 300  # maximum length of an introduction in characters
+_MOST = 5  # maximum number of introductions in a sentence
 
 
 class _Patterns(NamedTuple):
@@ -253,7 +253,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
             direct = direct and _BEHIND_TOPIC.match(low, name.end(), end) is not None
         elif kind == "role":
             direct = direct and low[name.end() : name.end() + 2].lstrip()[:1] in (",", "(")
-        # "as" introduces nobody by words after a name
+        # words after a name do not make "as" an introduction
         states_maker = (
             _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
         )

@@ -47,7 +47,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 def is_about_models(topic: Sequence[str]) -> bool:
     """Return whether the debate is about models, in which case their names belong to the question."""
-    # hiding model names there, too, would change 6 further turns of the corpus
+    # hiding model names there as well would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
     phrases = ("language model", "artificial intelligence")
@@ -209,7 +209,7 @@ _INTRODUCED = re.compile(
     r"\b(?:i am|i'm|my name is|i,|(?:opponent|colleague|counterpart|friend|debater|speaker|panelist|participant),?"
     r"|according to|dear|unlike|(?:dis)?agree with|(?:speaking|my role) as)\s+(?:the\s+)?\Z"
 )
-# 3 of the names found by introductions are in lower case
+# 3 of the names found by introductions are lowercase
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
 """Words that may follow a lowercase name: "unlike bear, I", but not "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")

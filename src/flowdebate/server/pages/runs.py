@@ -389,7 +389,7 @@ async def travel(
     if moment is not None:
         try:
             sent = await service.call(run_id, moment.call.place, record=record)
-        except ConfigurationError:  # its pattern is unknown here
+        except ConfigurationError:  # the run's pattern is unknown here
             sent = None
     steps = {} if sheet is None else {call.place: call for call in sheet.trace.calls}
     forks, more = await _forks_of(details, steps, service)

@@ -84,7 +84,7 @@ class AgUi:
 
     def _forget(self) -> None:
         self._speech = Speech()
-        self._open: dict[str, str] = {}  # ids of messages, by utterance
+        self._open: dict[str, str] = {}  # message ids by utterance
         self._last: dict[str, str] = {}  # the last message of each block, to which its tool calls belong
         self._steps: dict[str, str] = {}  # names of open steps, by the path of their pattern
         self._numbers: Counter[str] = Counter()

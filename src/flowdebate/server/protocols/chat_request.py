@@ -39,7 +39,7 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), ()),
     **dict.fromkeys(("reasoning", "reasoning_effort", "verbosity", "truncation"), ()),
-    # parameters of other servers
+    # parameters that other servers support
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
 """Parameters that clients send by default, with their neutral values.
@@ -334,7 +334,7 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     # the question is about the last messages
     for name, message in reversed(messages):
         text = message.strip()
-        if len(text) > _LONG:  # debates end with their result, so most of the room is for the end
+        if len(text) > _LONG:  # debates end with their result, so most of the space is for the end
             text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
         line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):

@@ -105,7 +105,7 @@ class RunSource(Source):
         if details.status in _ELSEWHERE:
             raise HTTPException(503, f"The server is stopping; run {run_id} will continue later.", ONLY_ONCE)
         output = None
-        if details.document is None:  # of a block that is not a pattern
+        if details.document is None:  # the output of a block that is not a pattern
             output = ((await stored_run(self._service, run_id)).outcome or {}).get("output")
         if not self._answer_only:
             yield chat.finish(details, output)

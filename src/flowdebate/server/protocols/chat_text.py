@@ -128,7 +128,7 @@ def _sections(event: object) -> Iterable[Section]:
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # also for a truncated text, which a chat has shown without a mark
+        case RoleFailed():  # even for a truncated text, which a chat has shown without a mark
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)

@@ -114,7 +114,7 @@ class Reader:
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
     """Return the result of `work`; if the client disconnects first, cancel `work` and return None."""
-    # servers only notice in streams that the client has left; here nothing would be sent for minutes
+    # servers only notice a disconnected client while streaming; here nothing would be sent for minutes
     doing = asyncio.ensure_future(work)
 
     async def disconnected() -> None:

@@ -263,7 +263,7 @@ def _pair_steps(
     if one.keys().isdisjoint(other):
         yield from zip_longest(one.values(), other.values())
         return
-    after: dict[tuple[str, ...], list[Call]] = {}  # steps of the other run alone, by the common step before them
+    after: dict[tuple[str, ...], list[Call]] = {}  # steps that only the other run has, by the preceding common step
     last: tuple[str, ...] = ()
     for position, call in other.items():
         if position in one:
