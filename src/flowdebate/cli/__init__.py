@@ -1,4 +1,4 @@
-"""The command `flowdebate`: a debate in the terminal."""
+"""The `flowdebate` command: debates in the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 
 
 def main() -> None:
-    """Run the command with the arguments of this process; ends in SystemExit."""
+    """Run the command with the arguments of this process; exit with SystemExit."""
     from flowdebate.cli.terminal.process import clean_up_at_termination, prepare_streams
 
     # A run has some ten thousand objects, and a server a thousand runs: by default, Python would spend a quarter of the

@@ -1,6 +1,6 @@
-"""The commands of `flowdebate`: the commands in its help, and the groups `runs` and `eval`.
+"""Commands of `flowdebate`: the top-level commands, and the groups `runs` and `eval`.
 
-Each is loaded at first use.
+Each command is loaded at first use.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from flowdebate.cli.help import Commands, Group, RunCommands, deferred
 from flowdebate.patterns import PATTERNS, PatternInfo
 
 _NARROWEST = 20
-"""Minimum columns of a page: with fewer, an indented word would not fit."""
+"""Minimum width of a page in columns; below it, an indented word would not fit."""
 _WIDEST = 100
-"""Maximum columns of help pages, which would be hard to read if wider."""
+"""Maximum width of help pages in columns, because wider pages are hard to read."""
 
 
 class _Entry(NamedTuple):
-    """A command, by the import path of its function."""
+    """Command with the import path of its function."""
 
     place: str
     line: str
-    """Description of the command in the list of commands."""
+    """Description in the list of commands."""
     hidden: bool = False
 
 
@@ -50,7 +50,7 @@ _COMMANDS = {
     "export": _EXPORT._replace(hidden=True),
     "import": _IMPORT._replace(hidden=True),
 }
-"""Commands independent of any pattern."""
+"""Commands that do not belong to a pattern."""
 _OF_RUNS = {
     "list": _Entry(f"{_RUNS}:runs", "List the stored runs, the newest first (the default)."),
     "show": _SHOW,
@@ -81,7 +81,7 @@ _OF_EVAL = {
 
 
 def build_app() -> typer.Typer:
-    """Return the command, with one subcommand for each registered pattern."""
+    """Build the command, with one subcommand per registered pattern."""
     app = _group(Commands)
     app.callback()(flowdebate)
     for info in PATTERNS.values():

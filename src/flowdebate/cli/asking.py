@@ -1,4 +1,4 @@
-"""Skeleton of commands with many questions: totals, progress, interruption, exit codes, and how to continue."""
+"""Skeleton of commands that ask many questions: totals, progress, interruption, exit codes, and continuing."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TICK = 0.5
-"""Seconds between two updates of the progress: often enough for a bar, and no noticeable load."""
+"""Seconds between progress updates: often enough for a bar, without noticeable load."""
 
 
 @contextmanager
 def store_for_asking(name: str | None) -> Iterator[Place]:
-    """Open the store of a command with many runs; inside, a warning repeated by each run is shown once."""
+    """Open the store of a command with many runs; inside, a warning repeated by every run is shown once."""
     from flowdebate.service.runs import opened
 
     with _warn_once(), opened(name, new=True) as place:
@@ -44,11 +44,11 @@ def store_for_asking(name: str | None) -> Iterator[Place]:
 
 
 async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: int | None = None) -> _T | Signals:
-    """Ask until `work` is done, and return its result, or the interrupting signal.
+    """Await `work` and return its result, or the signal that interrupted it.
 
-    `work` reports to the progress on stderr. A first SIGINT or SIGTERM cancels it, so that its runs are stored as
-    interrupted. `usual_calls` is the usual number of calls of a question, used to estimate the remaining time until the
-    first has ended.
+    `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, so that its runs are stored as
+    interrupted. `usual_calls` is the usual number of calls per question; it is used to estimate the remaining time
+    until the first question is done.
     """
     with open_progress(sys.stderr, calls=usual_calls) as progress:
         task = asyncio.ensure_future(work(progress))
@@ -94,15 +94,15 @@ def _warn_once() -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class Totals:
-    """Limits of all questions together: once one is reached, no further question is started."""
+    """Limits on all questions together: once one is reached, no further question starts."""
 
     calls: int | None = None
     tokens: int | None = None
     used_up: bool = False
-    """True if a question was not started because a limit was reached."""
+    """True if a question did not start because a limit was reached."""
 
     def reached(self, counts: Counts) -> bool:
-        """Check whether a limit is reached, before each question."""
+        """Check before each question whether a limit is reached."""
         usage = counts.usage
         over_calls = self.calls is not None and usage.calls >= self.calls
         over_tokens = self.tokens is not None and (usage.total_tokens or 0) >= self.tokens
@@ -112,12 +112,12 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """End of a command with many questions: it decides on the advice about continuing, and the exit code."""
+    """End of a command with many questions, which determines the exit code and the advice on continuing."""
 
     signal: Signals | None = None
-    """Signal behind the interruption of the command."""
+    """Signal that interrupted the command."""
     failed: int = 0
-    """Number of questions with an error."""
+    """Number of questions that failed."""
     used_up: bool = False
     """True if a total limit was reached before all questions were asked."""
     incomplete: bool = False
@@ -148,7 +148,7 @@ class Ending:
         return ExitCode.NO_RESULT if self.used_up or self.incomplete else 0
 
     def leave(self) -> NoReturn:
-        """Explain how to continue, and end the command."""
+        """Explain how to continue, and exit."""
         self.advise()
         raise typer.Exit(self.exit_code)
 
@@ -156,15 +156,16 @@ class Ending:
 # Progress
 
 _EVERY = 5.0
-"""Seconds between two lines outside of terminals, so that the log of an hour stays readable."""
+"""Seconds between progress lines outside terminals, so that an hour's log stays readable."""
 _LONGEST = 80
-"""Maximum characters of a question in a line."""
+"""Maximum length of a question on a progress line, in characters."""
 
 
 class ProgressLines:
     """Progress as lines on stderr: failures at once, counts every few seconds.
 
-    `calls` is the usual number of calls of a question, used to estimate the remaining time until one is done.
+    `calls` is the usual number of calls per question; it is used to estimate the remaining time until the first
+    question is done.
     """
 
     def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -184,10 +185,10 @@ class ProgressLines:
         """Do nothing: there is nothing to clean up."""
 
     def begin(self, models: str) -> None:
-        """Announce the models to be asked."""
+        """Announce which models will be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
-        """Show the counts returned by `count`, even while no question ends."""
+        """Show the counts returned by `count` regularly, even while no question finishes."""
         self._count = count
 
     def refresh(self) -> None:
@@ -196,7 +197,7 @@ class ProgressLines:
             self.show(self._count())
 
     def item(self, item: BatchItem[_T]) -> None:
-        """Count a finished run, and report its failure, if it failed."""
+        """Count a finished run, and report its failure if it failed."""
         calls = 0 if item.run is None else item.run.usage.calls
         if item.replayed:
             self._before += 1
@@ -221,7 +222,7 @@ class ProgressLines:
         tell(message)
 
     def left(self, counts: Counts) -> float | None:
-        """Estimate the seconds to the end, from the calls made so far and the remaining calls; None if unknown."""
+        """Estimate the remaining seconds, from the calls made so far and the remaining calls; None if unknown."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or calls_made < 1:
@@ -231,7 +232,7 @@ class ProgressLines:
 
 
 class ProgressBar(ProgressLines):
-    """Progress as a bar; it disappears at the end."""
+    """Progress bar that disappears at the end."""
 
     def __init__(self, console: Console, *, calls: int | None = None) -> None:
         super().__init__(calls=calls)
@@ -267,7 +268,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Show progress on `stream` (stderr): a bar in a terminal with colours, and otherwise lines."""
+    """Show progress on `stream` (stderr): a bar in a terminal with colours, lines everywhere else."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console
@@ -275,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe counts in words, most important first, because a narrow terminal cuts the last ones."""
+    """Describe counts in words, most important first, because a narrow terminal cuts off the end."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

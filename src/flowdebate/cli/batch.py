@@ -1,4 +1,4 @@
-"""`flowdebate batch`: one pattern on many questions, with progress on stderr, and a clean end."""
+"""`flowdebate batch`: run one pattern on many questions, with progress on stderr and a clean end."""
 
 from __future__ import annotations
 
@@ -95,19 +95,19 @@ def batch(  # noqa: PLR0913 - the options of the command
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedBatch:
-    """A finished or interrupted batch."""
+    """Batch that has finished or was interrupted."""
 
     name: str
     summary: BatchSummary
     missing: int = 0
-    """Number of runs without a result and without an error."""
+    """Number of runs with neither a result nor an error."""
     used_up: bool = False
     """True if a total limit was reached before all questions were asked."""
     signal: Signals | None = None
-    """Signal behind the interruption of the batch."""
+    """Signal that interrupted the batch."""
 
     def ending(self, *, incomplete: bool) -> Ending:
-        """Return the end of the command; it is `incomplete` if a result is missing."""
+        """Return the ending of the command, which is `incomplete` if a result is missing."""
         return Ending(
             signal=self.signal,
             failed=self.summary.failed,
@@ -120,7 +120,7 @@ class FinishedBatch:
 async def run_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> FinishedBatch:
-    """Run all `rows` and write each result to `out`; raises WriteFailed and the errors of `Block.batch`."""
+    """Run all `rows` and write each result to `out`; raise WriteFailed and the errors of `Block.batch`."""
     from flowdebate.cli.batch_files import Line, open_out
     from flowdebate.runs.batch import Batch
     from flowdebate.runs.header import StoreOptions
@@ -169,11 +169,11 @@ async def run_batch(
 # Plans
 
 _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
-"""Options free to change when a batch is continued, and therefore not part of its default name."""
+"""Options that may change when a batch is continued, and are therefore not part of its default name."""
 
 
 class Plans:
-    """Plans of a batch: one set of options, from the front end and a plan file, and a subject for each row.
+    """Plans of a batch: one set of options, from the front end and a plan file, and one subject per row.
 
     Invalid options raise ConfigurationError or BadFile; the error names the option, or the file and its key.
     """
@@ -217,7 +217,7 @@ class Plans:
         self.base.pattern()  # refuses invalid options before a model is called
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Default name of the batch: the same for the same plan and rows."""
+        """Default name of the batch, derived from its plan and rows."""
         options = {
             key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
         }
@@ -226,16 +226,16 @@ class Plans:
         )
 
     def of(self, row: Row) -> Plan:
-        """Return the plan of a row; all rows share their models."""
+        """Return the plan for a row; all rows share their models."""
         from flowdebate.ui.plan import with_sides
 
         plan = self._plan_for(row)
         return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
 
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
-        """Let the model propose sides for questions without sides.
+        """Let the model propose sides for questions that have none.
 
-        The proposals are a separate batch, and continuing does not ask again.
+        The proposals are stored as a separate batch, so that continuing does not ask for them again.
         """
         from flowdebate.runs.batch import Batch
         from flowdebate.runs.header import StoreOptions
@@ -275,14 +275,14 @@ class Plans:
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return the options of a row in the form of a stored plan; a row may have separate sources."""
+        """Return the options for a row in the form of a stored plan; a row may have its own sources."""
         from flowdebate.ui.plan import with_stored_sources
 
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
 
 
 def hash_name(kind: str, content: object) -> str:
-    """Return a name derived from the JSON data `content`: equal data has the same name, and so the same batch."""
+    """Return a name derived from the JSON data `content`, so that equal data leads to the same batch."""
     return f"{kind}-{hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""Files of a batch: questions from CSV, JSON Lines, Parquet or text, and results, one line for each question."""
+"""Files of a batch: questions from CSV, JSON Lines, Parquet or text, and results with one line per question."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _TEXT = "text that is not blank"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A question with the other columns of its row."""
+    """Question with the other columns of its row."""
 
     question: str
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """The other columns or fields, repeated in the results."""
+    """Other columns or fields, which are repeated in the results."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -58,9 +58,9 @@ class Row:
 
 
 def read_rows(path: str, form: str | None = None) -> list[Row]:
-    """Read the rows of the file at `path` ("-": stdin), at least one.
+    """Read the rows of the file at `path` ("-": stdin); there must be at least one.
 
-    `form` is one of `FORMATS`; None to use the suffix. Raise BadFile with the line and the field of an invalid
+    `form` is one of `FORMATS`; None: determined by the suffix. Raise BadFile with the line and the field of an invalid
     question.
     """
     if form is None and Path(path).suffix.lower() == ".parquet":
@@ -138,12 +138,12 @@ COLUMNS = (
     "index", "status", "decision", "answer", "error", "run_id", "seed", "calls", "prompt_tokens", "completion_tokens",
     "seconds",
 )  # fmt: skip
-"""Columns of CSV in addition to those of the row."""
+"""Columns added to those of the row in CSV output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The result of one row."""
+    """Result of one row."""
 
     index: int
     row: Row
@@ -154,7 +154,7 @@ class Line:
 
     @classmethod
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
-        """Return the line of an item, with the error or the limit at the end of its run."""
+        """Build the line for an item, with the error or limit that ended its run."""
         from flowdebate.runs.events import RunFinished
         from flowdebate.ui.page import document_of_plan
 
@@ -185,7 +185,7 @@ class Line:
         return self.document.has_result and self.document.status in COMPLETE
 
     def as_json(self) -> str:
-        """Return one line of JSON without any control characters for a terminal."""
+        """Return one line of JSON without terminal control characters."""
         document = self.document
         value = {
             "index": self.index,
@@ -201,7 +201,7 @@ class Line:
         return seen_json(json.dumps(value, ensure_ascii=False, default=str))
 
     def as_cells(self) -> list[str]:
-        """Return the texts of the cells of CSV: the question, the row's other columns, and `COLUMNS`."""
+        """Return the texts of the CSV cells: the question, the row's other columns, and `COLUMNS`."""
         document = self.document
         from flowdebate.ui.document import Tokens
 
@@ -218,7 +218,7 @@ class Line:
 
 
 def _answer_of(raw: object, output: object) -> str | None:
-    """Return the answer in words: the synthesizer's output, or otherwise the pattern's result."""
+    """Return the answer in words: the synthesizer's output if there is one, otherwise the pattern's result."""
     if isinstance(output, str):
         return output
     if output is not None and output is not raw:
@@ -230,22 +230,22 @@ def _answer_of(raw: object, output: object) -> str | None:
 
 
 def headers_of(columns: Mapping[str, Any]) -> list[str]:
-    """Return the header of CSV; a result column with the same name as a row's column is renamed to `result_…`."""
+    """Return the CSV header; a result column whose name clashes with a column of the rows is renamed to `result_…`."""
     headers = ["question", *columns]
     return [*headers, *(f"result_{name}" if name in headers else name for name in COLUMNS)]
 
 
 class Out:
-    """Base of writers of results, which writes nothing."""
+    """Base class of result writers, which writes nothing."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because nothing is open."""
 
     def write(self, line: Line) -> None:
-        """Write one result; raises WriteFailed."""
+        """Write one result; raise WriteFailed on failure."""
 
 
 class StdOut(Out):
@@ -256,7 +256,7 @@ class StdOut(Out):
 
 
 class JsonOut(Out):
-    """Writer of JSON Lines to a file: each line is written at once, and existing lines are skipped."""
+    """Writer of JSON Lines to a file, which writes each line at once and skips existing ones."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
@@ -292,7 +292,7 @@ class JsonOut(Out):
         return f"{line.as_json()}\n"
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
-        """Return the beginning of the file, and the contents of its complete lines."""
+        """Return the beginning of the file and the contents of its complete lines."""
         lines = []
         for number, text in enumerate(content.split("\n")[:-1], 1):  # a line without an end is incomplete
             try:
@@ -303,7 +303,7 @@ class JsonOut(Out):
         return "", lines
 
     def _open(self) -> None:
-        """Open the file to append to it, and lock it: two processes would write rows twice, or mix their lines."""
+        """Open the file for appending and lock it: two processes would write rows twice or mix their lines."""
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
@@ -319,7 +319,7 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Keep the lines of finished rows; drop incomplete lines, and rows to be resumed."""
+        """Keep the lines of finished rows; drop incomplete lines and rows that will be resumed."""
         if not self._path.is_file():  # a device or a pipe: there is nothing to continue
             return
         content = self._path.read_bytes().decode("utf-8", "replace")  # an incomplete line may end within a character
@@ -372,7 +372,7 @@ class CsvOut(JsonOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """Return the writer for `path`: "-" is stdout, None writes nothing; raise BadFile for an unknown suffix."""
+    """Return the writer for `path`: stdout for "-", no output for None; raise BadFile for an unknown suffix."""
     if path is None:
         return Out()
     if path == "-":

@@ -1,4 +1,4 @@
-"""`flowdebate review --benchmark`: reviews of changes with planted faults, and how many faults they find."""
+"""`flowdebate review --benchmark`: review changes with planted faults, and count the faults found."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 CHANGES = "evidence/review_faults.jsonl"
-"""Changes in the repository, with planted faults in two thirds of them."""
+"""Changes in the repository, two thirds of them with planted faults."""
 
 
 def benchmark_reviews(
     info: PatternInfo, options: Mapping[str, Any], *, file: str | None, store: str | None, as_json: bool
 ) -> None:
-    """Review each change of a file as a batch, and print how many planted faults were found.
+    """Review each change in a file as a batch, and print how many planted faults were found.
 
-    The subject of the options is the path of the changes. Stored reviews are asked only once, so the same command
-    continues where it stopped.
+    The subject of the options is the path of the file. Stored reviews are not repeated, so the same command continues
+    where it stopped.
     """
     from flowdebate.evaluation import read_review_cases
     from flowdebate.evaluation.documents import lay_out_review_benchmark
@@ -65,7 +65,7 @@ def benchmark_reviews(
 
 
 async def _read_benchmark(store: Store, batch_id: str, cases: Sequence[ReviewCase]) -> ReviewBenchmark | None:
-    """Read the stored reviews; reviews completed by an earlier call count too."""
+    """Read the stored reviews, including reviews completed by earlier calls."""
     from flowdebate.evaluation import review_benchmark
     from flowdebate.patterns.review.schemas import ReviewRawOutput
 

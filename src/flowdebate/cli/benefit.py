@@ -1,4 +1,4 @@
-"""`flowdebate eval benefit`: debates over questions with known answers, compared with baselines."""
+"""`flowdebate eval benefit`: compare debates with baselines, on questions with known answers."""
 
 from __future__ import annotations
 
@@ -162,19 +162,19 @@ def benefit(  # noqa: PLR0913 - the options of the command
 # Results of the debates
 
 _NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting", "rejected")
-"""Statuses of runs that can still reach a verdict."""
+"""Statuses of runs that may still reach a verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """The stored results of an evaluation."""
+    """Stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """The answers to each question with a finished debate."""
+    """Answers to each question whose debate has finished."""
     without_verdict: Mapping[str, int]
-    """The number of questions without a verdict, by the status of their runs."""
+    """Number of questions without a verdict, by run status."""
     left_out: Mapping[str, int]
-    """Number of other questions, by status."""
+    """Number of other questions, by run status."""
     failed: int
     """Number of failed baseline answers."""
 
@@ -246,16 +246,16 @@ _LETTERS = string.ascii_lowercase
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledQuestion(Row):
-    """A question with a known answer."""
+    """Question with a known answer."""
 
     sides: tuple[Mapping[str, Any], ...]
-    """The debaters, as in a plan file."""
+    """Debaters, as in a plan file."""
     truth: str
-    """The right stance."""
+    """The correct stance."""
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """Return the positions in a row's columns; empty if it has no such column, and none was named."""
+    """Return the positions from a row's columns; empty if the default column is missing and no column was named."""
     if not columns and _CHOICES not in row.columns:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
@@ -278,14 +278,14 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
 
 
 def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
-    """Return a row's value in a column; BadFile, with the existing columns, if there is no such column."""
+    """Return a row's value in a column; if there is no such column, raise BadFile with the existing ones."""
     if column not in row.columns:
         raise BadFile(path, f"question {number}: {missing_column(column, ['question', *row.columns])}")
     return row.columns[column]
 
 
 def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[str], *, path: str, number: int) -> str:
-    """Return the correct stance of a row; raise BadFile if it is not one of them."""
+    """Return the correct stance of a row; raise BadFile if it is not one of the stances."""
     value = read_cell_of(row, column, path=path, number=number)
     right = match_stance(value, stances, names)
     if right is None:
@@ -294,9 +294,9 @@ def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[st
 
 
 def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
-    """Find the stance named by `value`: by its text, its debater's name, its letter, or its index from 0.
+    """Find the stance that `value` refers to: by its text, its debater's name, its letter, or its index from 0.
 
-    Returns None if there is no match.
+    Return None if there is no match.
 
     >>> [match_stance(value, ["tea", "coffee"], ["a", "b"]) for value in ("Coffee", "B", 1, "1", True, "milk")]
     ['coffee', 'coffee', 'coffee', 'coffee', None, None]
@@ -317,11 +317,11 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 
 
 class EvaluationPlans(Plans):
-    """Plans of the debates of a data set, with baselines; `rows` are the rows as they were read.
+    """Plans for debates on a data set, with baselines; `rows` are the rows as they were read.
 
-    The positions are the row's choices, dealt to the debaters at random (data sets often have the right one first), or
-    the positions of the named debaters. `baselines`: None for all baselines that can differ from each other. BadFile
-    for a row without a truth among its positions.
+    The positions are the row's choices, shuffled among the debaters (data sets often list the right one first), or the
+    positions of the named debaters. `baselines`: None for all baselines that can differ from each other. Raise BadFile
+    for a row whose truth is not among its positions.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class EvaluationPlans(Plans):
             self.of(question)  # rejects impossible options before any call is made
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Return the name of a batch of these rows, baselines and positions."""
+        """Return the batch name for these rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
         identity = [super().name(rows), self._baselines and list(self._baselines), positions]
         return hash_name("evaluation", [*identity, *self._equal.values()])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _default_model() -> str:
-    """Return the name of the default model; exit with a message if there is none."""
+    """Return the name of the default model; exit with a message if none is configured."""
     from flowdebate.models.resolve import environment_choice, no_model
 
     default = environment_choice()
@@ -48,7 +48,7 @@ def _default_model() -> str:
 def check_models(
     specs: Sequence[str], *, base_url: str | None, quick: bool, record: Path | None, as_json: bool
 ) -> None:
-    """Check models one after the other, by default the default model; exit with the command's code."""
+    """Check models one after the other (by default only the default model), and exit with the command's code."""
     from flowdebate.models.resolve import resolve_model
     from flowdebate.ui.models import Models
 
@@ -84,7 +84,7 @@ def check_models(
 
 
 async def _run(report: ModelCheck) -> Signals | None:
-    """Run a check; the first SIGINT or SIGTERM ends it and is returned."""
+    """Run a check; return the first SIGINT or SIGTERM, which ends the check."""
     from flowdebate.evaluation.model_check import MOST_REQUESTS, USUAL_CALLS
     from flowdebate.models.openai.clients import keep_connections
 
@@ -138,7 +138,7 @@ def _show(report: ModelCheck) -> None:
 
 
 def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
-    """Ask each model for one word."""
+    """Ask each model for a single word."""
     answers = [asyncio.run(_ask_once(model)) for model in models]
     if as_json:
         write_json({"checks": answers})

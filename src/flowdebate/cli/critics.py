@@ -1,4 +1,4 @@
-"""`flowdebate eval critic`: whether a critic finds more in labelled answers than the judge does alone."""
+"""`flowdebate eval critic`: check whether a critic finds more in labelled answers than the judge alone."""
 
 from __future__ import annotations
 

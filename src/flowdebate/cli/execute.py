@@ -1,4 +1,4 @@
-"""Execution of a run through the service: its page, its exit code, and advice on the next step."""
+"""Execution of a run through the service: its page, its exit code, and advice on next steps."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 _STARTS_WITHIN = 2.0
-"""Seconds for a run to reach a point, after an interrupt, where it can be stopped and resumed."""
+"""Seconds after an interrupt for a run to reach a point at which it can be stopped and resumed."""
 POLL = 0.5
-"""Seconds between two checks of a run of another process: a turn takes seconds, and a check is one small query."""
+"""Seconds between checks on a run of another process: a turn takes seconds, and a check is one small query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +48,13 @@ class Show:
     """Options for showing a run."""
 
     as_json: bool
-    """True for JSON on stdout; the page is then on stderr, if it is a terminal."""
+    """True to write JSON to stdout; the page then goes to stderr if that is a terminal."""
     quiet: bool
     """True to show only the end of the run."""
     head: Sequence[str]
-    """The first lines of the page."""
+    """First lines of the page."""
     form: Callable[[Document], str] | None = None
-    """Another form of the document for stdout; the page is then on stderr. The first lines are always shown."""
+    """Another document form for stdout; the page then goes to stderr. The first lines are always shown."""
 
     def page(self, plan: Plan) -> View:
         on_stderr = self.as_json or self.form is not None
@@ -70,31 +70,31 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """A run that was followed to its end, or to the last part shown."""
+    """Run that was followed to its end, or until the view ended."""
 
     view: View
     unwritten: WriteFailed | None
-    """The reason for an early end of the view."""
+    """Error that ended the view early."""
     signal: signal.Signals | None
-    """The interrupting signal; for a run of another process, the signal at the end of the view."""
+    """Signal that interrupted the run; for a run of another process, the signal that ended the view."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A finished or suspended run."""
+    """Run that has finished or is suspended."""
 
     document: Document
     error: str = ""
-    """The message about its failure."""
+    """Message about the failure."""
     code: int = 0
-    """The exit code of a failure."""
+    """Exit code of the failure."""
     advice: str = ""
-    """Advice on the next step, with the command."""
+    """Advice on the next step, including the command."""
 
 
 @asynccontextmanager
 async def service_of(place: Place) -> AsyncIterator[Service]:
-    """Open a service of the runs in a store; runs still in progress at the end are cancelled."""
+    """Open a service for the runs in a store; runs still in progress at the end are cancelled."""
     from flowdebate.service.service import Service
 
     service = Service(store=place.store, poll=POLL)
@@ -108,7 +108,7 @@ async def service_of(place: Place) -> AsyncIterator[Service]:
 async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
-    """Begin the run `run_id`; with `resume`, continue the existing one, after the end of its current process."""
+    """Begin the run `run_id`; with `resume`, continue an existing one after its current process has ended."""
     from flowdebate.store.base import COMPLETE
     from flowdebate.ui.options import misuse
 
@@ -139,10 +139,10 @@ async def execute(
     markdown: Path | None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Start a run, show it to its end, and return the exit code. An interrupt or a closed pipe also ends it.
+    """Start a run, show it until it ends, and return the exit code. An interrupt or a closed pipe also ends it.
 
-    `start` starts, resumes or forks a run of the service in `place`; without a result of `start`, the run is not
-    stored. `post` sends the document and the error somewhere else; False if that fails.
+    `start` starts, resumes or forks a run of the service in `place`; if it returns None, the run is not stored. `post`
+    sends the document and the error somewhere else, and returns False on failure.
     """
     loop, task, starting = asyncio.get_running_loop(), asyncio.current_task(), True
 
@@ -151,7 +151,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Stop a run that is about to speak normally, keeping its results; abandon any other start."""
+        """Let a run that is about to speak stop normally and keep its results; abandon any other start."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -188,10 +188,10 @@ async def follow_run(
     make_view: Callable[[], View],
     interrupts: Interrupts | None = None,
 ) -> Followed:
-    """Show a run to its end.
+    """Show a run until it ends.
 
-    An interrupt cancels it if it is executed here; without `handle`, it ends the view. `interrupts` are those of the
-    start, and one may already have arrived.
+    An interrupt cancels the run if it is executed here; without `handle`, it only ends the view. `interrupts` were set
+    up at the start of the run, and may already have received a signal.
     """
     loop = asyncio.get_running_loop()
     view = View()
@@ -226,7 +226,7 @@ async def follow_run(
 
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None) -> Ended:
-    """Return the end of a run executed here; `place` is its store."""
+    """Return the end of a run executed by this process; `place` is its store."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.ui.document import Tokens, read_models, read_remarks
     from flowdebate.ui.page import document_of_plan
@@ -273,7 +273,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
 
 
 async def end_of_stored(place: Place, run_id: str) -> Ended:
-    """Return the end of a stored run, from the store; BadFile if the run has no document."""
+    """Return the end of a stored run; raise BadFile if the run has no document."""
     from flowdebate.service.runs import document_of_run
 
     stored = await place.store.run(run_id)
@@ -288,7 +288,7 @@ async def end_of_stored(place: Place, run_id: str) -> Ended:
 
 
 def _state_of(document: Document) -> str:
-    """Return the status of a run; a run without a written output counts as one without a verdict."""
+    """Return the status of a run; a run whose output was not written counts as one without a verdict."""
     return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 
@@ -301,7 +301,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     form: Callable[[Document], str] | None = None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Write the results of a finished run, with its document in a `form`, and return the exit code."""
+    """Write the results of a finished run, with its document in `form`, and return the exit code."""
     from flowdebate.service.runs import short_id
 
     document, unwritten, hint = end.document, seen.unwritten, ""
@@ -336,13 +336,13 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Options needed to resume a run: limits of calls and tokens count from the run's beginning."""
+"""Options needed to resume a run, because limits on calls and tokens count from the beginning of the run."""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
     "rejected": "No worker can execute the run as it is. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }
-"""Explanations for runs without a regular end."""
+"""Explanations for runs that did not end normally."""
 
 
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:

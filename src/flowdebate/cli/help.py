@@ -1,4 +1,4 @@
-"""Help pages in plain text: the most used forms, panels of options, more examples, and the exit codes."""
+"""Help pages in plain text: common usage, option panels, more examples, and exit codes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:  # typer's copy of click is private; only type checkers need i
     from flowdebate.ui.page import PatternPage
 
 _WHOLE = 200
-"""Maximum characters of a first sentence in the list of commands."""
+"""Maximum length of a first sentence in the list of commands, in characters."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
-"""A word of a command line, together with its option; quoted text counts as a word."""
+"""Pattern of a word on a command line, including its option; quoted text counts as one word."""
 PROGRAM = "flowdebate"
 GROUPS = ("runs", "eval")
 _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
-"""Commands listed by `flowdebate --help` after the patterns: with them, at most twelve."""
+"""Commands that `flowdebate --help` lists after the patterns, for at most twelve entries in total."""
 _DEFAULT_OF_RUNS = "list"
 _FORMS = 2
-"""Examples at the beginning of a command's help."""
+"""Examples shown at the beginning of a command's help."""
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
@@ -59,7 +59,7 @@ EXIT_CODES = {
         "Exit codes: 0 done, 1 failed, 2 misused.",
     ),
 }
-"""Exit codes of commands; all commands running a pattern have the same."""
+"""Exit codes of commands; all commands that run a pattern share theirs."""
 
 EXAMPLES = {
     "run": (
@@ -136,7 +136,7 @@ EXAMPLES = {
     "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
-"""Examples by command; a pattern's page has the examples of its command."""
+"""Examples by command; the page of a pattern shows the examples of its command."""
 _DOCUMENTATION = {
     "batch": "batch", "benefit": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
@@ -147,7 +147,7 @@ _DOCUMENTATION = {
 
 
 class Group(TyperGroup):
-    """Group of commands, listed with a sentence for each; the help begins with the two most used forms."""
+    """Group of commands, listed with one sentence each; its help begins with the two most common forms of usage."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         with plain_words(ctx, args, self.get_params(ctx)):
@@ -159,7 +159,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """Return the message about a command unknown to the group."""
+        """Return the message about an unknown command of the group."""
         return f"There is no command {name} here. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -189,7 +189,7 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """The top level: it lists the common commands, and names the other patterns in one line."""
+    """Top-level group: it lists the common commands, and names the other patterns on one line."""
 
     def unknown_command(self, name: str) -> str:
         if " " in name.strip():  # no command contains a space, so it is a question
@@ -212,7 +212,7 @@ class Commands(Group):
 
 
 class RunCommands(Group):
-    """The group `runs`: without a command it lists the runs, and takes the options of `runs list`."""
+    """Group `runs`: without a command it lists the runs, with the options of `runs list`."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         asks_for_help = {*args[:1]} & {*ctx.help_option_names}
@@ -225,11 +225,11 @@ class RunCommands(Group):
 
 
 BARE = {"--diff": "HEAD"}
-"""Options allowed without a value, and their meaning then."""
+"""Options that may be given without a value, with the meaning that this has."""
 
 
 class Command(TyperCommand):
-    """Command with its options listed in panels, and with examples and exit codes at the end."""
+    """Command whose help lists options in panels, and ends with examples and exit codes."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         flags = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
@@ -271,7 +271,7 @@ class Command(TyperCommand):
 
 
 def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
-    """Return the class of a command whose function is loaded to run it, or to show its help."""
+    """Return a command class that loads its function when the command runs or shows its help."""
 
     class Deferred(Command):
         @cached_property
@@ -297,13 +297,13 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
 
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""The error of an invalid command line; typer exports only this child of it."""
+"""Error class for invalid command lines; typer exports only this subclass of it."""
 _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 
 @contextmanager
 def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
-    """Rewrite an error of the parser in plain words about the problem and the likely intention."""
+    """Rewrite a parser error in plain words: the problem and the likely intention."""
     typed = list(args)  # the parser takes them out
     try:
         yield
@@ -315,7 +315,7 @@ def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickPar
 
 
 def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickParameter]) -> str | None:  # noqa: ANN401 - one of a private module
-    """Return an error of the parser in plain words; None if it already is."""
+    """Return a parser error in plain words; None if it already is."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         flags = [
@@ -340,7 +340,7 @@ def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickPa
 
 
 def _value_of(option: str, args: Sequence[str]) -> str | None:
-    """Return the text typed for an option; None if it was not typed."""
+    """Return the text typed for an option; None if the option was not used."""
     for index, word in enumerate(args):
         if word == option:
             return args[index + 1] if index + 1 < len(args) else None
@@ -350,14 +350,14 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _page_of(name: str) -> PatternPage | None:
-    """Return the page of the pattern with this command name; None for another command."""
+    """Return the page of the pattern with this command name; None for any other command."""
     info = find_pattern(name)
     page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
     return page
 
 
 def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
-    """Write the usage as command lines ready to paste."""
+    """Write the usage as command lines that can be pasted."""
     with formatter.section("Usage"):
         for line in forms:
             formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))
@@ -385,7 +385,7 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
 
 
 def _in_words(text: str) -> str:
-    """Write the default and the bounds of an option as a sentence, as its own help does where it has one.
+    """Render the default and the bounds of an option as a sentence, unless its own help does.
 
     >>> _in_words("Maximum number of rows.  [default: 20]"), _in_words("Width of pages.  [x>=20]")
     ('Maximum number of rows. Default: 20.', 'Width of pages. At least 20.')
@@ -394,12 +394,12 @@ def _in_words(text: str) -> str:
 
 
 def _title(panel: object, default: str) -> str:
-    """Return the panel's title; typer has a placeholder instead of None."""
+    """Return the title of the panel; typer uses a placeholder instead of None."""
     return panel if isinstance(panel, str) else default
 
 
 def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
-    """Wrap an example to the width of the page, as a single command for a shell."""
+    """Wrap an example to the page width, so that it can be pasted as a single shell command."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
     joined = " ".join(word.replace(" ", sign) for word in words)

@@ -1,4 +1,4 @@
-"""Options of commands: declared once with a type, which checks them, for typer and completion in shells."""
+"""Command options, each declared once with a type that validates it, for typer and shell completion."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ OwnLabels: TypeAlias = Annotated[
 
 
 def read_labels(labels: Sequence[str] | None) -> dict[str, str]:
-    """Read labels by name; ConfigurationError for an invalid one."""
+    """Read labels keyed by name; raise ConfigurationError for an invalid one."""
     for label in labels or ():
         check(label.partition("=")[0] and "=" in label, "--label", label, "NAME=VALUE, such as owner=ann")
     return dict(label.split("=", 1) for label in labels or ())
@@ -180,7 +180,7 @@ def check(fits: object, option: str, got: object, allowed: str) -> None:
 
 
 def check_named(option: str, name: str | None, *, resume: bool) -> None:
-    """Raise ConfigurationError for an invalid id, and for --resume without one."""
+    """Raise ConfigurationError for an invalid ID, and for --resume without an ID."""
     check_option(Text, option, name, location=COMMAND)
     if resume and name is None:
         raise misuse("--resume", resume, f"--resume requires {option} ID: the run to continue.")
@@ -190,10 +190,10 @@ def check_named(option: str, name: str | None, *, resume: bool) -> None:
 
 
 def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function with parameters `Annotated[kind, Option(...)]`; positional ones are arguments.
+    """Build a command from a function with parameters `Annotated[kind, Option(...)]`; positional ones become arguments.
 
     `shared` are options of all patterns, passed to the function as parameters of the same name, or as `**given`. Values
-    are checked by their types before the function is called; errors and warnings of the library become messages on
+    are validated by their types before the function is called; errors and warnings of the library become messages on
     stderr.
     """
 
@@ -226,7 +226,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def parameter(name: str, kind: object, option: Option, default: object = None, *, argument: bool = False) -> Parameter:
-    """Return typer's parameter for an option of a kind; a bool without a default can also be switched off."""
+    """Return typer's parameter for an option of this kind; a bool without a default can also be switched off."""
     plain, values = _kind_of(kind)
     if option.repeated:
         plain = list
@@ -251,7 +251,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
 
 
 def with_parameters(function: Callable[..., None], parameters: Iterable[Parameter]) -> Callable[..., None]:
-    """Return `function` with a signature for typer to read."""
+    """Return `function` with a signature that typer can read."""
     # typer reads both: names and defaults from the signature, types from the annotations
     signature_read = Signature(list(parameters))
     function.__signature__ = signature_read  # type: ignore[attr-defined]  # what inspect looks at
@@ -268,7 +268,7 @@ def _flags_of(name: str, option: Option) -> list[str]:
 
 
 def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
-    """Return the type of a field on the command line, and its allowed words."""
+    """Return the command-line type of a field, and its allowed words."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind_of(get_args(annotation)[0])
@@ -285,11 +285,11 @@ def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
 
 _MODELS = ("SPEC", "[NAME=]SPEC")
 _NEWEST = 50
-"""Number of runs offered: people complete recent runs, and the shell waits for the list."""
+"""Number of runs offered for completion: recent runs are enough, and the shell waits for the list."""
 
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
-    """Return typer's completer for an option with this metavar, or for one of `values`."""
+    """Return typer's completer for an option with this metavar, or for a choice among `values`."""
 
     # typer drops values that do not begin with the typed text
     def complete(ctx: typer.Context) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Commands of the patterns, made from the registry: their options are the fields of the patterns' option models."""
+"""Commands for the registered patterns; their options are the fields of the patterns' option models."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _HERE = {
     "quiet": opt.Quiet,
     "yes": opt.Yes,
 }
-"""Options that only this front end has."""
+"""Options that exist only in this front end."""
 _BENCHMARK_FLAGS = {"form": "--format"}
 
 
 def pattern_command(info: PatternInfo) -> Callable[..., None]:
-    """Return the function behind the command of a pattern."""
+    """Build the command function of a pattern."""
 
     def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
         measured = {name: values.pop(name, False) for name in opt.MEASURED}
@@ -74,7 +74,7 @@ def pattern_command(info: PatternInfo) -> Callable[..., None]:
 
 
 def _run_command() -> Callable[..., None]:
-    """Return the function behind `run`, with the common options of all patterns."""
+    """Build the function behind `run`, with the options common to all patterns."""
 
     def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
         local_values = {name: values.pop(name) for name in _HERE if name != "file"}
@@ -104,7 +104,7 @@ def _parameters_here(*without: str) -> Iterator[Parameter]:
 
 
 def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options used on the command line; ConfigurationError for an option unknown to the pattern."""
+    """Return the options set on the command line; raise ConfigurationError for one unknown to the pattern."""
     options = info.load_page().options
     values = {key: value for key, value in values.items() if value is not None and value != []}
     if "max_rounds" in values:
@@ -117,7 +117,7 @@ def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
-    """Return the parameter of each option: options of the pattern first, common options last."""
+    """Return the parameters for all options: the pattern's own first, common ones last."""
     shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PlanOptions.model_fields, 2)
     for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation
@@ -126,14 +126,14 @@ def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
 
 
 run_plan: Callable[..., None] = _run_command()
-"""The function behind `flowdebate run`."""
+"""Function behind `flowdebate run`."""
 
 
 # Running a plan
 
 
 def _measure(info: PatternInfo, values: dict[str, Any], *, demo: bool, page: bool, benchmark: bool) -> None:
-    """Play the recorded run of the pattern, or run it on changes with planted faults."""
+    """Play the recorded run of the pattern, or run its benchmark on changes with planted faults."""
     if demo:
         from flowdebate.cli.demo import play_review
 
@@ -222,7 +222,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
 def _pull_request(
     values: dict[str, Any], number: int | None, since: str | None, *, posts: bool
 ) -> Iterator[PullRequestReview | None]:
-    """Open a pull request, and post a comment if the code inside fails; None without a number."""
+    """Open a pull request, and post a comment if the body of the `with` block fails; None without a number."""
     if number is None:
         for option, value in (("--post", posts or None), ("--since", since)):
             if value is not None:
@@ -241,7 +241,7 @@ def _pull_request(
 def _about_pull_request(
     info: PatternInfo, values: dict[str, Any], pull: PullRequestReview | None, *, file: str | None
 ) -> dict[str, Any]:
-    """Return the options, for a pull request if there is one; ends in Exit if it has nothing to read."""
+    """Return the options, adapted to the pull request if there is one; raise Exit if there is nothing to read."""
     if pull is None:
         return values
     from flowdebate.ui.plan import check_plan_file
@@ -260,7 +260,7 @@ def _about_pull_request(
 async def _begin(
     service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, is_named: bool
 ) -> RunState | None:
-    """Begin the run; None if it is not stored. `named` is True if the user has named the store."""
+    """Begin the run; return None if it is not stored. `named` is True if the user named the store."""
     try:
         if service is None:
             return None
@@ -278,7 +278,7 @@ async def _begin(
 
 
 def ask_here() -> Ask | None:
-    """Return the function to ask a human in the terminal; None to answer later, without a terminal."""
+    """Return the function that asks a human in the terminal; None without a terminal, to answer later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():
@@ -290,7 +290,7 @@ def ask_here() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Add advice on continuing without a store to errors of the store."""
+    """Add advice on running without a store to store errors."""
     try:
         yield
     except StoreError as error:
@@ -301,10 +301,10 @@ def _store_needed() -> Iterator[None]:
 
 
 def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | None) -> Plan:
-    """Return `plan` with sides proposed by its model, after showing them; ends in Abort if the user declines them.
+    """Return `plan` with sides proposed by its model, after showing them; raise Abort if the user declines them.
 
-    In a terminal the user is asked, unless `yes`, and may edit them. For a run with an id, the proposal is stored with
-    it, so that the same command does not pay twice.
+    In a terminal the user is asked, unless `yes`, and may edit them. For a run with an ID, the proposal is stored with
+    the run, so that the same command does not pay twice.
     """
     from flowdebate.ui.plan import with_sides
 
@@ -341,7 +341,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
     """Return the sides typed by the user.
 
-    If they do not make a debate, the reason is shown, and the current sides are returned.
+    If they do not make a debate, show the reason and return the current sides.
     """
     from flowdebate.chassis.roster import Debater, check_roster
 

@@ -1,4 +1,4 @@
-"""Reviews of pull requests: the parts read and confirmed by an earlier run, and one comment updated by each run."""
+"""Reviews of pull requests: the state of earlier runs, and a single comment that every run updates."""
 
 from __future__ import annotations
 
@@ -42,28 +42,30 @@ _FORK = (
 )
 _MOST_OF_COMMENT = 65_000
 _MOST_OF_STATE = 30_000
-"""Maximum characters of a state in a comment. A longer one is left out, and the next run reads the whole change."""
+"""Maximum length of a state in a comment, in characters. A longer one is left out, and the next run reads the whole
+change.
+"""
 _MOST_OF_JSON = 2_000_000
-"""Maximum bytes of an unpacked state."""
+"""Maximum size of an unpacked state, in bytes."""
 _MOST_NOTES = 50
 _STATE = re.compile(r"<!-- flowdebate-review(?: (?P<state>[\w+/=]+) (?P<signature>[0-9a-f]{64}))? -->\s*\Z")
 _NOTE = re.compile(r"<!-- flowdebate-note ([0-9a-f]{16}) -->\s*\Z")
 
 
 class State(WireModel):
-    """State of a pull request: the parts read and the findings confirmed by earlier runs."""
+    """State of a pull request: what earlier runs have read, and the findings they confirmed."""
 
     repository: str
     number: int
     head: str | None
-    """Last commit up to which everything was read; None if something is unread."""
+    """Last commit up to which everything has been read; None if something is still unread."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
-    """Globs of the excluded files."""
+    """Glob patterns of the excluded files."""
     findings: list[FindingDraft] = Field(default_factory=new_list)
 
     def sign(self, key: bytes) -> str:
-        """Write the state as a hidden comment, with its signature."""
+        """Return the state as a hidden comment with its signature."""
         packed = base64.b64encode(zlib.compress(self.model_dump_json(by_alias=True).encode(), 9)).decode()
         if len(packed) > _MOST_OF_STATE:
             return "<!-- flowdebate-review -->"
@@ -71,7 +73,7 @@ class State(WireModel):
 
     @classmethod
     def read(cls, body: str, key: bytes) -> Self | None:
-        """Read the state at the end of a comment; None for a state not signed with this key."""
+        """Read the state at the end of a comment; None unless it is signed with this key."""
         match = _STATE.search(body)
         if match is None or match["state"] is None:
             return None
@@ -89,9 +91,9 @@ def _signature(packed: str, key: bytes) -> str:
 
 
 def _read_key() -> bytes:
-    """Read the key for signing states: from the environment, or from a file in the data directory of this user.
+    """Read the key for signing states, from the environment or from a file in the user's data directory.
 
-    If the file cannot be stored, a new key is used, and the next run reads the whole change.
+    If the file cannot be written, a new key is used, and the next run reads the whole change.
     """
     if value := os.environ.get(KEY_VARIABLE):
         return value.encode()
@@ -108,7 +110,7 @@ def _read_key() -> bytes:
 
 
 class PullRequestReview:
-    """The review of one pull request."""
+    """Review of one pull request."""
 
     def __init__(self, number: int, *, posts: bool, since: str | None, exclude: Sequence[str]) -> None:
         repository = os.environ.get("GITHUB_REPOSITORY", "")
@@ -129,7 +131,7 @@ class PullRequestReview:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Post a comment about an error, and raise it again."""
+        """Post a comment about an error, and reraise it."""
         try:
             yield
         except FlowDebateError as error:
@@ -141,7 +143,7 @@ class PullRequestReview:
 
     @property
     def changes(self) -> Changes:
-        """The changes to read."""
+        """Changes to read."""
         if self._changes is None:
             self._changes = self._read()
         return self._changes
@@ -172,7 +174,7 @@ class PullRequestReview:
         return changes
 
     def _find_comment(self) -> None:
-        """Find the comment of an earlier run, and trust it if author and signature are ours."""
+        """Find the comment of an earlier run, and trust its state if the author and the signature match."""
         self._login = self._github.login()
         for comment in reversed(self._github.reviews(self._number)):
             is_ours = comment.user is not None and comment.user.login == self._login
@@ -193,7 +195,7 @@ class PullRequestReview:
 
     @property
     def earlier(self) -> list[FindingDraft]:
-        """Unresolved findings of earlier runs, with the names of their files as they are now."""
+        """Unresolved findings of earlier runs, with the current names of their files."""
         moved = self.changes.renamed
         files = self.changes.lines
         drafts = []
@@ -206,7 +208,7 @@ class PullRequestReview:
     # Without asking reviewers
 
     def finish_unread(self, gate: str | None) -> int:
-        """Decide about changes without anything to read, and return the exit code."""
+        """Decide about a pull request with nothing to read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]
@@ -230,7 +232,7 @@ class PullRequestReview:
     # Writing
 
     def finish(self, document: Document, error: str) -> bool:
-        """Post the result of a run; False if it cannot be posted."""
+        """Post the result of a run; return False if that fails."""
         raw: ReviewRawOutput = document.raw
         if raw.stop_reason is None:
             reason = error or document.error or f"The run ended early ({document.status})."
@@ -246,7 +248,7 @@ class PullRequestReview:
         return self._post(body, state, raw, drafts)
 
     def _with_quote(self, finding: Finding) -> FindingDraft:
-        """Return a finding for the next run, with a quote of its lines, because lines move."""
+        """Return a finding for the next run with a quote of its lines, because line numbers change."""
         draft, place = finding.draft, finding.place
         if draft.quote or not place.found or place.line is None:
             return draft
@@ -277,7 +279,7 @@ class PullRequestReview:
         raw: ReviewRawOutput | None = None,
         drafts: dict[str, FindingDraft] | None = None,
     ) -> bool:
-        """Create or update the comment; False if that fails, with the text in the summary of the job.
+        """Create or update the comment; if that fails, put the text in the job summary and return False.
 
         Without a new `state` the comment keeps its current one.
         """
@@ -314,7 +316,7 @@ class PullRequestReview:
         return True
 
     def _create(self, body: str, notes: list[dict[str, JsonValue]]) -> list[dict[str, JsonValue]]:
-        """Create the comment with its notes; return the notes still to be posted."""
+        """Create the comment with its notes; return the notes that still have to be posted."""
         commit = self._changes.head if self._changes is not None else None
         if self._github.create_review(self._number, commit, body, notes):
             return []
@@ -342,7 +344,7 @@ class PullRequestReview:
         return notes[:_MOST_NOTES]
 
     def _written_notes(self) -> dict[str, Comment]:
-        """Return the notes of earlier runs, by the keys of their findings."""
+        """Return the notes of earlier runs, keyed by finding."""
         notes: dict[str, Comment] = {}
         for comment in self._github.notes(self._number):
             match = _NOTE.search(comment.body or "")
@@ -351,7 +353,7 @@ class PullRequestReview:
         return notes
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
-        """Return the lines of a note; None for lines outside of the diff."""
+        """Return the lines that a note refers to; None for lines outside the diff."""
         lines = self.changes.lines.get(place.file or "", set())
         if not place.found or place.line not in lines:
             return None
@@ -363,7 +365,7 @@ class PullRequestReview:
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
-    """Return a finding of an earlier run that was not examined again."""
+    """Return a finding of an earlier run that has not been examined again."""
     place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     raised = [Raised(agent_name=EARLIER, place=place, **fields)]
@@ -379,7 +381,7 @@ def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
 
 
 def _key_of(finding: FindingDraft | Raised) -> str:
-    """Return the key of the note on a finding."""
+    """Return the key that identifies the note on a finding."""
     quote = finding.quote if isinstance(finding, FindingDraft) else finding.place.quote
     return sha256(f"{finding.title}\0{quote or ''}".encode(errors="replace")).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the token of servers."""
+"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the server token."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Lifetime of the file of `--open` in seconds: long enough for a browser to start."""
+"""Seconds before the file of `--open` is deleted: long enough for a browser to start."""
 
 _App: TypeAlias = Annotated[
     Text | None,
@@ -215,7 +215,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 
 
 def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
-    """Read a setting of the environment; ConfigurationError for an invalid one."""
+    """Read a setting from the environment; raise ConfigurationError for an invalid one."""
     text = os.environ.get(name, "").strip()
     try:
         return kind(text) if text else default
@@ -226,8 +226,8 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 def write_entrance(url: str, folder: Path | None) -> Path:
     """Write a file that redirects a browser to `url`, readable only by its owner.
 
-    Arguments of programs are seen by all users. Browsers running as snaps cannot read hidden folders, nor the folder of
-    temporary files.
+    Program arguments are visible to all users. Browsers installed as snaps can read neither hidden folders nor the
+    folder for temporary files.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -299,16 +299,16 @@ def mcp(  # noqa: PLR0913 - the options of the command
 
 
 def _check_token(token_file: str | None, *, new: bool) -> None:
-    """Raise ConfigurationError for a new token if the user has named the file with it."""
+    """Raise ConfigurationError for a request for a new token if the user named the token file."""
     if new and token_file is not None:
         raise misuse("--new-token", new, "--new-token cannot be combined with --token-file: that file is yours.")
 
 
 @contextmanager
 def _stdout_protected() -> Iterator[None]:
-    """Redirect stdout to stderr inside, also for libraries in C.
+    """Redirect stdout to stderr in the `with` block, also for C libraries.
 
-    Any line printed by an application breaks the protocol.
+    Any line that an application prints would break the protocol.
     """
     sys.stdout.flush()
     wire = os.dup(1)
@@ -322,7 +322,7 @@ def _stdout_protected() -> Iterator[None]:
 
 
 def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for options already set in a service of the application."""
+    """Raise ConfigurationError for options that the application's service has already set."""
     unusable = [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, [])]
     if app is not None and unusable:
         problem = f"{', '.join(unusable)} cannot be combined with --app: the Service has its own."
@@ -332,7 +332,7 @@ def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
 def _make_service(
     app: str | None, store: str | None, values: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
 ) -> Service:
-    """Return the Service named by `app`, or a service with the options; ConfigurationError for an invalid name."""
+    """Return the Service named by `app`, or create one; raise ConfigurationError for an invalid name."""
     from flowdebate.runs.limits import Limits
     from flowdebate.service.service import Service
     from flowdebate.ui.models import prices_of
@@ -369,12 +369,12 @@ def _make_service(
 
 
 _SHORTEST = 16
-"""Minimum length, as in `create_app`; checked here, so that the message can name the file."""
+"""Minimum length of a token, as in `create_app`; checked here so that the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_token(path: str) -> str:
-    """Read the token in a file; BadFile for an invalid one."""
+    """Read the token from a file; raise BadFile for an invalid one."""
     token = read_text(path, megabytes=1).strip()
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise BadFile(path, f"must hold one token of at least {_SHORTEST} ASCII letters, digits or signs")
@@ -382,10 +382,10 @@ def read_token(path: str) -> str:
 
 
 def kept_token(*, new: bool = False, needed: bool = False) -> str:
-    """Return the token of this user's servers, made by the first of them; `new` replaces it.
+    """Return the token for this user's servers, created on first use; `new` replaces it.
 
     Raise BadFile if others may have read or written the file. If the token cannot be stored, a message says that it is
-    only valid for this start; if another command than the server `needed` it, raise BadFile instead.
+    valid only until the server stops; if a command other than the server `needed` it, raise BadFile instead.
     """
     path = default_store_path().with_name("token")
     try:
@@ -412,7 +412,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
 
 
 def _write(path: Path, *, replace: bool) -> None:
-    """Write a token completely or not at all; of two servers starting at once, the first one wins."""
+    """Write a token atomically; if two servers start at once, the first one wins."""
     handle, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # with the mode 0600
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Flags whose names differ from the options of `compare_all`."""
+"""Command-line flags whose names differ from the options of `compare_all`."""
 
 
 @opt.command("base_url")
@@ -147,7 +147,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Name the option in errors of `compare_all`, or the row of the file at `path` with its `blanks` (empty cells)."""
+    """Name the flag in errors of `compare_all`, or the row of the file at `path` with its `blanks` (empty cells)."""
     try:
         yield
     except ConfigurationError as error:
@@ -166,7 +166,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    """Return the texts by file name, without common parts of the names if the rest is unique."""
+    """Return the texts keyed by file name, without common parts of the names if the rest is unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
@@ -177,14 +177,14 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 
 
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
-"""Options that designs cannot set, because the rows or the study itself set them."""
+"""Options that designs cannot set, because the rows or the study set them."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
-"""Options common to the debates of all designs."""
+"""Options that apply to the debates of all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class StudyFile(BaseModel):
-    """Contents of a study's file; questions are a path from its folder."""
+    """Contents of a study file; `questions` is a path relative to its folder."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
@@ -195,9 +195,9 @@ class StudyFile(BaseModel):
     id: Text | None = None
     cluster: Text | None = None
     designs: dict[str, dict[str, Any]] = Field(min_length=1)
-    """Options of a debate by the name of the design, as in a plan file."""
+    """Debate options as in a plan file, keyed by design."""
     debate: dict[str, Any] = {}
-    """Options of all designs."""
+    """Debate options shared by all designs."""
     noise: bool = False
     control: Text | None = None
     control_gain: float = 0.1
@@ -317,9 +317,9 @@ def study(  # noqa: PLR0913 - the options of the command
 
 
 def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
-    """Return the study of a file, the plan of its first design (with models and limits), and its questions' file.
+    """Read the study from a file, with the plan of its first design (models and limits), and the file of its questions.
 
-    Raises BadFile with the key, or with the question and its column.
+    Raise BadFile with the key, or with the question and its column.
     """
     from flowdebate.evaluation.study import Study
 
@@ -401,7 +401,7 @@ def _check_designs(study_file: StudyFile, path: str) -> None:
 
 @contextmanager
 def _in_files(path: str, questions: str) -> Iterator[None]:
-    """Name the file of the study in its errors, and the file of the questions in errors of a row."""
+    """Add the study file to the study's errors, and the questions file to errors about a row."""
     try:
         yield
     except RunChanged as error:

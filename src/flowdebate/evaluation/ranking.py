@@ -143,14 +143,14 @@ class Ranking(InNotebooks, WireModel):
     order: Figure | None = None
     """Advantage of the first place, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
-    """The logarithm of the parameter of Davidson (1970): at 0, equal systems tie in a third of games. None without."""
+    """Logarithm of Davidson's tie parameter (1970): at 0, equal systems tie in a third of games. None if not fitted."""
     problem: str | None = None
-    """Reason for the lack of a ranking."""
+    """Reason why there is no ranking."""
     without_interval: str | None = None
     """Reason why strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict how often `one` wins games without a tie; `first` says whether it has the first place."""
+        """Predict how often `one` wins games without a tie; `first` is True if it has the first place."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}
@@ -159,7 +159,7 @@ class Ranking(InNotebooks, WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """Limits of the ranking, in sentences."""
+        """Limitations of the ranking, in sentences."""
         sentences = [sentence for sentence in (self.problem, self.without_interval) if sentence is not None]
         lacking = [system.name for system in self.systems if system.low is None]
         if lacking and self.without_interval is None:
@@ -182,18 +182,18 @@ def rank_games(
     confidence: float = 0.95,
     prior: float | None = None,
 ) -> Ranking:
-    """Rank the systems of `games` (or of a file of ballots) by maximum likelihood. Needs scipy.
+    """Rank the systems of `games` (or of a ballot file) by maximum likelihood. Needs scipy.
 
-    A system wins in proportion to its strength, times the value of the first place (`order`; False: nothing); a tie is
-    as likely as the geometric mean of both strengths, times a parameter (Davidson 1970). Intervals treat a cluster as
-    one observation; fewer than three clusters, or identical ones, give none.
+    A system wins in proportion to its strength, times the advantage of the first place (`order`; False: no advantage).
+    The chance of a tie is proportional to the geometric mean of both strengths, times a parameter (Davidson 1970).
+    Intervals treat a cluster as one observation; with fewer than three clusters, or identical ones, there are none.
 
-    Without a `prior`, strengths exist only within a group of systems, each with a win against the rest of it, directly
-    or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems. `prior`
-    ranks all: it is the standard deviation of a normal prior on strengths, in log-odds (5 is a weak one), and also
-    applies to the first place and to ties.
+    Without a `prior`, strengths exist only within a group of systems, each with a win against the rest of the group,
+    directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
+    With a `prior` all systems are ranked: it is the standard deviation of a normal prior on strengths, in log-odds (5
+    is a weak one), and also applies to the first place and to ties.
 
-    ConfigurationError without games, and for a result other than 0, 0.5 and 1.
+    Raise ConfigurationError without games, and for a result other than 0, 0.5 and 1.
 
     >>> games = [Game("a", "b", float(row < 3)) for row in range(4)]
     >>> [(system.name, round(system.strength, 3)) for system in rank_games(games, order=False).systems]
@@ -234,7 +234,7 @@ def rank_table(
 
 
 class _Groups(NamedTuple):
-    """Systems of a table of games, by their relation to the ranked group."""
+    """Systems of a game table, grouped by their relation to the ranked group."""
 
     ranked: list[str]
     above: list[str]
@@ -243,7 +243,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group with a chain of results of `minimum` or more from each system to each other."""
+    """Find the largest group in which chains of results of at least `minimum` connect each system to every other."""
     import numpy as np
 
     names = table.names
@@ -310,7 +310,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
 
 
 def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
-    """Fit strengths, the value of the first place, and ties, in that order of columns."""
+    """Fit strengths, the advantage of the first place, and ties, as columns in this order."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""Readers of a run: their votes on the better argument, public links for them, and the note on the run."""
+"""Readers of a run: their votes for the better argument, their public links, and the note on the run."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from flowdebate.store.export import GONE
 _WHERE = "vote"
 _PREFIX = "votes/"
 _NOTE, _LONGEST_NOTE = "note", 2_000
-"""The key of the document with the note on a run, and its characters."""
+"""Key of the document that holds the note on a run, and the maximum length of a note in characters."""
 _MOST = 10_000
-"""Maximum number of votes on a run, because a reader without an id always counts as a new one."""
+"""Maximum number of votes on a run, because a reader without an ID always counts as a new one."""
 
 
 class Vote(WireModel):
     """Vote of one reader."""
 
     winner: str | None
-    """The side with the better argument; None for neither."""
+    """Side with the better argument; None for neither."""
     why: str | None = None
     order: list[str] | None = None
-    """The sides in this reader's reading order; None if unknown."""
+    """Sides in the order in which the reader saw them; None if unknown."""
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
-    """Time of the run's start: another run with the same id does not have this vote."""
+    """Start time of the run; a later run with the same ID does not inherit the vote."""
 
 
 class Votes(WireModel):
@@ -49,14 +49,14 @@ class Votes(WireModel):
 
     @classmethod
     def of(cls, votes: Sequence[Vote], sides: Sequence[str]) -> Votes:
-        """Count votes by side; votes for unknown sides do not count."""
+        """Count votes by side; ignore votes for unknown sides."""
         winners = [vote.winner for vote in votes if vote.winner is None or vote.winner in sides]
         counts = {side: winners.count(side) for side in sides}
         return cls(readers=len(winners), sides=counts, neither=winners.count(None))
 
     @property
     def leader(self) -> str | None:
-        """The side with the most votes; None for a tie, also with neither.
+        """Side with the most votes; None for a tie, including a tie with neither.
 
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
@@ -67,7 +67,7 @@ class Votes(WireModel):
 
 
 def sides_of(run: StoredRun) -> list[str]:
-    """Return the stances of a finished debate, in the order of their first arguments; else none."""
+    """Return the stances of a finished debate, in the order of their first arguments; empty for any other run."""
     raw = (run.outcome or {}).get("raw")
     entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -76,18 +76,18 @@ def sides_of(run: StoredRun) -> list[str]:
 
 
 async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
-    """Read the votes on a run, by reader."""
+    """Read the votes on a run, keyed by reader."""
     return votes_of(run, await store.documents(documents_of(run.header.run_id)))
 
 
 async def votes_on(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Vote]]:
-    """Read the votes on each of `runs`, by reader, with one query."""
+    """Read the votes on each of `runs`, keyed by reader, with one query."""
     documents = await store.documents_in([documents_of(run.header.run_id) for run in runs])
     return [votes_of(run, documents.get(documents_of(run.header.run_id), {})) for run in runs]
 
 
 def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
-    """Read the votes in a run's documents; unreadable ones are left out, since anybody may have exported them."""
+    """Read the votes from a run's documents; skip invalid ones, since an import may contain anything."""
     votes = dict[str, Vote]()
     for key, body in documents.items():
         if key.startswith(_PREFIX) and body != GONE:
@@ -109,10 +109,10 @@ async def cast_vote(
     why: str | None = None,
     order: Sequence[str] | None = None,
 ) -> None:
-    """Record the vote of a reader; only a first vote counts.
+    """Record a reader's vote; only the first vote counts.
 
-    ConfigurationError for an unknown side; NotAwaited if the reader has already voted, or if the run is not a finished
-    debate.
+    Raise ConfigurationError for an unknown side, and NotAwaited if the reader has already voted or the run is not a
+    finished debate.
     """
     run_id, sides = run.header.run_id, sides_of(run)
     if not sides:
@@ -140,22 +140,22 @@ Shown: TypeAlias = Literal["run", "vote"]
 """Content of a public link: all arguments and the outcome, or the arguments without names until the reader votes."""
 
 _MOST_SHARES = 20
-"""Maximum number of public links of a run at a time."""
+"""Maximum number of public links of a run at the same time."""
 
 
 class Share(WireModel):
-    """A public link of a run."""
+    """Public link to a run."""
 
     id: str
     shows: Shown
     expires_at: float
     """Time of expiry, in seconds since the epoch."""
     begun_at: float
-    """Time of the run's start: another run with the same id does not have this link."""
+    """Start time of the run; a later run with the same ID does not inherit the link."""
 
 
 def shares_in(run_id: str) -> str:
-    """Return the collection of a run's public links, which are not exported, unlike other documents.
+    """Return the name of the collection that holds a run's public links; unlike other documents, it is not exported.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -164,7 +164,7 @@ def shares_in(run_id: str) -> str:
 
 
 async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
-    """Read the currently valid public links of a run, by id."""
+    """Read the valid public links of a run, keyed by ID."""
     shares = dict[str, Share]()
     for key, body in (await store.documents(shares_in(run.header.run_id))).items():
         if body != GONE:
@@ -178,7 +178,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Make a public link; raise NotAwaited for too many links, and for a vote on anything but a finished debate."""
+    """Create a public link; raise NotAwaited for too many links, and for votes on anything but a finished debate."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
@@ -193,7 +193,7 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
 
 
 async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> bool:
-    """Revoke a public link of a run, or all of them; return False if there is none."""
+    """Revoke one public link of a run, or all of them; return False if there is none."""
     shares = [
         (key, body)
         for key, body in (await store.documents(shares_in(run_id))).items()
@@ -206,18 +206,18 @@ async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReaders:
-    """Votes of a run's readers, the note on it, and its public links."""
+    """Reader votes on a run, its note, and its public links."""
 
     votes: Mapping[str, Vote]
-    """Votes by reader."""
+    """Votes, keyed by reader."""
     counted: Votes
     note: str
     shares: Sequence[Share]
-    """Currently valid links, the oldest first."""
+    """Valid links, oldest first."""
 
 
 async def readers_of(store: Store, run: StoredRun) -> RunReaders:
-    """Read all votes, links and notes of a run's readers."""
+    """Read the votes, links and note of a run."""
     documents = await store.documents(documents_of(run.header.run_id))
     votes = votes_of(run, documents)
     return RunReaders(
@@ -242,28 +242,29 @@ class Readership:
         why: str | None = None,
         order: Sequence[str] | None = None,
     ) -> Votes:
-        """Record a reader's vote for the better argument in a debate (None: neither), and count all votes.
+        """Record a reader's vote for the better argument in a debate (None: neither), and return all counts.
 
-        `order` has the sides as this reader read them. ConfigurationError; NotAwaited for a second vote of a reader.
+        `order` lists the sides as this reader saw them. Raise ConfigurationError for an unknown side, and NotAwaited
+        for a reader's second vote.
         """
         await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
         return await self.votes(run_id)
 
     async def vote_of(self, run_id: str, reader: str) -> Vote | None:
-        """Return the vote of a reader; None before it."""
+        """Return a reader's vote; None if the reader has not voted."""
         return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
 
     async def note(self, run_id: str) -> str:
-        """Return the note on a run; "" if there is none."""
+        """Return the note on a run; "" without a note."""
         return (await self.notes_on([run_id]))[run_id]
 
     async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return the notes on several runs, by run; "" for none."""
+        """Return the notes on several runs, keyed by run; "" for a run without a note."""
         documents = await self.store.documents_in([documents_of(run_id) for run_id in run_ids], key=_NOTE)
         return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write a note on a run, also included in its export; "" deletes it.
+        """Write the note on a run, which is included in exports; "" deletes it.
 
         Raise ConfigurationError if it is too long.
         """
@@ -275,18 +276,18 @@ class Readership:
             pass  # somebody else was faster; the last write wins
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
-        """Make a public, read-only link of a run: to all of its content ("run"), or for blind votes ("vote").
+        """Create a public, read-only link to a run: to all of its content ("run"), or for blind votes ("vote").
 
-        The signing server shows it for `seconds`. NotAwaited for a vote on anything but a finished debate.
+        The signing server shows the run for `seconds`. Raise NotAwaited for a vote on anything but a finished debate.
         """
         return await make_share(self.store, await self.store.run(run_id), shows, seconds)
 
     async def shares(self, run_id: str) -> list[Share]:
-        """List the currently valid public links of a run, the oldest first."""
+        """List the valid public links of a run, oldest first."""
         return list((await shares_of(self.store, await self.store.run(run_id))).values())
 
     async def unshare(self, run_id: str, share_id: str) -> bool:
-        """Revoke a public link of a run at once; return False for an unknown id."""
+        """Revoke a public link of a run immediately; return False for an unknown ID."""
         await self.store.run(run_id)
         return await end_shares(self.store, run_id, share_id)
 
@@ -296,7 +297,7 @@ class Readership:
 
 
 def _read_note(body: str) -> str:
-    """Read a note; "" if there is none, or for a non-text from an import."""
+    """Read a note; return "" if there is none, or if an import contains something other than text."""
     with suppress(ValueError):
         return "" if body == GONE else str(json.loads(body))
     return ""

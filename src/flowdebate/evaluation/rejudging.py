@@ -1,4 +1,4 @@
-"""Rejudging: stored transcripts are judged again, without new arguments."""
+"""Rejudging of stored transcripts without new arguments."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from flowdebate.runs.limits import Limits
 from flowdebate.store.open import StoreChoice
 
 NAME = "rejudge"
-"""The name of the block, and of its runs."""
+"""Name of the block and of its runs."""
 
 
 class ArguedDebate(DebateInput):
-    """A question, and the arguments about it."""
+    """Question with the arguments about it."""
 
     transcript: list[DebateContributionEntry]
 
@@ -61,12 +61,12 @@ def create_rejudge(
     anonymity: Anonymity | None = None,
     options: BlockOptions | None = None,
 ) -> Sequencer[ArguedDebate, AuditItem]:
-    """Create a block for the default judge to decide between `stances`; its output has all ballots.
+    """Create a block in which the default judge decides between `stances`; its output includes all ballots.
 
-    `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times; views
-    are drawn from `seed`, or otherwise from the run's seed (set `seed` to repeat them). `anonymity` names the speakers
-    to replace by aliases (None: nobody). `options` are options of default blocks. ConfigurationError for a judge that
-    omits ballots or asks a person.
+    `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times. Views
+    are drawn from `seed` or, without one, from the run's seed; set `seed` to draw the same views again. `anonymity`
+    names the speakers to replace by aliases (None: nobody). `options` are options of default blocks. Raise
+    ConfigurationError for a judge that omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
     check_count(NAME, repeat=repeat)
@@ -98,7 +98,7 @@ def create_rejudge(
 
 
 class JudgeChanges(TypedDict, total=False):
-    """Options of `JudgeOptions` that can be changed when judging again."""
+    """Options of `JudgeOptions` that can be changed for rejudging."""
 
     answer_form: Answer
     schedule: ScheduleLike
@@ -113,9 +113,9 @@ class JudgeChanges(TypedDict, total=False):
 def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
     """Build the options of the judge that cast the ballots of `judging`, with `changes`.
 
-    Its form of answers, schedule, labels, rubric, decision rule and threshold come from the record; models and prompt
-    are not in it. A judge that only named a winner is asked for scores in cyclic orders, because its record contains no
-    orders.
+    The form of answers, schedule, labels, rubric, decision rule and threshold come from the record, which does not
+    include models and prompt. A judge that only named a winner is asked for scores in cyclic orders, because its record
+    has no orders.
     """
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
@@ -154,12 +154,12 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> BatchResult[AuditItem]:
-    """Judge each of `debates` again: a batch with the ballots as outputs.
+    """Judge each of `debates` again, as a batch whose outputs include the ballots.
 
-    Each is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are as in
-    `create_rejudge`, `limits` apply to each run; `progress(…)` is called after each. `judge` may be a list with one
-    judge for each debate; None judges each raw output as before (`judge_again_as`). ConfigurationError, before any
-    call, for a transcript of fewer than two sides and for no transcript.
+    Each debate is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are
+    as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each. `judge` may be a list with
+    one judge per debate; None judges each raw output as before (`judge_again_as`). Raise ConfigurationError, before any
+    call, without transcripts and for a transcript with fewer than two sides.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)

@@ -1,4 +1,4 @@
-"""Benchmark of reviews: changes with planted faults, and how many of them a review finds."""
+"""Benchmark of reviews: how many planted faults in changes a review finds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 TOLERANCE = 3
-"""Number of lines that a finding may be away from the fault."""
+"""Maximum distance in lines between a finding and the fault."""
 
 FAULT_KINDS: dict[str, str] = {
     "deadlock": r"dead.?lock|locks? (twice|again)|already (locked|held)|re-?entran|while holding|self.?lock",
@@ -86,11 +86,11 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expression for the words of findings about a fault, by kind of fault."""
+"""Regular expressions for words that identify a fault in a finding, keyed by kind of fault."""
 
 
 class ReportedPlace(Protocol):
-    """The place of a finding."""
+    """Location of a finding."""
 
     @property
     def file(self) -> str | None: ...
@@ -103,7 +103,7 @@ class ReportedPlace(Protocol):
 
 
 class ReportedText(Protocol):
-    """A finding in the words of one reviewer."""
+    """Finding in the words of one reviewer."""
 
     @property
     def title(self) -> str: ...
@@ -112,7 +112,7 @@ class ReportedText(Protocol):
 
 
 class ReportedFinding(Protocol):
-    """A finding of a review, as in the `findings` of its output."""
+    """Finding of a review, as in the `findings` of its output."""
 
     @property
     def state(self) -> str: ...
@@ -123,7 +123,7 @@ class ReportedFinding(Protocol):
 
 
 class PlantedFault(WireModel):
-    """Key of a change: the location and kind of its fault."""
+    """Location and kind of a planted fault."""
 
     file: str
     line: Annotated[int, Field(ge=1)]
@@ -131,7 +131,7 @@ class PlantedFault(WireModel):
     kind: str
 
     def is_named(self, finding: ReportedFinding) -> bool:
-        """Return whether a finding is in the same file, within three lines, and of this kind."""
+        """Return whether a finding is in the same file, within three lines, and of the same kind."""
         place = finding.place
         if place.file is None or place.line is None or place.found is False:
             return False
@@ -146,7 +146,7 @@ class PlantedFault(WireModel):
 
 
 class ReviewCase(WireModel):
-    """A change of one file with its planted faults; none in a clean change."""
+    """Change to one file with its planted faults; a clean change has none."""
 
     id: str
     language: str
@@ -155,44 +155,44 @@ class ReviewCase(WireModel):
 
     @property
     def sources(self) -> dict[str, str]:
-        """The change as sources of a review."""
+        """The change, as sources for a review."""
         [path] = re.findall(r"^\+\+\+ b/(.+)$", self.diff, re.MULTILINE)
         return {path: self.diff}
 
 
 Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
-"""A change, and the findings of its review."""
+"""Change together with the findings of its review."""
 
 
 class ReviewRates(InNotebooks, WireModel):
-    """Share of planted faults that reviews find, and number of findings about something else."""
+    """Share of planted faults that reviews find, and number of unrelated findings."""
 
     recall: Figure | None
-    """Share of the planted faults that were found, with Wilson's interval; None without a fault."""
+    """Share of planted faults that were found, with Wilson's interval; None without faults."""
     false_findings: Figure
-    """Findings per change that match no planted fault, with an interval of their mean."""
+    """Mean number of findings per change that match no planted fault, with an interval."""
     false_on_clean: Figure | None
-    """Findings per clean change; None without a clean change."""
+    """Mean number of findings per clean change; None without clean changes."""
 
 
 class ReviewBenchmark(InNotebooks, WireModel):
-    """The rates of a benchmark, without cross-examination and with it, from the same reviews."""
+    """Rates of a benchmark with and without cross-examination, from the same reviews."""
 
     changes: int
-    """Number of changes that were reviewed to the end."""
+    """Number of completely reviewed changes."""
     faults: int
     left_out: int = 0
-    """Changes without a complete review, which are not counted."""
+    """Number of changes without a complete review; they are not counted."""
     raised: ReviewRates
-    """Rates without cross-examination: every finding of a reviewer counts."""
+    """Rates without cross-examination, where every finding of a reviewer counts."""
     confirmed: ReviewRates
-    """Rates with cross-examination: only confirmed findings count."""
+    """Rates with cross-examination, where only confirmed findings count."""
     recall_by_kind: dict[str, tuple[int, int, int]]
-    """Planted, raised and confirmed faults of each kind."""
+    """Numbers of planted, raised and confirmed faults, by kind."""
 
 
 def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
-    """Read changes with planted faults from JSON Lines; raise BadFile with the line of an invalid one."""
+    """Read changes with planted faults from JSON Lines; raise BadFile with the line number of an invalid one."""
     try:
         content = Path(path).read_text("utf-8")
     except UnicodeDecodeError:
@@ -221,7 +221,7 @@ def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
 def review_benchmark(outcomes: Iterable[Outcome], *, left_out: int = 0) -> ReviewBenchmark:
     """Compare the findings of complete reviews with the planted faults.
 
-    A finding that matches no planted fault is a false one, even if it is right about something else. Raises
+    A finding that matches no planted fault counts as false, even if it is right about something else. Raise
     `ConfigurationError` without outcomes.
     """
     pairs = list(outcomes)
@@ -260,7 +260,7 @@ def _rates(pairs: Sequence[Outcome], counts: Callable[[ReportedFinding], bool]) 
 
 
 def _mean(counts: Sequence[int]) -> Figure:
-    """Return the mean of counts with its normal interval, or with the exact interval of a Poisson rate if all are 0.
+    """Return the mean of counts with its normal interval, or the exact interval of a Poisson rate if all counts are 0.
 
     The variance is at least that of a Poisson count, because a few equal counts do not make a mean certain.
     """
@@ -273,7 +273,7 @@ def _mean(counts: Sequence[int]) -> Figure:
 
 
 def describe_benchmark(benchmark: ReviewBenchmark) -> str:
-    """Describe the reviewed changes in a line."""
+    """Describe the reviewed changes in one line."""
     counts = f"{counted(benchmark.changes, 'change')}, {counted(benchmark.faults, 'planted fault')}"
     return (
         f"{counts}; {counted(benchmark.left_out, 'change')} without a complete review" if benchmark.left_out else counts

@@ -1,6 +1,6 @@
 """Power and sample sizes of judge audits and paired comparisons.
 
-Sample sizes of slots use the exact two-sided test at 5%, as in audits of two sides, with each item counted once.
+Sample sizes for slots use the exact two-sided test at 5%, like audits with two sides; each item counts once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def sought(sides: int) -> float:
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
     """Compute the probability of detecting a place with win rate `rate` in `n` items.
 
-    Two sides use the power of the exact two-sided binomial test against 1/2. More sides, with equal win rates of all
-    other places, use the power of the test against equal wins: its wins are binomial, and the scatter of the others is
-    chi-square. Needs scipy.
+    For two sides it is the power of the exact two-sided binomial test against 1/2. For more sides it is the power of
+    the test against equal wins, if all other places win equally often: the wins of the place are binomial, and the
+    scatter of the others is chi-square. Needs scipy.
 
     >>> round(power(54, 0.7), 3)
     0.837
@@ -53,10 +53,10 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the number of items from which all larger numbers detect a win rate of `rate` with this `power`.
+    """Find the number of items from which on a win rate of `rate` is always detected with this `power`.
 
-    The power of the exact test is a sawtooth: some smaller numbers have it, too (49 items for .70), and larger ones
-    (53) lose it again. `rate` is at least .01 above even. Needs scipy.
+    The power of the exact test is a sawtooth: some smaller numbers also reach it (49 items for .70), but larger ones
+    (53) fall below it again. `rate` must be at least .01 above even. Needs scipy.
 
     >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)
     (210, 54, 23)
@@ -78,7 +78,7 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """Find the smallest win rate, in whole percents, for `n` items and this `power`; None if even 1 is too small.
+    """Find the smallest win rate detectable in `n` items with this `power`, in whole percents; None if there is none.
 
     >>> smallest_rate(54), smallest_rate(5)
     (0.7, None)
@@ -90,10 +90,10 @@ def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float 
 
 @lru_cache(maxsize=64)
 def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
-    """Compute the number of items for a `gain` in accuracy with a power of 80%, if a share `differing` of pairs differ.
+    """Compute the number of items needed to detect a `gain` in accuracy with a power of 80%.
 
-    It uses the exact power of McNemar's exact test at `alpha` / `tests`; at least a share `gain` of pairs differs.
-    Needs scipy.
+    `differing` is the share of pairs that differ; it is at least `gain`. The result uses the exact power of McNemar's
+    exact test at `alpha` / `tests`. Needs scipy.
 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)
     (249, 61)

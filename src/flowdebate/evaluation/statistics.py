@@ -1,4 +1,4 @@
-"""Statistics of evaluations: intervals, exact and permutation tests, and adjustment for several tests."""
+"""Statistics of evaluations: intervals, exact and permutation tests, and adjustment for multiple tests."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # numpy is an extra
 ALPHA = 0.05  # level of a test: share of fair judges that it may call biased
 _ROUNDED = 1e-12
 _MANY = 5_000
-"""Number of items above which the interval of a ratio is the normal one."""
+"""Number of items above which a ratio gets a normal interval."""
 _DIRECT = 500
-"""Length of the shorter factor up to which a convolution is a plain sum of products."""
+"""Length of the shorter factor up to which a convolution is computed as a plain sum of products."""
 _GRID = 60  # unit of the sign-flip test: a sixtieth is exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -35,7 +35,7 @@ def check_scipy(location: str) -> None:
 
 
 def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute Wilson's score interval (1927) of a `share` of `n` items, which need not be whole numbers.
+    """Compute Wilson's score interval (1927) for a `share` of `n` items, which need not be whole numbers.
 
     >>> tuple(round(end, 3) for end in share_interval(0.61, 100))
     (0.512, 0.7)
@@ -55,9 +55,9 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
 def newcombe(
     ones: Sequence[float], other_values: Sequence[float], *, confidence: float = 0.95, size: float | None = None
 ) -> tuple[float, float]:
-    """Compute the interval of `mean(ones) - mean(others)`, for paired numbers from 0 to 1 of the same items.
+    """Compute the interval of `mean(ones) - mean(others)`, for paired numbers from 0 to 1 on the same items.
 
-    The method is Newcombe's method 10 (1998) for paired shares: Wilson's intervals, combined by the correlation of the
+    This is Newcombe's method 10 (1998) for paired proportions: Wilson's intervals, combined with the correlation of the
     pairs. The interval has a positive width even if all items agree. `size` is the effective number of independent
     pairs (`effective_size`); None for all pairs.
 
@@ -77,7 +77,7 @@ def newcombe(
     phi = 0.0 if spread <= 0 else (max(together - 1 / (2 * n), 0.0) if together > 0 else together) / spread
 
     def added(one: float, other: float) -> float:
-        """Combine the distances of two correlated shares into the distance of their difference."""
+        """Combine the distances of two correlated proportions into the distance of their difference."""
         return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
 
     below, above = added(one - low_one, high - other), added(high_one - one, other - low)
@@ -87,9 +87,9 @@ def newcombe(
 def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
     """Compute the effective number of independent `differences`, from the cluster of each item. Needs scipy.
 
-    It is their number, divided by the design effect: the ratio of the cluster-robust variance of the mean to the
-    variance for independent items, and the wider quantile of Student's t for few clusters. It is never larger than the
-    number of items.
+    It is the number of items divided by the design effect: the ratio of the cluster-robust variance of the mean to the
+    variance for independent items, also corrected for the wider quantile of Student's t with few clusters. It never
+    exceeds the number of items.
 
     >>> effective_size([1, 0, -1, 1], ["q1", "q2", "q3", "q4"])
     4.0
@@ -116,11 +116,10 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
 
 
 def sign_flip_test(leans: Sequence[float]) -> float:
-    """Compute the two-sided p-value of the sum of `leans`, under random signs of all of them. Needs scipy.
+    """Compute the two-sided p-value of the sum of `leans` if all their signs were random. Needs scipy.
 
-    The test is the exact permutation test: the share of all assignments of signs with a sum at least as far from 0 as
-    the observed one. With leans of 1 and -1 it is the sign test, which equals McNemar's exact test of the differing
-    pairs.
+    The test is the exact permutation test: the share of all sign assignments whose sum is at least as far from 0 as the
+    observed one. With leans of 1 and -1 it is the sign test, which equals McNemar's exact test on the differing pairs.
 
     >>> round(sign_flip_test([1] * 8 + [-1]), 4)
     0.0391
@@ -161,11 +160,12 @@ def sign_test(ones: int, other_wins: int) -> float:
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
-    """Compute the two-sided p-value of the wins of one place, under random exchange of places. Needs scipy.
+    """Compute the two-sided p-value of the wins of one place if places were exchanged at random. Needs scipy.
 
-    Each of `items` has the wins of its places, and the index of the place. The test is the exact permutation test: the
-    share of all choices of a place in each item with wins at least as far from the mean as the observed ones. With
-    one win an item and two places it is the exact binomial test, with more places the binomial test with their chances.
+    Each of `items` holds the wins of its places, and the index of the tested place. The test is the exact permutation
+    test: the share of all choices of one place per item whose wins are at least as far from the mean as the observed
+    ones. With one win per item it is the exact binomial test for two places, and for more places the binomial test with
+    their chances.
 
     >>> round(place_test([((0, 1), 1)] * 6), 5), round(place_test([((0, 0, 1), 2)] * 4), 4)
     (0.03125, 0.0123)
@@ -186,7 +186,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
 
 
 def _clip(chance: float) -> float:
-    """Remove rounding errors, including those of Fourier transforms, from chances of 0 or 1."""
+    """Remove rounding errors, including those of Fourier transforms, from probabilities of 0 or 1."""
     return 1.0 if chance > 1 - _ROUNDED else max(chance, 0.0)
 
 
@@ -211,7 +211,7 @@ def _power(chances: Floats, times: int) -> Floats:
 
 
 def _convolve(chances: Floats, other_chances: Floats) -> Floats:
-    """Return the chances of each sum of two independent draws."""
+    """Return the probability of each sum of two independent draws."""
     import numpy as np
 
     if min(len(chances), len(other_chances)) <= _DIRECT:
@@ -223,7 +223,7 @@ def _convolve(chances: Floats, other_chances: Floats) -> Floats:
 
 
 def binomial_chances(n: int, chance: float) -> Floats:
-    """Return the chances of 0 to `n` wins of `n` draws.
+    """Return the probabilities of 0 to `n` wins in `n` draws.
 
     >>> binomial_chances(2, 0.5).tolist()
     [0.25, 0.5, 0.25]
@@ -245,7 +245,7 @@ def binomial_chances(n: int, chance: float) -> Floats:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Adjust `ps` for their number by Holm's method (1979); in their order.
+    """Adjust the p-values `ps` for their number by Holm's method (1979), and return them in the same order.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -260,9 +260,9 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Bootstrap intervals and permutation tests by numpy and scipy, from one seed.
+    """Bootstrap intervals and permutation tests with numpy and scipy, from a single seed.
 
-    Each one starts from the seed again, so it does not depend on the others.
+    Each computation starts from the seed again, so it does not depend on the others.
     """
 
     seed: int
@@ -273,10 +273,10 @@ class Resampling:
     ) -> tuple[float, float]:
         """Compute the 95% interval of a ratio: the sum of the `values` of items over the sum of their `numbers`.
 
-        Clopper and Pearson's interval if each item has 0 or 1 of 1, and if items do not differ, for a share between
-        `minimum` and 1; otherwise, and for a number without bounds (`minimum` None), a bias-corrected and accelerated
-        (BCa) bootstrap over items. More than 5,000 items have the normal interval of their ratio, from which a
-        bootstrap differs by less than two bootstraps do from each other.
+        For a share between `minimum` and 1 it is Clopper and Pearson's interval if each item has 0 or 1 of 1, or if
+        items do not differ. Otherwise, and for an unbounded number (`minimum` None), it is a bias-corrected and
+        accelerated (BCa) bootstrap over items. For more than 5,000 items it is the normal interval of the ratio, which
+        differs from a bootstrap by less than two bootstraps differ from each other.
         """
         import numpy as np
 
@@ -296,9 +296,9 @@ class Resampling:
         return min(low, centre), max(high, centre)
 
     def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
-        """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`; at an end of its samples the percentiles.
+        """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`; at an end of the samples, use percentiles.
 
-        The numbers are those of `scipy.stats.bootstrap`, whose import takes 25 MB.
+        The numbers equal those of `scipy.stats.bootstrap`, whose import takes 25 MB.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]
@@ -321,7 +321,7 @@ class Resampling:
         return float(low), float(high)
 
     def sums(self, rows: Floats) -> Floats:
-        """Sum up the rows of items in each bootstrap sample of them."""
+        """Sum the rows of items in each bootstrap sample."""
         import numpy as np
 
         source, items = np.random.default_rng(self.seed), len(rows)
@@ -332,10 +332,10 @@ class Resampling:
         return np.concatenate([source.multinomial(items, even, size=size) @ rows for size in sizes])
 
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
-        """Compute the share of draws with places at least as uneven as observed.
+        """Compute the share of draws in which places are at least as uneven as observed.
 
-        An item has the wins of its places. A draw rotates them by a random number of places; if the item is mirrored,
-        it may reverse them instead.
+        A draw rotates the wins of each item's places by a random number of places; for a mirrored item, it may reverse
+        them instead.
         """
         import numpy as np
 

@@ -1,4 +1,4 @@
-"""Judge audits of stored runs and of data files: their ballots as items, the votes of readers, and the figures."""
+"""Judge audits of stored runs and data files: ballots grouped by item, reader votes, and figures."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Items:
 
     items: Collection[AuditItem]
     left_out: Counter[str] = field(default_factory=Counter)
-    """The number of runs without ballots, by reason."""
+    """Number of runs without ballots, by reason."""
     readers: ReaderAgreement | None = None
-    """Agreement of blind readers' votes with the verdicts; None without votes."""
+    """Agreement of blind reader votes with the verdicts; None without votes."""
 
 
 _PAGE = 50
-"""Runs whose votes are read at once."""
+"""Number of runs whose votes are read at once."""
 
 
 async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
-    """Collect the ballots of `runs`, as `items_of` does, and the votes of their readers."""
+    """Collect the ballots of `runs`, as `items_of` does, and the votes of readers."""
     collector, votes, page = ItemCollector(), VoteCounts(), list[StoredRun]()
     async for run in runs:
         collector.add(run)
@@ -87,7 +87,7 @@ def _verdict_of(run: StoredRun) -> object:
 
 
 def audit_of(items: Items, *, seed: int = 0) -> JudgeAudit:
-    """Audit all items: with p-values and intervals if scipy is installed (`has_intervals`)."""
+    """Audit all items, with p-values and intervals if scipy is installed (`has_intervals`)."""
     return audit_judges(count_judges(items), seed=seed)
 
 
@@ -102,29 +102,29 @@ def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
 
 
 def has_intervals() -> bool:
-    """Return whether audits have p-values and intervals, which need scipy."""
+    """Return whether audits include p-values and intervals, which need scipy."""
     return find_spec("scipy") is not None  # without importing it, which takes longer than a small audit
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRow:
-    """A figure of one judge, for a table or a plot."""
+    """Figure of one judge, for a table or a plot."""
 
     judge: str
-    """Name of the model, or "all" for all together."""
+    """Name of the model, or "all" for all models together."""
     name: str
     value: float
     low: float | None = None
-    """The ends of its 95% interval; None if there is none."""
+    """Bounds of the 95% interval; None without an interval."""
     high: float | None = None
     form: str
     """Format of the numbers: ".0%" or ".2f"."""
     n: int
-    """The number of observations."""
+    """Number of observations."""
     of: str
     """Unit of `n`, in words."""
     even: float | None = None
-    """The value of a fair judge; None if there is no such one."""
+    """Expected value for a fair judge; None if undefined."""
 
     @property
     def shown(self) -> str:
@@ -132,12 +132,12 @@ class FigureRow:
 
     @property
     def interval(self) -> str:
-        """The interval as text; "" if there is none."""
+        """Interval as text; "" without an interval."""
         return "" if self.low is None or self.high is None else f"{self.low:{self.form}} to {self.high:{self.form}}"
 
 
 def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list[FigureRow]:
-    """List the figures of an audit: of all ballots, of each model, and the agreement with readers."""
+    """List the figures of an audit: for all ballots, for each model, and the agreement with readers."""
     models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
     reader_agreement = None if readers is None else readers.agreement
     agreement = (
@@ -172,7 +172,7 @@ _FIGURES = {
     "saturation": ("saturation of scores", "ballot"),
     "slot_log_odds": ("first slot ahead, log-odds", "ballot"),
 }
-"""Single figures by field: name, and unit of the count."""
+"""Name and unit of each single figure, keyed by field."""
 
 
 def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:
@@ -186,9 +186,9 @@ def _rate_row(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even
 
 
 def items_of(runs: Iterable[StoredRun]) -> Items:
-    """Collect the items of all `runs` with ballots; ballots of several runs on one transcript are one item.
+    """Collect the items of all `runs` with ballots; ballots from several runs on the same transcript form one item.
 
-    A fork's ballot from its parent counts once.
+    A ballot that a fork inherits from its parent counts once.
     """
     collector = ItemCollector()
     for run in runs:
@@ -197,9 +197,10 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collector of the ballots of runs; runs need not be in memory together.
+    """Collector of ballots, so that runs need not be in memory together.
 
-    Ballots, without the judges' words, are in a temporary file, so that memory does not grow with the runs.
+    Ballots are kept in a temporary file, without the judges' words, so that memory does not grow with the number of
+    runs.
     """
 
     def __init__(self) -> None:
@@ -249,7 +250,7 @@ class ItemCollector:
 
     @property
     def items(self) -> Items:
-        """All items so far."""
+        """All items collected so far."""
         return Items(items=_CollectedItems(self, self._file), left_out=self._left_out)
 
 
@@ -275,13 +276,13 @@ _WITHOUT_WORDS = {"verdict": "", "reasoning": ""}
 
 
 def _words(ballot: JudgeBallot) -> str:
-    """Return a digest of the words of a ballot."""
+    """Return a digest of the judge's words on a ballot."""
     words = f"{ballot.verdict}\0{ballot.reasoning}"
     return blake2b(words.encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
 def argued(run: StoredRun) -> ArguedDebate | None:
-    """Return the transcript of `run`, or of the debate judged again by it; None for a run without one."""
+    """Return the transcript of `run`, or of the debate that it rejudged; None for a run without a transcript."""
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
@@ -299,7 +300,7 @@ def judging_of(run: StoredRun) -> Judging | None:
 
 
 def ballots_of_run(run: StoredRun) -> list[JudgeBallot] | str:
-    """Return the ballots of `run`, or the reason why it has none."""
+    """Return the ballots of `run`, or the reason why there are none."""
     if run.outcome is None:
         return "not over yet"
     if run.header.block == REJUDGE:
@@ -318,9 +319,9 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
 
 
 def read_items(path: str) -> tuple[Items, BallotFile | None]:
-    """Read a file of items (JSON Lines), or of ballots (CSV, JSON Lines, Parquet), also returned; "-" is stdin.
+    """Read a file of items (JSON Lines) or of ballots (CSV, JSON Lines, Parquet), and return both; "-" is stdin.
 
-    Raises BadFile with the line and the field.
+    Raise BadFile with the line and the field.
     """
     rows = list(read_table(path, column="item"))
     if any("item" in row and "ballots" not in row for _, row in rows[:1]):

@@ -1,4 +1,4 @@
-"""A study: its designs, questions and comparisons, and its registration before the first answer."""
+"""Study with its designs, questions and comparisons, registered before the first answer."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ if TYPE_CHECKING:
 
 
 NOISE = "noise"
-"""Negative control: the judge reads the arguments of another question, under the positions of this one."""
+"""Negative control: the judge reads the arguments on another question, under the positions of this one."""
 CONTROL, ALONE = "control", "alone"
 """Positive control: the judge with the text that decides the question, and the same judge without it.
 
-Neither reads a debate.
+In neither case does it read a debate.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the judge of the first design reads something other than its debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
-"""Method names that designs cannot use."""
+"""Reserved method names, which designs cannot use."""
 _MOST_REPEATS = 1_000
-"""Maximum number of repeats: cases are held in memory, and more identical answers of a model contain no information."""
+"""Maximum number of repeats: cases are held in memory, and further identical answers of a model add no information."""
 _NOTHING = ("nan", "NaT", "<NA>")
-"""An empty cell in a data frame."""
+"""Empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern of a hash, shown in sentences by its first 12 digits."""
+"""Pattern of a hash; sentences show its first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
 class MethodPair(NamedTuple):
-    """Pair of methods, compared by how much more often `one` is right than the `other`."""
+    """Pair of methods, compared by how much more often `one` is right than `other`."""
 
     one: str
     other: str
@@ -68,21 +68,21 @@ class MethodPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question for a design."""
+    """Question for one design."""
 
     design: str
     item: str
-    """The id of the question."""
+    """ID of the question."""
     repeat: int
-    """Number of the repetition, from 0."""
+    """Index of the repetition, from 0."""
     question: object
     choices: tuple[str, ...]
-    """The positions, in the order of the data set."""
+    """Positions of the question, in the order of the data set."""
     truth: str
     """Index of the right position, as text."""
     cluster: str
     positions: tuple[str, ...]
-    """Positions of the question, in the order dealt to the debaters."""
+    """Positions of the question, in the shuffled order of the debaters."""
     seed: int
 
     @property
@@ -150,7 +150,7 @@ class Study:
     prediction: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = field(init=False)
-    """The names of all methods, beginning with the first design's."""
+    """Names of all methods, starting with those of the first design."""
 
     def __post_init__(self) -> None:
         location = self.location
@@ -197,17 +197,17 @@ class Study:
 
     @property
     def location(self) -> str:
-        """Name of the study in errors."""
+        """Name of the study in error messages."""
         return f"study {self.name!r}"
 
     @property
     def first(self) -> str:
-        """Name of the first design, the owner of baselines and noise."""
+        """Name of the first design, which provides the baselines and the noise control."""
         return next(iter(self.designs))
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """Cases of the study, design by design, so that each design is a result by itself."""
+        """Cases of the study, one design after the other, so that each finished design is a result by itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -228,7 +228,7 @@ class Study:
 
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
-        """Keys of all answers of a finished study, including noise, and the case of each."""
+        """Keys of all answers of a finished study, including noise, with their cases."""
         cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
@@ -237,9 +237,9 @@ class Study:
         }
 
     def planned(self, answers: Iterable[StudyAnswer]) -> Counter[str]:
-        """Count the planned answers of each design, and of noise.
+        """Count the planned answers of each design and of the noise control.
 
-        Noise needs two successful debates with the same number of positions.
+        The noise control needs two successful debates with the same number of positions.
         """
         failed = {answer.key for answer in answers if answer.problem is not None}
         noise_cases = [
@@ -252,14 +252,14 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design behind a method's answers; the method itself if its judge reads something else."""
+        """Return the design that provides a method's answers; the method itself if its judge reads something else."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
-        """Select the `answers` to cases of the study, in the current clusters of its rows.
+        """Select the `answers` to cases of the study, with the current clusters of its rows.
 
-        Raise ConfigurationError for an answer that was given when another position of its row was right.
+        Raise ConfigurationError for an answer given when a different position of its row was the right one.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:
@@ -269,7 +269,7 @@ class Study:
         return [answer.model_copy(update={"cluster": self.keys[answer.key].cluster}) for answer in known_answers]
 
     def method(self, design: str, baseline: str) -> str:
-        """Return the name of a design's baseline among the methods."""
+        """Return the method name of a design's baseline."""
         return baseline if design == self.first else f"{design}:{baseline}"
 
     def block(self, case: Case) -> Block[Any, Any]:
@@ -282,11 +282,11 @@ class Study:
             raise ConfigurationError(location, field_, error.got, error.allowed, hint=error.hint) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the deciding text of a case."""
+        """Read the text that decides a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
-        """Collect everything fixed before the first answer; `register` writes it."""
+        """Collect everything fixed before the first answer; `register` writes it to a file."""
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}
@@ -324,7 +324,7 @@ class Study:
         return registration
 
     def _asked(self, design: str) -> list[str]:
-        """List the baselines asked by the debates of a design."""
+        """List the baselines included in the debates of a design."""
         row = self.rows[0]
         structure = self._made(design, row, self._choices(0, row)).outline().structure
         match = _ASKED.search(structure)
@@ -341,7 +341,7 @@ class Study:
         return {self._read(index, row)[0]: index for index, row in enumerate(self.rows)}
 
     def _read(self, index: int, row: Row) -> tuple[str, object, tuple[str, ...], str, str]:
-        """Read id, question, choices, index of the truth and cluster of a row."""
+        """Read the ID, question, choices, index of the truth and cluster of a row."""
         question, choices = self._filled(index, row, "question"), self._choices(index, row)
         truth = self._column(index, row, "truth")
         if isinstance(truth, SupportsIndex) and not isinstance(truth, bool) and 0 <= index_of(truth) < len(choices):
@@ -390,12 +390,12 @@ class Study:
 
 
 class Registration(WireModel):
-    """Facts fixed by a study before its first answer."""
+    """Facts that a study fixes before its first answer."""
 
     at: float
     """Time of the registration, in seconds since 1970."""
     fixed: dict[str, Any]
-    """Hashes of rows, designs and library; seed, models, comparisons, prediction."""
+    """Hashes of rows, designs and library, plus seed, models, comparisons and prediction."""
     hash: str
     """Hash of all fixed facts."""
 
@@ -437,7 +437,7 @@ def digest(value: object) -> str:
 
 
 def _source_digest() -> str:
-    """Compute the hash of this library's own code: it includes the prompts."""
+    """Compute the hash of this library's source code, which includes the prompts."""
     root = Path(flowdebate.__file__).parent
     source_hash = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

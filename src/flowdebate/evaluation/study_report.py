@@ -1,4 +1,4 @@
-"""The report of a study: accuracy and cost of each method, the primary comparison and the others, also in words."""
+"""Report of a study: accuracy and cost of each method, all comparisons, and a summary in words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers with a known amount, for a mean."""
+"""Minimum share of answers with a known amount required for a mean."""
 
 
 class StudyMethod(WireModel):
@@ -45,14 +45,14 @@ class StudyMethod(WireModel):
     accuracy: float
     low: float
     high: float
-    """Ends of Wilson's interval, adjusted for clusters and repeats."""
+    """Bounds of Wilson's interval, adjusted for clusters and repeats."""
     undecided: int
-    """Answers with several positions, or none."""
+    """Number of answers with several positions or none."""
     calls: float | None
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Means over the answers with known amounts; None if these are less than nine in ten."""
+    """Means over the answers with known amounts; None if fewer than nine in ten are known."""
 
 
 class StudyComparison(WireModel):
@@ -61,39 +61,39 @@ class StudyComparison(WireModel):
     one: str
     other: str
     primary: bool
-    """True for the main comparison of the study: it is tested by itself."""
+    """True for the main comparison of the study, which is tested by itself."""
     n: int
     one_accuracy: float
     other_accuracy: float
     better: int
     worse: int
-    """Numbers of answers on which `one` scores higher than the other, and lower."""
+    """Numbers of answers on which `one` scores higher and lower than the other method."""
     difference: float
     low: float
     high: float
-    """The difference in accuracy, and the ends of Newcombe's interval for paired shares."""
+    """Difference in accuracy, with the bounds of Newcombe's interval for paired proportions."""
     clusters: int
-    """Independent groups of questions."""
+    """Number of independent groups of questions."""
     p: float
     """P-value of the exact sign-flip test over clusters."""
     p_adjusted: float
-    """P-value, unadjusted for the primary comparison; adjusted by Holm's method over all others for the rest."""
+    """P-value, adjusted by Holm's method over all comparisons except the primary one, which stays unadjusted."""
     e_value: float
-    """Evidence that may be inspected after every question, see `flowdebate.evaluation.e_value`."""
+    """Evidence that may be checked after every question; see `flowdebate.evaluation.e_value`."""
     tokens_ratio: float | None
     cost_ratio: float | None
-    """Tokens and cost of `one` as multiples of the other's; None if unknown."""
+    """Tokens and cost of `one` as multiples of the other method's; None if unknown."""
     required_n: int
-    """The number of questions needed to show a gain of `min_gain` with a power of 80%."""
+    """Number of questions needed to detect a gain of `min_gain` with a power of 80%."""
     early: bool
     """True while answers of either method are still missing."""
     finding: Finding
-    """Finding of the comparison. "too_few" while it is early, until the e-value shows a difference."""
+    """Finding of the comparison; "too_few" while answers are missing, unless the e-value shows a difference."""
     summary: str
 
 
 class StudyControl(WireModel):
-    """Comparison of the judge with the deciding text of each question and the same judge without it."""
+    """Comparison of the judge with the text that decides each question and the same judge without it."""
 
     n: int
     """Number of questions decided both ways."""
@@ -101,13 +101,13 @@ class StudyControl(WireModel):
     alone: float
     """Accuracy with and without the deciding text."""
     gain: float
-    """The gain required by the study."""
+    """Gain required by the study."""
     passed: bool | None
-    """True if the control reaches this gain; None while answers are missing."""
+    """True if the control reaches the required gain; None while answers are missing."""
 
     @property
     def summary(self) -> str:
-        """The control in a sentence."""
+        """Summary of the control in one sentence."""
         figures = f"right in {self.control:.1%} with what decides in hand, in {self.alone:.1%} without, of {self.n:,}"
         if self.passed is None:
             return f"The control is not finished: the judge is {figures} questions so far."
@@ -120,11 +120,11 @@ class StudyControl(WireModel):
 
 
 class StudyReport(InNotebooks, WireModel):
-    """Results of a study, also of an unfinished one."""
+    """Results of a study, which may be unfinished."""
 
     study: str
     asked: int
-    """Number of existing answers."""
+    """Number of answers so far."""
     planned: int
     """Number of planned answers."""
     failed: int
@@ -135,24 +135,24 @@ class StudyReport(InNotebooks, WireModel):
     min_gain: float
     methods: list[StudyMethod]
     comparisons: list[StudyComparison]
-    """All comparisons, the primary one first."""
+    """All comparisons, with the primary one first."""
     control: StudyControl | None = None
-    """The positive control; None for a study without one, and before its first answer."""
+    """Positive control; None for a study without one, and before the first control answer."""
     registered: str | None
-    """The hash of the registration; None if there is none."""
+    """Hash of the registration; None without a registration."""
     differences: list[str]
     """Differences from the registration, in sentences."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """Accuracy of the first design's judge by its confidence; empty without its ballots."""
+    """Accuracy of the first design's judge by confidence; empty without ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes of answers: from one call to the debate of each design, and from the judge's first ballot to its last."""
+    """Changes of answers: from a single call to the debate of each design, and from the judge's first ballot to its
+    last.
+    """
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the first of two sides in the reading order, by design and for noise.
 
-    It is one half for a judge without a preference for places.
-
-    It is the mean, over debates, of the share of ballots for that side.
+    It is the mean, over debates, of the share of ballots for that side; one half for a judge without a position bias.
     """
 
     @property
@@ -172,16 +172,16 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def primary(self) -> StudyComparison | None:
-        """The main comparison of the study; None until both methods have answered a question."""
+        """Main comparison of the study; None until both methods have answered a question."""
         return next((comparison for comparison in self.comparisons if comparison.primary), None)
 
     def to_html(self) -> str:
-        """Render the report as one HTML file without a script: tables, plots, and differences from the registration."""
+        """Render the report as one HTML file without scripts: tables, plots, registration differences."""
         html: str = resolve_name("flowdebate.web.report:study_html")(self)
         return html
 
     def to_latex(self) -> str:
-        """Render the tables for a paper, with the rules of the package booktabs."""
+        """Render the tables for a paper, with the rules of the booktabs package."""
         head = r"Method & $n$ & Accuracy & Interval & Calls & Tokens \\"
         rows = [
             f"{_latex(method.method)} & {method.n} & {method.accuracy:.3f} & [{method.low:.3f}, {method.high:.3f}] & "
@@ -209,7 +209,7 @@ class StudyReport(InNotebooks, WireModel):
 
 
 class _Credit(NamedTuple):
-    """Credit of a method for one question."""
+    """Credit of a method on one question."""
 
     value: float
     cluster: str
@@ -226,12 +226,12 @@ def study_report(
 ) -> StudyReport:
     """Compare the methods of `study` on all existing `answers`; it may be called before the study is complete.
 
-    An undecided answer, a tie of votes or a debate without a winner, counts as a random draw among the open positions;
-    if counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong, and its
-    baselines, which were not asked, count as right as often as for other questions; with missing="left out" neither
-    counts. `registration` is checked against the study and `model`. Answers to cases outside the study, such as answers
-    of a removed design, are left out. Raise ConfigurationError without any answers, or if the right position has
-    changed since an answer.
+    An undecided answer (a tie of votes, or a debate without a winner) counts as a random draw among the open positions;
+    if counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong; its baselines
+    did not run and are assumed to be as accurate as on other questions. With missing="left out", neither counts.
+    `registration` is checked against the study and `model`. Answers to cases outside the study, such as those of a
+    removed design, are left out. Raise ConfigurationError without any answers, or if the right position has changed
+    since an answer.
     """
     answers = study.answered(answers)
     if not answers:
@@ -283,7 +283,7 @@ def study_report(
 
 
 def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | None:
-    """Compare the judge with the deciding text and the same judge alone; None if both have no answers yet."""
+    """Compare the judge with the deciding text and the same judge alone; None until both have answers."""
     with_it, without = (_credits_of(method, study, answers) for method in (CONTROL, ALONE))
     keys = sorted(with_it.keys() & without.keys())
     if not keys:
@@ -295,7 +295,7 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
 
 
 def _with_undecided_wrong(comparison: StudyComparison, if_wrong: StudyComparison) -> StudyComparison:
-    """Add to the summary the finding with undecided answers counted as wrong, if it is a different one."""
+    """Add the finding with undecided answers counted as wrong to the summary, if it differs."""
     if comparison.finding == if_wrong.finding:
         return comparison
     summary = f"{comparison.summary} With undecided answers counted as wrong: {_first(if_wrong.summary)}"
@@ -337,7 +337,7 @@ def _compare_all(
 
 
 def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
-    """Make a row for each answer of each method, for pandas, polars or a spreadsheet: `pandas.DataFrame(frame(…))`."""
+    """Return one row per answer and method, for pandas, polars or a spreadsheet: `pandas.DataFrame(frame(…))`."""
     return [
         {
             "item": answer.item,
@@ -363,7 +363,7 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
 def _credits_of(
     method: str, study: Study, answers: Sequence[StudyAnswer], *, undecided: Undecided = "lot"
 ) -> Mapping[Key, _Credit]:
-    """Return the credits of `method` by question and repeat, for its asked questions and all counted without asking."""
+    """Return the credits of `method` by question and repeat, including questions that count without an answer."""
     design = study.design_of(method)
     credits_by_key: dict[Key, _Credit] = {}
     lost = []
@@ -413,7 +413,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Make one comparison without its finding, and the largest gain that `tests` comparisons do not exclude."""
+    """Compute one comparison without its finding, and the largest gain that `tests` comparisons do not exclude."""
     one, other = credits_[compared.one], credits_[compared.other]
     # questions answered by both come first
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
@@ -528,7 +528,7 @@ def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figur
 def _conclude(
     comparison: StudyComparison, minimum_gain: float, study: Study, *, p: float, tests: int
 ) -> StudyComparison:
-    """Conclude the comparison; before the study is complete, only the e-value may decide."""
+    """Add the finding to a comparison; before the study is complete, only the e-value may decide."""
     alpha, early = 1 - study.confidence, comparison.early
     finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
     # Bonferroni: smallest alpha for several e-values

@@ -1,4 +1,4 @@
-"""Execution of a study: each question is asked once, answers are stored as numbers, and it resumes after a crash."""
+"""Execution of a study: each question is asked once, answers are stored as numbers, and a crashed study resumes."""
 
 from __future__ import annotations
 
@@ -55,39 +55,39 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors that indicate an invalid setup of the study: every other question would fail, too."""
+"""Errors that indicate an invalid setup, so that every other question would fail as well."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
-    """Return the reason for a missing verdict: the kind of the judge's failure, if it failed."""
+    """Return the reason for a missing verdict; if the judge failed, the kind of failure."""
     failure = next((loss for loss in raw.losses if loss.role == "judge"), None)
     return "NoVerdict" if failure is None else failure.error.partition(":")[0]
 
 
 class StudyAnswer(WireModel):
-    """Answers to one question, as numbers: positions are indexes, and no text of a model is stored."""
+    """Answers to one question as numbers: positions are indexes, and no model text is stored."""
 
     design: str
-    """The design, or "noise", "control" or "alone"."""
+    """Name of the design, or "noise", "control" or "alone"."""
     item: str
     repeat: Annotated[int, Field(ge=0)]
     truth: str
-    """Index of the right position among the choices; all positions here are indexes."""
+    """Index of the right position among the choices; all positions in an answer are indexes."""
     cluster: str
     order: list[str]
-    """The positions in the order dealt to the debaters."""
+    """Positions in the shuffled order of the debaters."""
     answers: dict[str, MethodAnswer]
-    """Answers by method; the entry for the design is missing if its debate failed."""
+    """Answers by method; a failed debate has no entry for its design."""
     ballots: list[JudgeBallot] = Field(default_factory=new_list)
     """Ballots of the judge."""
     characters: dict[str, int] = Field(default_factory=new_dict)
     """Length of each side's arguments, in characters."""
     partner: str | None = None
-    """Question whose arguments the judge read, for noise."""
+    """For noise, the question whose arguments the judge read."""
     problem: str | None = None
-    """The kind of error that ended it; the next run of the study asks it again."""
+    """Kind of the error that ended the attempt; the next run of the study retries it."""
     transcript: str = ""
-    """The SHA-256 hash of the transcript."""
+    """SHA-256 hash of the transcript."""
     seed: int
     at: float
     """Time of the answer, in seconds since 1970."""
@@ -95,12 +95,12 @@ class StudyAnswer(WireModel):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key of the answered case: the last answer in a file counts."""
+        """Key of the answered case; the last answer in a file with this key counts."""
         return self.design, self.item, self.repeat
 
 
 class AnswersFile:
-    """Answers of a study in a file of JSON Lines, written by one process at a time.
+    """File with the answers of a study as JSON Lines, written by one process at a time.
 
     Invalid lines raise BadFile. An incomplete last line, left by a crash, is removed.
     """
@@ -136,7 +136,7 @@ class AnswersFile:
         self._lock.release()
 
     def add(self, answer: StudyAnswer) -> None:
-        """Write an answer; it is on disk when the method returns."""
+        """Write an answer, and return once it is on disk."""
         assert self._file is not None  # noqa: S101 - inside `with`
         self._file.write(answer.model_dump_json(by_alias=True, exclude_defaults=True).encode() + b"\n")
         self._file.flush()
@@ -149,18 +149,18 @@ class StudyProgress:
     """Progress of a study."""
 
     done: int
-    """Number of answers so far, of this call and earlier ones."""
+    """Number of answers so far, from this call and earlier ones."""
     total: int
     failed: int
     """Number of answers with an error."""
     new_answers: int
-    """Answers of this call."""
+    """Number of answers from this call."""
     seconds: float
     """Seconds since the start of this call."""
     usage: Usage
     """Usage of the finished debates of this call, including failed ones."""
     remaining: float | None
-    """Estimated seconds for the rest, from the duration of earlier answers of each design.
+    """Estimated seconds for the rest, from the duration of earlier answers per design.
 
     None until there is an answer.
     """
@@ -184,11 +184,11 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
     Each answer is written at once, as numbers without texts: only the file records the progress. With a `store` an
     interrupted debate continues where it stopped. `maximum` bounds the debates of this call; after `seconds`, or once
-    `until(…)` is true for the progress, no further debate starts. Noise for a question follows the debate of the next
-    one, or of a later one if that failed. A `control` of the study comes first, after one debate to learn how its judge
-    judges (none if the study has a `judge`); if it fails, nothing else is asked. Failed answers are asked again by the
-    next call. `limits` apply to each debate; `progress(…)` is called after each answer. Errors that would affect every
-    question are raised.
+    `until(…)` is true for the progress, no further debate starts. The noise control for a question runs after the
+    debate of the next question, or of a later one if that failed. A `control` of the study comes first, after one
+    debate that shows how its judge judges (none if the study has a `judge`); if it fails, nothing else is asked. Failed
+    answers are retried by the next call. `limits` apply to each debate; `progress(…)` is called after each answer.
+    Errors that would affect every question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")
@@ -221,7 +221,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
 
 class _Spent(Observer):
-    """Observer that sums up the usage of runs, including failed ones, and forwards to another observer."""
+    """Observer that sums the usage of runs, including failed ones, and forwards events to another observer."""
 
     def __init__(self, inner: Observer) -> None:
         self.usage, self._inner = Usage.none(), inner
@@ -237,7 +237,7 @@ class _Spent(Observer):
 
 @dataclass
 class _Asking:
-    """Call of a study."""
+    """One call of `ask_study`."""
 
     _study: Study
     _file: AnswersFile
@@ -245,23 +245,23 @@ class _Asking:
     _common: CommonOptions
     _spent: _Spent
     _size: int
-    """Number of questions asked at once."""
+    """Number of questions asked concurrently."""
     _progress: Callable[[StudyProgress], object]
     _until: Callable[[StudyProgress], bool]
     _raws: dict[tuple[str, str, int], DebateRawOutput] = field(default_factory=dict)
-    """Debates of this call, for noise."""
+    """Debates of this call, for the noise control."""
     _began: float = field(default_factory=time.monotonic)
     _asked: int = 0
 
     def is_open(self, key: tuple[str, str, int]) -> bool:
-        """Return whether the answer is missing or has failed."""
+        """Return whether the answer is missing or failed."""
         answer = self._file.answers.get(key)
         return answer is None or answer.problem is not None
 
     async def all(
         self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, seconds: float | None
     ) -> None:
-        """Ask about all `cases`, as many at once as allowed."""
+        """Ask about all `cases`, with the allowed concurrency."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:
@@ -302,7 +302,7 @@ class _Asking:
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add the answer of a debate and its baselines, and noise if the next one's arguments are now available."""
+        """Add the answer of a debate and its baselines, and a noise answer if its arguments are now available."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._others(case)
@@ -385,7 +385,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Judge as a debate of the first design was judged; debate one of `cases` if there is none yet."""
+        """Return a judge like that of a debate of the first design; debate one of `cases` if there is none yet."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -397,7 +397,7 @@ class _Asking:
         return None
 
     async def _controlled(self, case: Case, name: str, how: JudgeOptions) -> StudyAnswer:
-        """Ask the judge with the positions alone; for the control, with the deciding text."""
+        """Ask the judge about the positions alone or, for the control, with the deciding text."""
         entries = [
             DebateContributionEntry(round=1, agent_name=f"side {number}", stance=position, text=position)
             for number, position in enumerate(case.positions, 1)
@@ -455,7 +455,7 @@ class _Asking:
         return self._answer(case, name, started, {name: answer}, ballots=ballots, partner=partner)
 
     def _others(self, case: Case) -> Sequence[Case]:
-        """List other questions with as many positions, beginning with the next one."""
+        """List other questions with the same number of positions, beginning with the next one."""
         alike = [
             study_case
             for study_case in self._study.cases
@@ -466,7 +466,7 @@ class _Asking:
         return [*alike[at + 1 :], *alike[:at]]
 
     async def _raw(self, case: Case) -> DebateRawOutput | None:
-        """Return the raw output of a finished debate, of this call or in the store."""
+        """Return the raw output of a finished debate, from this call or from the store."""
         if self.is_open(case.key):
             return None
         if case.key in self._raws or self._store is None:
@@ -536,7 +536,7 @@ def _indexes(case: Case) -> Mapping[str, str]:
 
 
 def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
-    """Convert a ballot to indexes for sides, without the judge's text."""
+    """Convert a ballot to side indexes, without the judge's text."""
     by_side = {name: getattr(ballot, name) for name in ("labels", "scores", "criteria", "log_odds", "lengths")}
     update = {
         **{

@@ -1,4 +1,4 @@
-"""Tournaments: each pair of systems debates each question from both seats, and systems are ranked."""
+"""Tournaments: each pair of systems debates each question twice, swapping seats, and systems are ranked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHERE = "tournament()"
 
 
 class Seat(NamedTuple, Generic[SystemT]):
-    """Speaker of a position."""
+    """Speaker for one position."""
 
     name: str
     position: str
@@ -36,18 +36,18 @@ class Seat(NamedTuple, Generic[SystemT]):
 
 
 class Tournament(InNotebooks, WireModel):
-    """All games, and the resulting ranking."""
+    """All games of a tournament, and the resulting ranking."""
 
     games: list[Game]
-    """Games with `one` in the first seat; the cluster of each is the number of its row."""
+    """Games with `one` in the first seat; the row index is the cluster."""
     ranking: Ranking
-    """Ranking of the systems; it omits the term for the first seat if that seat won or lost every game."""
+    """Ranking of the systems; it omits the first-seat advantage if that seat won or lost every game."""
     failed: dict[int, str]
-    """Error of each debate without a verdict, by its number; the next call repeats the debate."""
+    """Errors of debates without a verdict, keyed by debate index; the next call repeats them."""
 
     @property
     def points(self) -> dict[str, float]:
-        """Points by system, one for each won debate and half for a debate without a winner; highest first."""
+        """Points by system, one for each debate won and half for a debate without a winner; highest first."""
         totals: dict[str, float] = {}
         for game in self.games:
             totals[game.one] = totals.get(game.one, 0) + game.won
@@ -71,14 +71,14 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 ) -> Tournament:
     """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs scipy.
 
-    - `systems`: by name, models that argue in two rounds before `judge`, a model; or any values for `play`, which is
-    called with the row and two seats and returns a debate. The first seat argues the first position, and begins.
+    - `systems`: models by name, which argue in two rounds before the model `judge`; or any values for `play`, which is
+      called with the row and two seats and returns a debate. The first seat argues the first position, and begins.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
-    - `prior` is passed to `rank_games`: with one, systems with only wins or only losses are ranked, too.
+    - `prior` is passed to `rank_games`: with a prior, systems with only wins or only losses are ranked as well.
     - `options` are passed to `Block.batch`: with `store` the same call continues after an interruption, and pays for
       nothing twice. `batch_id`: name of the batch in the store; None: derived from names, rows and seed.
 
-    ConfigurationError, before any call, for less than two systems, and for a row without two positions.
+    Raise ConfigurationError, before any call, for fewer than two systems, and for a row without two positions.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> judge = ScriptedModel(*[{"reasoning": "-", "winner": "yes", "verdict": "-"}] * 2)

@@ -1,4 +1,4 @@
-"""Tool schemas for all hosts: Gemini and OpenAI refuse some keywords of JSON Schema."""
+"""Tool schemas that work in all hosts: Gemini and OpenAI refuse some keywords of JSON Schema."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ REFUSED = frozenset({
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy the schema of a tool's arguments without the keywords refused by hosts, and without titles.
+    """Copy the schema of a tool's arguments, without titles and the keywords that hosts refuse.
 
-    It may accept more than the original; arguments are still checked by the original.
+    The copy may accept more than the original, which still validates the arguments.
 
     >>> for_hosts({"type": "object", "patternProperties": {"^[a-z]+$": {"type": "integer", "exclusiveMinimum": 0}}})
     {'type': 'object', 'additionalProperties': {'type': 'integer', 'minimum': 1}}

@@ -1,4 +1,4 @@
-"""Verdicts on a host's own texts: the judge of a debate, without the debate.
+"""Verdicts on a host's own texts, from the judge of a debate without a debate.
 
 The SDK evaluates annotations when a tool is registered, so this module does not postpone them.
 """
@@ -73,7 +73,7 @@ class TextVerdict(BaseModel):
 
 
 def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
-    """Register `compare`; its pattern has to be registered with the service."""
+    """Register `compare`; its pattern must already be registered with the service."""
 
     async def compare(
         ctx: ToolContext[Any, Any],
@@ -102,7 +102,7 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
-    """Return the run about these texts: the existing one, resumed if it stopped, or a new one."""
+    """Return the run for these texts: the existing one, resumed if it stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
     # named after the texts: hosts abort long calls and repeat them, which must find the verdict instead of paying again
     more = [text for text in (texts.reference, texts.criteria) if text is not None]
@@ -145,5 +145,5 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
 
 
 def judge_texts() -> "Sequencer[Any, DebateRawOutput]":
-    """Create the block behind `compare`, in as many orders as there are texts."""
+    """Create the block behind `compare`, which judges in as many orders as there are texts."""
     return create_comparison(name=NAME, orders="cyclic", quotes=True)

@@ -1,4 +1,4 @@
-"""Progress of a run as notifications: who speaks, in which round, and the number of calls so far."""
+"""Progress of a run as notifications: the current speaker, the round, and the number of calls so far."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
-    """Wait until the run ends, waits for a person, or `seconds` are over, and report progress to the client.
+    """Wait until the run ends or waits for a person, for at most `seconds`, and report progress to the client.
 
-    Raise RunNotFound. Cancelling the call does not cancel the run.
+    Raise RunNotFound for an unknown run. Cancelling the call does not cancel the run.
     """
     before = await service.run(run_id)
     if seconds <= 0 or before.status not in ("queued", "running"):
@@ -39,7 +39,7 @@ async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx:
 
 
 _LAST = 1.0
-"""Seconds to wait for the last messages about a run after its end."""
+"""Seconds to wait for the last messages about a run after it ends."""
 
 
 async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
@@ -61,7 +61,7 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
 
 
 class Progress:
-    """Progress of a run, according to its events."""
+    """Progress of a run, derived from its events."""
 
     def __init__(self, usual: int | None) -> None:
         self.usual = usual
@@ -90,12 +90,12 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the usual number of calls; None if `value` exceeds it, because a bar past its end is meaningless."""
+        """Return the usual number of calls; None if `value` exceeds it, because a bar beyond its end is meaningless."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property
     def message(self) -> str:
-        """The speakers at work and their round.
+        """Message about the current speakers and their round.
 
         >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)
@@ -110,7 +110,7 @@ class Progress:
 
 
 def _usual_calls(document: Document | None) -> int | None:
-    """Estimate the calls: one for each speaker in each round, plus the calls for the result."""
+    """Estimate the number of calls: one per speaker and round, plus those for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
     last = document.last_calls

@@ -1,8 +1,8 @@
-"""Results of tools: runs, lists of runs and verdicts as structured output, with the host's next steps.
+"""Results of tools: runs, lists of runs and verdicts as structured output, with next steps for the host.
 
 Texts by models and people are fenced as in the prompts of this library: a contribution follows a tag, other texts
 follow a label, and each further line begins with a bar. So a debater's text never begins a line of a tool's result, and
-cannot pass for words of the tool.
+cannot be mistaken for words of the tool.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HOW_TO_READ = (
 """Explanation of reading a result; part of the server's instructions, and of the descriptions of reading tools and
 resources."""
 _LONGEST_SUBJECT = 200
-"""Maximum characters of a question in a list of runs."""
+"""Maximum length of a question in a list of runs, in characters."""
 
 
 class RunSummary(BaseModel):
@@ -112,11 +112,11 @@ _NEXT = {
     "rejected": "Its workers cannot execute it as it is: see `error`. Call resume_run once there are others.",
     "dead_letter": "It crashed its process again and again. Call resume_run with retry_dead_letter to try once more.",
 }
-"""Next steps of the host for an unfinished run, by status."""
+"""Next steps of the host for an unfinished run, keyed by status."""
 
 
 def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunReport:
-    """Build the report of a run, with the parts after the first `seen` ones, and the note on it."""
+    """Build the report of a run with its note, leaving out the first `seen` parts."""
     document = details.document
     parts = [] if document is None else split_said(document)
     speakers = [] if document is None else document.speakers
@@ -147,7 +147,7 @@ def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunRep
 
 
 def spent_of(details: RunDetails) -> str:
-    """Describe the usage of a run so far, in one line."""
+    """Describe the usage of a run so far on one line."""
     document = details.document
     usage = details.usage if document is None or document.usage is None else document.usage
     if usage is None or not usage.calls:
@@ -162,7 +162,7 @@ def spent_of(details: RunDetails) -> str:
 
 
 def next_of(status: str) -> str:
-    """Suggest the host's next step for a run."""
+    """Suggest the host's next step with a run."""
     return _NEXT.get(status, "The run is over.")
 
 
@@ -172,7 +172,7 @@ def make_list(page: RunPage) -> RunList:
 
 
 def uri_of(run_id: str, part: str = "") -> str:
-    """Return the address of a run's resource.
+    """Return the URI of a run's resource.
 
     >>> uri_of("rents/1", "transcript")
     'flowdebate://runs/rents%2F1/transcript'
@@ -197,7 +197,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
 
 
 def fence(text: str | None) -> str | None:
-    r"""Write `text` as the value of a field; no further line of it looks like the tool's own words.
+    r"""Fence `text` as the value of a field, so that no further line looks like the tool's own words.
 
     >>> fence("one\nRound 2:"), fence(None)
     ('one\n  | Round 2:', None)
@@ -212,19 +212,19 @@ def shorten(text: str) -> str:
 
 
 def split_said(document: Document) -> list[Section]:
-    """Return the sections of `document` without its result, which is at the end or the beginning."""
+    """Return the sections of `document` without its result, which is either the first or the last."""
     sections, result = list(document.sections()), list(document.outcome())
     size = len(result)
     return sections[size:] if sections[:size] == result else sections[: len(sections) - size]
 
 
 def render_said(sections: Sequence[Section]) -> str:
-    """Render contributions and the pattern's remarks about them, each in one or more lines."""
+    """Render contributions and the pattern's remarks about them, each on one or more lines."""
     return "\n".join(_lines(sections))
 
 
 def render_result(document: Document) -> str | None:
-    """Verdict, decision or answer, and the synthesizer's output; None where there is none yet."""
+    """Render the verdict, decision or answer, and the synthesizer's output; None if there is no result yet."""
     return "\n".join(_lines(document.outcome())) or None
 
 
@@ -263,11 +263,11 @@ _HOST_ENV = (
     "Tell the user: many hosts do not pass the environment on, so the key has to be in `env` of this server in the "
     "host's configuration."
 )
-"""Advice for a server started by a host without a key."""
+"""Advice for a server that a host started without a key."""
 _LONGEST = 2_000
-"""Maximum characters of a message, because it stays in the context of the host's model."""
+"""Maximum length of a message in characters, because it stays in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")
-"""Plan options for the sides and for the number of turns, by their argument of a tool: `sides` and `max_rounds`."""
+"""Plan options for sides and number of turns, keyed by the tool arguments `sides` and `max_rounds`."""
 
 
 def sentence_of(error: BaseException) -> str | None:
@@ -289,7 +289,7 @@ def sentence_of(error: BaseException) -> str | None:
 
 
 def unknown_arguments(names: Sequence[str], arguments: Iterable[str]) -> str:
-    """Write an error about unknown arguments of a tool, with suggestions and the valid ones.
+    """Describe unknown arguments of a tool, with suggestions and the valid ones.
 
     >>> unknown_arguments(["modles"], ["question", "models"])
     'unknown argument `modles`. Did you mean `models`? It takes question, models.'

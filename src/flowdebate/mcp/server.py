@@ -1,6 +1,6 @@
-"""The MCP server of a service, and serving it over stdio or HTTP until the client leaves or a signal arrives.
+"""MCP server for a service, over stdio or HTTP, until the client leaves or a signal arrives.
 
-Calls in flight then end, and are stored.
+Calls in flight then end and are stored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names of this machine, as the Host header of a request has them."""
+"""Names of this machine as they appear in the Host header of a request."""
 
 _INSTRUCTIONS = (
     "Debates and other discussions of language models, which are stored and survive restarts. They take minutes: call "
@@ -68,9 +68,9 @@ def create_server(
 ) -> MCPServer[Any]:
     """Create the SDK's server object in front of `service`, for any transport and for both protocol eras.
 
-    Over HTTP, `service_of` may give another service for each request, such as one limited to the runs of one user; over
-    stdio its argument is None. Sources of a debate may be files below `allow_sources`. Closing the service is left to
-    its creator.
+    Over HTTP, `service_of` may return a different service for each request, such as one limited to the runs of one
+    user; over stdio its argument is None. Sources of a debate may be files below `allow_sources`. The creator of the
+    service has to close it.
     """
     from flowdebate import __version__
 
@@ -114,11 +114,11 @@ def create_server(
 def http_app(
     server: MCPServer[Any], *, path: str = "/mcp", allow_hosts: Sequence[str] = (), guarded: bool = False
 ) -> Starlette:
-    """Create the ASGI application of `server` at `path` by streamable HTTP.
+    """Create an ASGI application that serves `server` at `path` over streamable HTTP.
 
-    Requests get a 421 if their Host is neither this machine nor among `allow_hosts`, and a 403 if they come from
-    another Origin; with `guarded`, the application around it checks both. Mounted in another application, its lifespan
-    has to be entered there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card
+    A request gets a 421 if its Host is neither this machine nor among `allow_hosts`, and a 403 if it comes from another
+    Origin; with `guarded`, the surrounding application checks both. If mounted in another application, its lifespan has
+    to be entered there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card
     (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
@@ -143,11 +143,11 @@ def http_app(
 
 _CARD, _CARD_TYPE = "/server-card", "application/mcp-server-card+json"
 NAME = "io.github.flowdebate/flowdebate"
-"""The name of this server in registries, as in server.json."""
+"""Name of this server in registries, as in server.json."""
 
 
 def _server_card(url: str) -> dict[str, Any]:
-    """Describe the server for clients before they connect: its name, address, and whether a token is needed."""
+    """Build the server card that clients read before they connect: name, address, and whether a token is needed."""
     from flowdebate import __version__
 
     description = "Bearer, a space, and the token of this server, if it has one"
@@ -168,15 +168,16 @@ def _server_card(url: str) -> dict[str, Any]:
 
 
 class _Server(MCPServer[Any]):
-    """The SDK's server, with this library's error messages for callers and with schemas for every host.
+    """SDK server with this library's error messages for callers, and with schemas that every host accepts.
 
     The SDK ignores unknown arguments; here they are errors, because a misspelt option would start the wrong run.
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools; their schemas forbid other arguments, and only one tool has the schema of a report.
+        """List the tools; their schemas forbid other arguments, and only one tool includes the schema of a report.
 
-        Hosts send the list with every request of their model; the schemas of all results would take two thirds of it.
+        Hosts send the list with every request to their model; the schemas of all results would take up two thirds of
+        it.
         """
         listed: list[Tool] = []
         for tool in await super().list_tools():
@@ -203,17 +204,17 @@ class _Server(MCPServer[Any]):
 # Serving
 
 _PATIENCE = 30.0
-"""Seconds for calls in flight, as in `create_app`: an answer already paid for should be recorded."""
+"""Seconds for calls in flight to end, as in `create_app`: an answer already paid for should be recorded."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 async def serve_stdio(
     service: Service, *, patience: float = _PATIENCE, allow_sources: Iterable[str | Path] = ()
 ) -> None:
-    """Serve `service` over stdin and stdout until stdin ends; then close it.
+    """Serve `service` over stdin and stdout until stdin ends, and then close it.
 
-    Calls in flight have `patience` seconds to end. A signal closes the service likewise and then ends the process: the
-    reading of stdin cannot be interrupted. A second signal ends it at once.
+    Calls in flight have `patience` seconds to end. A signal also closes the service and then ends the process, because
+    reading from stdin cannot be interrupted. A second signal ends it at once.
     """
     loop = asyncio.get_running_loop()
     ending: list[asyncio.Task[None]] = []
@@ -241,7 +242,7 @@ async def serve_stdio(
 
 
 def with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Limit `app` to requests with `token`, as `Authorization: Bearer`, or for its card; others get a 401."""
+    """Require `token` as `Authorization: Bearer` for all requests to `app` except for its card; others get a 401."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         header = dict(scope.get("headers", ())).get(b"authorization", b"")
@@ -264,10 +265,10 @@ async def serve_http(
     started: Callable[[str], object] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> None:
-    """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives; then close it.
+    """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives, and then close it.
 
-    Port 0 takes a free one; `started` is called with the address. Requests need `token`; None lets every user of this
-    machine in. Calls in flight have `patience` seconds to end.
+    Port 0 selects a free one; `started` is called with the address. Requests need `token`; None admits every user of
+    this machine. Calls in flight have `patience` seconds to end.
     """
     import uvicorn
 
@@ -346,14 +347,14 @@ async def _document(service: Service, run_id: str) -> Document:
 
 
 class Subscriptions:
-    """Middleware following the runs of a `subscriptions/listen` stream, to publish when one of them changes."""
+    """Middleware that follows the runs of a `subscriptions/listen` stream, and publishes their changes."""
 
     def __init__(self, service_of: ServiceOf, bus: SubscriptionBus) -> None:
         self._of = service_of
         self._bus = bus
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Follow the runs for as long as the stream is open."""
+        """Follow the runs while the stream is open."""
         if ctx.method != "subscriptions/listen":
             return await call_next(ctx)
         service = self._of(Context(request_context=ctx))
@@ -367,7 +368,7 @@ class Subscriptions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, service: Service, run_id: str, uris: Iterable[str]) -> None:
-        """Publish each change until the run ends; only a new subscription notices if it is resumed later."""
+        """Publish each change until the run ends; if it is resumed later, only a new subscription notices."""
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:
@@ -377,11 +378,11 @@ class Subscriptions:
 
 
 _MOST_RUNS = 20
-"""Maximum number of runs followed by one stream, as over HTTP; each needs a task."""
+"""Maximum number of runs that one stream follows, as over HTTP; each run needs a task."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:
-    """Return the subscribed addresses of runs, by run; invalid ones are left to the handler to refuse."""
+    """Return the subscribed URIs grouped by run; the handler refuses invalid ones."""
     uris = ((params or {}).get("notifications") or {}).get("resourceSubscriptions")
     watched: dict[str, set[str]] = {}
     for uri in uris if isinstance(uris, list) else ():

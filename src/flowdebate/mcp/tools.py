@@ -1,4 +1,4 @@
-"""Tools of runs: start, wait, read, cancel, resume, fork, delete and take a turn; and prompts that use them.
+"""Tools for runs (start, wait, read, cancel, resume, fork, delete, take a turn), and prompts that use them.
 
 The SDK evaluates annotations when a tool is registered, so this module does not postpone them.
 """
@@ -33,7 +33,7 @@ from flowdebate.ui.plan import going_on
 from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
-"""Function returning the service for a call of a tool: with several users, the caller's service."""
+"""Function that returns the service for a tool call; with several users, the caller's service."""
 
 
 # Arguments
@@ -132,9 +132,9 @@ def make_options(
     quorum: int | None = None,
     models: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
-    """Build the options of a plan of the built-in `pattern`; None if there are none.
+    """Build the plan options for the built-in `pattern`; None if there are none.
 
-    ConfigurationError for an option the pattern lacks.
+    Raise ConfigurationError for an option that the pattern does not have.
     """
     info = find_pattern(pattern)
     if info is None:
@@ -167,7 +167,7 @@ def make_options(
 
 @contextmanager
 def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]:
-    """Report errors about the roster as errors about `models`, if the caller set these."""
+    """Report errors about the roster as errors about `models`, if the caller set `models`."""
     try:
         yield
     except ConfigurationError as error:
@@ -180,13 +180,13 @@ def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]
 
 
 def start_tools() -> dict[str, StartTool]:
-    """Return the tools of patterns with a separate tool besides `start_debate`, by the pattern's name."""
+    """Return the patterns' own tools besides `start_debate`, keyed by pattern."""
     tools = {name: info.load_page().start_tool for name, info in PATTERNS.items()}
     return {name: tool for name, tool in tools.items() if tool is not None}
 
 
 def _signature_of(tool: StartTool, question: str | None) -> Signature:
-    """Return the arguments of a pattern's own tool; with a default `question` it requires sources instead."""
+    """Return the arguments of a pattern's own tool; if `question` has a default, sources are required instead."""
     arguments: dict[str, tuple[Any, Any]] = {
         "question": (Question, Parameter.empty if question is None else question),
         "sources": (Sources | None, None) if question is None else (Sources, Parameter.empty),
@@ -276,7 +276,7 @@ class RunTools:
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     def start_tool_of(self, pattern: str, tool: StartTool) -> Callable[..., Coroutine[Any, Any, RunReport]]:
-        """Make the tool to start runs of one pattern."""
+        """Build the tool that starts runs of one pattern."""
 
         async def start(
             ctx: Context[Any, Any],
@@ -302,7 +302,7 @@ class RunTools:
         return start
 
     def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
-        """Raise ConfigurationError for paths this server does not allow."""
+        """Raise ConfigurationError for paths that this server does not allow."""
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
             places = ", ".join(map(str, self._folders)) or "none: give their texts by name"
             raise ConfigurationError(tool, "sources", refused[0], f"below a folder that is allowed ({places})")
@@ -424,9 +424,9 @@ def add_run_tools(
     models: Collection[str],
     folders: Sequence[Path],
 ) -> None:
-    """Register the tools of runs, for the application's own `patterns` and, with `plans`, the built-in ones.
+    """Register the tools for runs, with the application's own `patterns` and, if `plans`, the built-in ones.
 
-    `models` are the models a host may name; sources may be named below `folders`.
+    `models` are the models that a host may choose; sources must be below `folders`.
     """
     tools = RunTools(service_of, patterns, folders)
     starters: list[Callable[..., Any]] = [tools.start_tool_of(*item) for item in start_tools().items()] if plans else []
@@ -449,7 +449,7 @@ def add_run_tools(
 
 
 def describe(tool: Callable[..., Any]) -> str:
-    """Return the docstring of a tool, as its description."""
+    """Return the docstring of a tool as its description."""
     return cleandoc(tool.__doc__ or "")
 
 
@@ -519,7 +519,7 @@ _CANNOT_ASK = (
 
 
 class Form(BaseModel):
-    """A form for a person; each request has a subclass with the fields of its answer."""
+    """Form for a person; each request has a subclass with the fields of its answer."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", title="Answer")
     request: ClassVar[PendingInput]
@@ -538,9 +538,9 @@ class Form(BaseModel):
 
 
 def make_form(request: PendingInput) -> type[Form]:
-    """Build the form for a request: a field for each field of its schema, of a type every host can show.
+    """Build the form for a request: one form field per field of its schema, of a type that every host can show.
 
-    Lists and objects are typed as text: names with commas between them, or JSON.
+    Lists and objects are entered as text: names separated by commas, or JSON.
     """
     schema: Mapping[str, Any] = {"properties": {"answer": _TEXT}, "required": ["answer"]}
     schema = schema if request.answer_schema is None else request.answer_schema
@@ -576,7 +576,7 @@ _PRIMITIVES: Mapping[str, Any] = {"string": str, "integer": int, "number": float
 
 
 def _kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return the type of a form's field, and whether it is optional."""
+    """Return the type of a form field, and whether it is optional."""
     if "$ref" in part:
         return _kind_of(definitions.get(part["$ref"].rpartition("/")[2], {}), definitions)
     choices = part.get("anyOf") or part.get("oneOf") or []

@@ -1,4 +1,4 @@
-"""Recorded runs of the local model, played without it: `flowdebate demo` and `flowdebate review --demo`."""
+"""Recorded runs of the local model, replayed without the model: `flowdebate demo` and `flowdebate review --demo`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TOLD = (
     "in 200 seconds on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
 )
 _WORDS = 4.0
-"""Number of words read per second."""
+"""Reading speed in words per second."""
 _AT_ONCE = 1_000.0
-"""Speed without waits, for unattended output."""
+"""Speed without pauses, for unattended output."""
 
 
 @opt.command()
@@ -67,7 +67,7 @@ def play_review(*, page: bool) -> NoReturn:
 
 
 def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
-    """Run a plan with recorded models, print its `description`, and end the command."""
+    """Run a plan with recorded models, print its `description`, and exit."""
     with report_problems():
         if page:
             check_library("--page", "fastapi", library="FastAPI", extra="server")
@@ -83,7 +83,7 @@ def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
 
 
 def recorded_plan(speed: float) -> Plan:
-    """Return the plan of the recorded debate, with a model playing the recording."""
+    """Return the plan of the recorded debate, with a model that replays the recording."""
     from flowdebate.models.recording import PlayedModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
@@ -94,7 +94,7 @@ def recorded_plan(speed: float) -> Plan:
 
 
 async def _serve(plan: Plan, description: str) -> None:
-    """Play the recording on the page of an otherwise empty server, until it is interrupted."""
+    """Play the recording on the page of a server without other runs, until interrupted."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
     from flowdebate.service.service import Service

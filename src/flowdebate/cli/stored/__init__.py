@@ -1,1 +1,1 @@
-"""Commands about stored runs: list, show, watch, resume, fork, report and verify."""
+"""Commands for stored runs: list, show, watch, resume, fork, report and verify."""

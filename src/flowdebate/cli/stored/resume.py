@@ -1,4 +1,4 @@
-"""`flowdebate resume`, `answer` and `fork`: continue a run from its journal, or run it again with changes."""
+"""`flowdebate resume`, `answer` and `fork`: continue a run from its journal, or repeat it with changes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def resume(  # noqa: PLR0913 - the options of the command
 
 
 class _Recovery(TypedDict, total=False):
-    """Options of `Service.resume()` about an abandoned run."""
+    """Options of `Service.resume()` for an abandoned run."""
 
     on_uncertain: OnUncertain
     allow_changes: bool
@@ -97,7 +97,7 @@ def _resume(
     quiet: bool = False,
     **options: Unpack[_Recovery],
 ) -> NoReturn:
-    """Resume a run (None: the last one) with the options in `given` over its plan; ends in Exit."""
+    """Resume a run (None: the last one), with options in `values` that override its plan, and exit."""
     from flowdebate.service.runs import find_run, last_resumable, opened
     from flowdebate.ui.models import models_line
     from flowdebate.ui.plan import plan_of
@@ -118,7 +118,7 @@ def _resume(
 
 
 def _environment(stored: StoredRun) -> str | None:
-    """Return the model of the environment in which a stored run was started."""
+    """Return the model configured by the environment when a stored run was started."""
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 
@@ -141,7 +141,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 # answer
 
 _LONGEST = 4_000_000
-"""Maximum characters read from stdin, above the limit of any answer."""
+"""Maximum number of characters read from stdin, above the limit of any answer."""
 
 
 @opt.command()
@@ -182,7 +182,7 @@ def answer(
 
 
 async def _answer(store: Store, stored: StoredRun, text: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the given answer, or ask for all answers; return the open requests."""
+    """Record the given answer, or ask for all missing ones; return the open requests."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.service.runs import requests_in
@@ -208,7 +208,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
 # fork
 
 _MEGABYTES = 4
-"""Maximum megabytes of a file with an answer: more than the limit of any answer."""
+"""Maximum size of an answer file in megabytes, above the limit of any answer."""
 
 
 @opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")
@@ -321,7 +321,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
-    """Parse an option named by `--set`, with its value as in a TOML file, or as text; None for an empty value.
+    """Parse a `--set` option with its value as in a TOML file, or as text; an empty value is None.
 
     >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
     (('max_rounds', 3), ('schedule', 'swap'), ('terminate_when', None))
@@ -343,7 +343,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
 def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the path to ask again from, and the edited answers by path."""
+    """Return the path from which models are asked again, and the edited answers keyed by path."""
     from flowdebate.ui.files import read_text
 
     place_found = None if at is None else _find_place(at, places, option="--at")
@@ -359,7 +359,7 @@ def _find_changes(
 
 
 def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str:
-    """Find the full or shortened path `abbreviation`; raise ConfigurationError unless exactly one matches."""
+    """Find the path that `abbreviation` refers to; raise ConfigurationError unless exactly one matches."""
     if abbreviation in places:
         return abbreviation
     matches = [place for place in places if _is_short_for(abbreviation, place)]
@@ -374,11 +374,11 @@ def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str
 
 
 _NAMED = 8
-"""Maximum paths listed in a message, enough for a round of a typical debate."""
+"""Maximum number of paths listed in a message, enough for a round of a typical debate."""
 
 
 def _is_short_for(abbreviation: str, place: str) -> bool:
-    """Check whether `abbreviation` consists of ends of parts of `place`, in order, including the last part.
+    """Return whether `abbreviation` consists of suffixes of parts of `place`, in order, including the last part.
 
     >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
     >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]
@@ -396,7 +396,7 @@ def _is_short_for(abbreviation: str, place: str) -> bool:
 
 
 def _count_reused(answers: Sequence[StepRow], at: str | None, edits: Mapping[str, str]) -> str:
-    """Return the number of answers reused by a fork, in words."""
+    """Describe how many answers a fork reused."""
     if at is not None:
         end = next(step.seq or 0 for step in answers if step.key == at)
         answers = [step for step in answers if (step.seq or 0) < end]

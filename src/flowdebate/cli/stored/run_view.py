@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}
-"""Labels of a fork's answers that were not asked for."""
+"""Labels for answers of a fork that were not requested from a model."""
 
 
 def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, following: str | None = None) -> None:
-    """Write a table with a row for each run or batch; `following` is the command for the next rows."""
+    """Write a table with one row per run or batch; `following` is the command for the next rows."""
     if not rows:
         page.line("No runs.")
         return
@@ -55,7 +55,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
 
 
 def run_data(run: StoredRun, *, complete: bool = False) -> dict[str, Any]:
-    """Convert `run` to JSON data; `complete` adds its input, options and outcome."""
+    """Convert `run` to JSON data; `complete` adds input, options and outcome."""
     header = run.header
     data: dict[str, Any] = {
         "runId": header.run_id,
@@ -90,7 +90,7 @@ def step_data(step: StepRow) -> dict[str, Any]:
 
 
 def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page, note: str = "") -> None:
-    """Write the options of `run`, its labels and its note, its steps, and its outcome."""
+    """Write the options, labels, note, steps and outcome of `run`."""
     show_head(run, page)
     for label, value in run.header.labels.items():
         page.labelled("Label", f"{label}={value}", "dim")
@@ -104,7 +104,7 @@ def show_run(run: StoredRun, steps: Sequence[StepRow], page: Page, note: str = "
 
 
 def show_head(run: StoredRun, page: Page) -> None:
-    """Write the options of `run`, and its status."""
+    """Write the options and the status of `run`."""
     header = run.header
     page.labelled("Run", header.run_id, "bold", indent="")
     page.labelled("About", header.question, "bold", indent="")
@@ -118,7 +118,7 @@ def show_head(run: StoredRun, page: Page) -> None:
 
 
 def show_step(step: StepRow, page: Page) -> None:
-    """Write a step: its path, the answering block, and the answer."""
+    """Write a step: its path, the block that answered, and the answer."""
     state, body = StepState.of(step), call_body(step)
     page.line()
     page.line(in_line(step.key), style="bold cyan")
@@ -169,7 +169,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
 
 
 def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """Return the document of a stored run, in the form saved by its command; BadFile if it has none."""
+    """Return the document of a stored run as its command saved it; raise BadFile if there is none."""
     return asyncio.run(document_of_run(run, steps))
 
 

@@ -1,4 +1,4 @@
-"""`flowdebate runs`, `show`, `delete`, `archive`, `share`, and stored runs as files: `report`, `export`, `import`."""
+"""`flowdebate runs`, `show`, `delete`, `archive` and `share`, and runs as files: `report`, `export`, `import`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _MOST = 20
-"""Default number of rows of a list, which fit a terminal without scrolling."""
+"""Default number of listed rows, which fit on a terminal without scrolling."""
 
 
 @opt.command()
@@ -81,7 +81,7 @@ def runs(  # noqa: PLR0913 - the options of the command
 async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
-    """Return the runs following the run `before`, in at most `limit` rows; `fold` gives each batch one row."""
+    """Return at most `limit` rows after the run `before`; `fold` combines each batch into one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
@@ -106,9 +106,9 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return the runs of a batch, which is listed at its newest run; empty if that is on an earlier page.
+    """Return the runs of a batch, which is listed at its newest run; empty if an earlier page lists it.
 
-    `first` is the newest run of the batch following the position `after`.
+    `first` is the newest run of the batch after the position `after`.
     """
     from flowdebate.service.runs import list_runs
     from flowdebate.store.base import list_order
@@ -211,7 +211,7 @@ async def _each(runs: Sequence[StoredRun]) -> AsyncIterator[StoredRun]:
 async def _select(
     store: Store, names: Sequence[str], older_than: float | None, filters: dict[str, Any]
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs to delete: the named runs, none of them in progress, or the matching ones."""
+    """Yield the runs to delete: the named runs, which must not be in progress, or the matching ones."""
     from flowdebate.service.runs import each_run, find_run
 
     if not names:
@@ -231,7 +231,7 @@ async def _select(
 
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
-    """Write the rows; `following` is the command to list the next ones."""
+    """Write the rows; `following` is the command that lists the next ones."""
     from flowdebate.cli.stored.run_view import run_data, show_table
 
     if as_json:

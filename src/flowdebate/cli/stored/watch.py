@@ -90,7 +90,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
-    """Return the plan of a stored run, or None and the reason."""
+    """Return the plan of a stored run, or None and the reason why there is none."""
     from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
@@ -102,7 +102,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
-    """Return the page of the run's command, with the run and its status in the first line."""
+    """Return the page of the run's command, whose first line shows the run and its status."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.runs import ago, moment, short_id, state_of
     from flowdebate.ui.models import models_line
@@ -116,10 +116,10 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
 
 
 class _Lines(View):
-    """Writer of each event, or step, as one line of JSON."""
+    """Writer of events or steps, one line of JSON each."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Write the events or steps to the end of the run; WriteFailed if this fails."""
+        """Write the events or steps until the run ends; raise WriteFailed if writing fails."""
         from flowdebate.cli.stored.run_view import step_data
         from flowdebate.events import wire_of
         from flowdebate.store.base import StepRow
@@ -138,7 +138,7 @@ class _Lines(View):
         write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
 
     def end(self, stored: StoredRun) -> None:
-        """Write the status of a run shown by its steps."""
+        """Write the status of a run that was shown by its steps."""
         from flowdebate.service.runs import state_of
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})
@@ -148,7 +148,7 @@ class _Lines(View):
 
 
 async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, None]:
-    """Yield the finished steps of a run, each as an update, until it is over or suspended."""
+    """Yield the finished steps of a run as updates, until the run ends or is suspended."""
     from flowdebate.service.channel import Update
     from flowdebate.service.runs import state_of
 
@@ -165,7 +165,7 @@ async def _follow_steps(place: Place, run_id: str) -> AsyncGenerator[Update, Non
 
 
 class _Steps(View):
-    """View of the steps of a run, as in `flowdebate show`."""
+    """View of a run's steps, as in `flowdebate show`."""
 
     def __init__(self, stored: StoredRun, *, quiet: bool) -> None:
         from flowdebate.cli.stored.run_view import show_head
@@ -177,7 +177,7 @@ class _Steps(View):
             show_head(stored, self._page)
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show the steps to the end of the run; raise WriteFailed if they cannot be written."""
+        """Show the steps until the run ends; raise WriteFailed if they cannot be written."""
         from flowdebate.cli.stored.run_view import show_step
 
         async for update in updates:

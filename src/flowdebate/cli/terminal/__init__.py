@@ -1,1 +1,1 @@
-"""Terminal output: pages, the live screen, text unable to move the cursor, and the process around it."""
+"""Terminal output: pages, the live screen, text that cannot move the cursor, and process handling."""

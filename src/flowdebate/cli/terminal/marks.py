@@ -1,4 +1,4 @@
-"""Markdown in a terminal: styles instead of marks, and tables in columns."""
+"""Markdown in a terminal: styles instead of markup, and tables in columns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 _PARTS = re.compile(r"(?P<mark>(?m:^)#{1,6} |\*{1,2}|`+)|\n|[^*`\n]+")
 _OPEN = re.compile(r"(?:(?m:^)#{1,6} ?|[*`]+)\Z")
-"""Pattern of an unfinished mark at the end of a piece."""
+"""Pattern of incomplete markup at the end of a piece."""
 _STYLES = {"**": "bold", "*": "italic", "#": "bold", "`": "cyan"}
 _TABLE = re.compile(r"(?m:^)\|[^\n]*\n\|[ :|-]*-[ :|-]*(?:\n\|[^\n]*)*(?=\n|\Z)")
-"""A row, the line below a head, and more rows."""
+"""Pattern of a table: a header row, the separator line below it, and more rows."""
 _OPEN_TABLE = re.compile(r"(?m:^)\|[^\n]*(?:\n\|[^\n]*)*\n?\Z")
 _CELLS = re.compile(r"(?<!\\)\|")
 _EDGES = re.compile(r"\A\s*\||(?<!\\)\|\s*\Z")
@@ -18,10 +18,10 @@ _BETWEEN = "  "
 
 
 class Marks:
-    """Splitter of a streamed text into styled parts.
+    """Splitter of streamed text into styled parts.
 
-    Lists and quotes stay unchanged, and no word is left out. A table is held back until it ends, and laid out in
-    columns if they fit into `width`.
+    Lists and quotes stay unchanged, and no word is dropped. A table is held back until it ends, and laid out in columns
+    if they fit into `width`.
 
     >>> list(Marks().feed("**Half** of `it`: 2 * 3.", last=True))
     [('Half', 'bold'), (' of ', ''), ('it', 'cyan'), (': 2 ', ''), ('*', ''), (' 3.', '')]
@@ -34,7 +34,7 @@ class Marks:
         self._fenced = False
 
     def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
-        """Return the parts of the text ready to be shown; all of them after the `last` piece."""
+        """Return the parts of the text that are ready to be shown; after the `last` piece, all of them."""
         text = self._held + piece
         begins = self._before == "\n"
         line = 0 if begins else text.find("\n") + 1 or len(text)  # the first complete line
@@ -68,7 +68,7 @@ class Marks:
             self._before = part[-1]
 
     def _turns(self, mark: str, after: str, *, first: bool) -> bool:
-        """Check whether a mark begins or ends a style or a block of code here."""
+        """Return whether a mark begins or ends a style or a code block at this position."""
         if mark.startswith("```"):
             self._fenced = not self._fenced
             return True
@@ -83,7 +83,7 @@ class Marks:
         return True
 
     def _set(self, table: str) -> Iterator[tuple[str, str]]:
-        """Lay out a table in columns, with its head in bold over a line; unchanged if it is too wide."""
+        """Lay out a table in columns, with a bold header above a line; leave it unchanged if it is too wide."""
         from rich.cells import cell_len
 
         head, below, *rows = map(_cells, table.split("\n"))

@@ -1,4 +1,4 @@
-"""Page of a run: laid out and coloured in a terminal, plain lines anywhere else."""
+"""Page of a run, laid out and coloured in a terminal, and plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
-"""Maximum characters shown of a short fact: three lines of a wide terminal."""
+"""Maximum length of a short fact in characters: three lines on a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 _RESET = "starting over: turns that came at the same time are now in a different order"
 
 
 class Page:
-    """Writer of the parts of a debate to `stream`, in the order of the calls.
+    """Writer that prints the parts of a debate to `stream`, in the order of the calls.
 
-    No escape codes are written if `stream` is not a terminal, or under NO_COLOR. Foreign text is indented (or in a
-    frame), and cannot pass for words of the page.
+    No escape codes are written if `stream` is not a terminal, or if NO_COLOR is set. Foreign text is indented (or
+    framed), so that it cannot be mistaken for the page's own words.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -74,7 +74,7 @@ class Page:
                 self.line(in_line(speaker.name), style=self.colour(speaker.name), indent="  ")
 
     def colour(self, name: str) -> str:
-        """Return the style of a speaker's name."""
+        """Return the style for a speaker's name."""
         return f"bold {self._colours.get(name, 'white')}"
 
     def show(self, section: LiveSection | ReportSection) -> None:  # noqa: C901, PLR0912 - one case for each kind
@@ -140,7 +140,7 @@ class Page:
             self.line(title)
 
     def speaker(self, name: str, description: str) -> None:
-        """Announce the next speaker, with its stance or role unless the head of the page shows it."""
+        """Announce the next speaker, with stance or role unless the head of the page shows it."""
         self.line()
         if description:
             self.labelled(name, description, self.colour(name), indent="")
@@ -166,7 +166,7 @@ class Page:
             self.screen.flush()
 
     def remark(self, text: str) -> None:
-        """Write a remark of the page in brackets."""
+        """Write a remark of the page, in brackets."""
         self.line(f"({in_line(text)})", style="dim", indent="  ")
 
     def card(self, title: str, facts: Sequence[Fact]) -> None:
@@ -203,7 +203,7 @@ class Page:
         self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
-        """Write the ending of an incomplete run, the notes and totals, the run, its seed, and a `hint`."""
+        """Write how an incomplete run ended, then notes and totals, the run, its seed, and a `hint`."""
         self.end_text()
         ending = STATUSES[document.status].ending
         if ending:
@@ -225,11 +225,11 @@ class Page:
             self.fork(document.fork)
 
     def fork(self, fork: Fork) -> None:
-        """Describe the relation of a fork to its parent."""
+        """Describe how a fork relates to its parent."""
         self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
-        """Write as many of `facts` on a line as fit."""
+        """Write `facts`, as many as fit on each line."""
         from rich.cells import cell_len
 
         between = " · " if self.screen.is_utf8 else "; "
@@ -250,7 +250,7 @@ class Page:
             self.show(section)
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table; in a terminal its last column is cut to the width."""
+        """Write a table; in a terminal its last column is cut to fit the width."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -266,17 +266,17 @@ class Page:
     # How it is written
 
     def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
-        """Write `text` after a label; further lines are indented more than the label."""
+        """Write `text` after a label; further lines are indented more deeply than the label."""
         behind = " " + text.lstrip(" \t\n")
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """Write a text of the page in one or more lines."""
+        """Write the page's own text on one or more lines."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 
     def _set(self, texts: Sequence[tuple[str, str]], *, indent: str, first: str) -> None:
-        """Write one paragraph of texts with styles."""
+        """Write one paragraph of styled texts."""
         self.end_text()
         written: list[tuple[str, str]] = []
         flow = TextFlow(lambda *piece: written.append(piece), indent=indent, first=first, width=self._wrap())
@@ -301,7 +301,7 @@ def render(document: Document, page: Page) -> None:
 
 
 class LivePage(View):
-    """Live page of a run."""
+    """Page that follows a run live."""
 
     def __init__(self, plan: Plan, stream: TextIO, *, head: Sequence[str] = (), quiet: bool = False) -> None:
         self._plan = plan
@@ -316,7 +316,7 @@ class LivePage(View):
             self._page.subject(plan.info.subject.capitalize(), plan.subject)
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show a run to its end; raise WriteFailed if it cannot be shown."""
+        """Show a run until it ends; raise WriteFailed if it cannot be shown."""
         if self._quiet:
             return await super().follow(updates)
         screen = self._page.screen

@@ -1,4 +1,4 @@
-"""Process of the command: output, errors as messages, exit codes, atomic writes, and signals."""
+"""Process of the command: output, error messages, exit codes, atomic writes, and signals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of all commands, besides the exit codes of signals."""
+    """Exit codes of all commands, except those for signals."""
 
     FAILED = 1
     MISUSED = 2
@@ -53,7 +53,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of_signal(number: int) -> int:
-    """Return the exit code of a process ended by the signal `number`, as shells show it."""
+    """Return the exit code that shells report for a process ended by the signal `number`."""
     return 128 + number
 
 
@@ -73,9 +73,9 @@ def prepare_streams() -> None:
 
 
 def log_to(target: str) -> Callable[[], None]:
-    """Append log records as lines of JSON to the file `target`, or to stderr for "-"; return the function to stop it.
+    """Append log records as lines of JSON to the file `target`, or to stderr for "-"; return a function that stops it.
 
-    Raises BadFile if the file is not writable.
+    Raise BadFile if the file is not writable.
     """
     from flowdebate.telemetry import JsonLines
 
@@ -119,7 +119,7 @@ def tell(message: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Show warnings of the library as lines on stderr."""
+    """Show the library's warnings as lines on stderr."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         tell(f"Warning: {message}")
@@ -131,7 +131,7 @@ def report_warnings() -> Iterator[None]:
 
 
 def leave_stdout() -> None:
-    """Drop the buffered rest of stdout, on which the interpreter would fail at exit."""
+    """Discard buffered output, because flushing it at exit would fail."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -139,7 +139,7 @@ def leave_stdout() -> None:
 
 
 def check_target(path: Path | None) -> None:
-    """Raise BadFile for an unwritable `path`, before a model is called."""
+    """Raise BadFile if `path` cannot be written, before any model is called."""
     if path is None:
         return
     from flowdebate.ui.files import reason_of
@@ -159,7 +159,7 @@ def check_target(path: Path | None) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path`, readable only by its owner if it is new; WriteFailed if this fails.
+    """Write `content` to `path` atomically; raise WriteFailed if this fails. A new file is readable only by its owner.
 
     Readers see either the previous or the complete new content.
     """
@@ -185,7 +185,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log records as lines on stderr, without tracebacks; except for records of runs, which pages show."""
+    """Log handler for lines on stderr without tracebacks; it skips records of runs, which pages show."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -196,7 +196,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def clean_up_at_termination() -> Iterator[None]:
-    """Delete unfinished files before SIGTERM ends the process, by unwinding the stack."""
+    """Unwind the stack at SIGTERM, so that unfinished files are deleted before the process ends."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise _Terminated(128 + number)
@@ -219,10 +219,10 @@ class _Terminated(SystemExit):
 
 
 class Interrupts:
-    """Context in which the first SIGINT or SIGTERM calls `stop`, and restores the default handlers.
+    """Context in which the first SIGINT or SIGTERM calls `stop` and restores the default handlers.
 
     A second signal then ends the process even if Python is busy. Signals ignored by the caller stay ignored (`nohup`,
-    background jobs); outside the main thread nothing is changed.
+    background jobs). Outside the main thread, nothing changes.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:
@@ -240,7 +240,7 @@ class Interrupts:
         return self
 
     def then(self, stop: Callable[[], object]) -> None:
-        """Set `stop`; call it at once if a signal was already received."""
+        """Set `stop`; call it at once if a signal has already been received."""
         self._stop = stop
         if self.received is not None:
             stop()
@@ -258,20 +258,22 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""Numbers of signals, because some systems lack the names."""
+"""Signal numbers, because some systems lack the names."""
 _CHANGED_LINES = 6
-"""Maximum lines of a changed prompt. Hundreds can differ; these identify the option and fit a small terminal."""
+"""Maximum number of shown lines of a changed prompt. Hundreds may differ; these identify the option and fit a small
+terminal.
+"""
 
 
 def open_page(speakers: Sequence[Speaker] = ()) -> Page:
-    """Open the page on stdout."""
+    """Open a page on stdout."""
     from flowdebate.cli.terminal.page import Page
 
     return Page(sys.stdout, speakers)
 
 
 def write_json(value: object) -> None:
-    """Write JSON on stdout: data, or existing JSON text."""
+    """Write JSON to stdout, from data or from existing JSON text."""
     from flowdebate.ui.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)
@@ -283,7 +285,7 @@ def write_json(value: object) -> None:
 
 
 def write_report(document: Document, path: Path | None) -> None:
-    """Write the report of `document` as Markdown to `path`, if there is one."""
+    """Write the report of `document` as Markdown to `path`, unless that is None."""
     if path is not None:
         from flowdebate.ui.markdown import report
 
@@ -292,7 +294,7 @@ def write_report(document: Document, path: Path | None) -> None:
 
 @contextmanager
 def report_problems() -> Iterator[None]:
-    """Turn an error of the library into a message on stderr, and a closed pipe into no message. Both end in Exit."""
+    """Convert library errors to messages on stderr, and exit; exit silently if the pipe is closed."""
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
@@ -310,7 +312,7 @@ def report_problems() -> Iterator[None]:
 
 
 def exit_code_of(error: FlowDebateError) -> int:
-    """Return the exit code of a command failing with `error`."""
+    """Return the exit code of a command that failed with `error`."""
     if isinstance(error, BadFile) and error.no_changes is not None:
         return ExitCode.NO_CHANGES if error.no_changes == "none" else ExitCode.NO_RESULT
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
@@ -318,7 +320,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph, in terms of options, with advice on the input."""
+    """Render `error` as one paragraph that uses option names and gives advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:

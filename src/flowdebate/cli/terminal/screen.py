@@ -1,4 +1,4 @@
-"""Streamed text of a page, wrapped; in a terminal, a line about the current work is below it."""
+"""Streamed text of a page, wrapped; in a terminal, with a line about the current work below it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 WIDEST = 100
-"""Maximum columns of readable lines."""
+"""Maximum width of readable lines, in columns."""
 _TICK = 0.1
-"""Seconds between two frames of the live line: enough for a spinner, without keeping the terminal busy."""
+"""Seconds between frames of the live line: fast enough for a spinner, without keeping the terminal busy."""
 _MINUTE = 60
 _STARTING = "Starting the local model (some seconds, once)"
 
@@ -38,7 +38,7 @@ _STARTING = "Starting the local model (some seconds, once)"
 class Screen:
     """Output of a page.
 
-    In a terminal with colours, `live()` adds a live line below the text. Elsewhere, and under NO_COLOR, there is no
+    In a terminal with colours, `live()` adds a live line below the text. Elsewhere, and if NO_COLOR is set, there is no
     live line, and no escape codes are written.
     """
 
@@ -74,7 +74,7 @@ class Screen:
 
     @property
     def is_utf8(self) -> bool:
-        """True if every character can be written."""
+        """True if the stream can write every character."""
         return self.console.encoding.startswith("utf")
 
     @property
@@ -111,7 +111,7 @@ class Screen:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show a live line inside, if the stream is a terminal with colours."""
+        """Show a live line within the `with` block, if the stream is a terminal with colours."""
         if not self.is_terminal or self.console.color_system is None:
             yield
             return
@@ -124,7 +124,7 @@ class Screen:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Hide the live line, while other code writes to the terminal or reads from it."""
+        """Hide the live line while other code writes to the terminal or reads from it."""
         was_live = self._live is not None
         self._stop()
         try:
@@ -146,7 +146,7 @@ class Screen:
             self._live.refresh()
 
     def working(self, working: Working) -> None:
-        """Show the current worker, until the next call."""
+        """Show who is currently working, until the next call."""
         self._working = working
 
     def show_cursor(self) -> None:
@@ -187,7 +187,7 @@ class Screen:
                 self.console.print(line, end="", soft_wrap=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Return the live parts: the unfinished line, and the current worker."""
+        """Return the live parts: the unfinished line and the current activity."""
         from rich.text import Text
 
         if self._line:
@@ -201,7 +201,7 @@ class Screen:
             yield spinner.render(console.get_time())
 
     def _status(self, working: Working, width: int) -> Text:
-        """Return one line of at most `width` columns; parts are left out until it fits, the least important first."""
+        """Return one line of at most `width` columns; the least important parts are dropped until it fits."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -237,22 +237,22 @@ def duration(seconds: float) -> str:
 
 
 class View:
-    """Base of views of runs, which shows nothing."""
+    """Base class of run views, which shows nothing."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show a run to its end; WriteFailed where it cannot be shown."""
+        """Show a run until it ends; raise WriteFailed if it cannot be shown."""
         async for _ in updates:
             pass
 
     def show_cursor(self) -> None:
-        """Show the cursor of the terminal again, if hidden; may be called from a signal handler."""
+        """Show the cursor of the terminal again if it is hidden; may be called from a signal handler."""
 
     def finish(self, document: Document, *, hint: str = "") -> None:
         """Show the result and the totals."""
 
 
 class AskOnScreen:
-    """Function to ask humans with `ask`, hiding the live line meanwhile."""
+    """Function that asks humans with `ask`, and hides the live line meanwhile."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -269,20 +269,20 @@ class AskOnScreen:
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "
-"""Replacement for a tab: a terminal's next stop depends on earlier text."""
+"""Replacement for a tab, because the next tab stop of a terminal depends on earlier text."""
 _LEADING = 24
-"""Maximum spaces at the beginning of a line."""
+"""Maximum number of spaces at the beginning of a line."""
 _WIDE = 2
-"""Cells of a character at which lines may be broken: Chinese and Japanese have no spaces between words."""
+"""Cell width of characters at which lines may be broken: Chinese and Japanese have no spaces between words."""
 _NARROWEST = 20
-"""Minimum columns for wrapping: below, it would only make the text worse."""
+"""Minimum width for wrapping in columns; below it, wrapping would only make the text worse."""
 
 
 class TextFlow:
-    """Writer of one text; every line begins with `indent`, and cannot pass for a line of the page.
+    """Writer of one text; every line begins with `indent`, so that it cannot be mistaken for a line of the page.
 
-    - `width`: the current number of columns; None does not wrap.
-    - `first`: used instead of `indent` for the first line. The width of a line is the sum of the widths of its
+    - `width`: the current number of columns; None disables wrapping.
+    - `first`: replaces `indent` on the first line. The width of a line is the sum of the widths of its
     characters: terminals combine characters differently, but never use more. Two or more blank lines become one.
     """
 
@@ -311,7 +311,7 @@ class TextFlow:
         self._word_cells = 0
 
     def feed(self, piece: str, style: str = "") -> None:
-        """Write `piece`; with wrapping, the last word waits for its end, unless the style changes."""
+        """Write `piece`; with wrapping, the last word is held back until it ends or the style changes."""
         if style != self._style:
             self._take(self._stream.end())
             self._end_word()
@@ -321,7 +321,7 @@ class TextFlow:
         self._flush()
 
     def end(self) -> None:
-        """Write the rest, and end the line."""
+        """Write the rest and end the line."""
         self._take(self._stream.end())
         self._end_word()
         if not self._fresh:
@@ -332,7 +332,7 @@ class TextFlow:
         self._unwritten.append(text)
 
     def _flush(self) -> None:
-        """Write the result of a piece at once, instead of word by word."""
+        """Write the output of a whole piece at once, instead of word by word."""
         if self._unwritten:
             self._out("".join(self._unwritten), self._style)
             self._unwritten = []
