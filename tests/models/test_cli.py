@@ -1,4 +1,4 @@
-"""Agent CLIs as models, with stand-ins that behave as the programs do: slow, chatty, coloured, failing, asking."""
+"""Agent CLIs as models, tested with stand-ins that are slow, verbose, coloured, failing, or waiting for input."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ANSWERS: dict[str, Any] = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI, "
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Installs a program: a script, or what it writes as JSON, one object in a line."""
+    """Install a program: a script, or one that writes this JSON, one object per line."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -97,7 +97,6 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
 
 
 def question(content: str = "Why?", **options: Any) -> ModelRequest:
-    """A request."""
     output = options.pop("output", None)
     messages = [{"role": "system", "content": "Debate."}, {"role": "user", "content": content}]
     schema = None if output is None else OutputSchema.of(output)
@@ -125,14 +124,13 @@ SPY = (
 
 
 async def spied(model: CliModel, **options: Any) -> Any:
-    """Return what a stand-in for claude received."""
     return json.loads((await ask(model, question(**options))).text)
 
 
 async def test_program_may_only_answer(
     stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """In an empty folder that is gone afterwards, with the prompt on its input and without keys of others."""
+    """The program runs in an empty temporary folder, with the prompt on stdin and without keys of other providers."""
     stand_in("claude", SPY)
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, f"value of {name}")
@@ -180,7 +178,6 @@ CLOUDS = {
 async def test_a_program_gets_named_variables_only(
     switch: str | None, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It gets common variables, its own, those of its cloud provider, and those that the user names."""
     stand_in("claude", SPY)
     variables = ("ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR", "ANTHROPIC_SMALL_FAST_MODEL")
     for name in (*OF_OTHERS, *FOR_ALL, *variables):
@@ -202,7 +199,7 @@ async def test_a_program_gets_named_variables_only(
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
 def test_variables_are_named_one_by_one(env: Any) -> None:
-    """Values and patterns are rejected, and a value is not shown."""
+    """Values and patterns are rejected, and the value is not displayed."""
     with pytest.raises(ConfigurationError, match="names of environment variables") as refused:
         CliModel(command=["cat"], env=env)
     assert "secret" not in str(refused.value)
@@ -215,9 +212,9 @@ def test_variables_are_named_one_by_one(env: Any) -> None:
 async def test_missing_sign_in_is_reported_before_the_first_call(
     program: str, status: str, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the command that asks no model; not where it has a key, knows no such command, or is signed in.
+    """Without a key, a status command that calls no model is used, if the program has one.
 
-    Codex sends the key in CODEX_API_KEY, and never that in OPENAI_API_KEY.
+    Codex sends the key in CODEX_API_KEY, and never the one in OPENAI_API_KEY.
     """
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -257,7 +254,7 @@ async def test_gemini_without_a_sign_in_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By its files and variables: the program itself takes eight seconds to say so."""
+    """Files and variables are checked instead, since the program itself takes eight seconds to report it."""
     stand_in("gemini", f"open({str(tmp_path / 'called')!r}, 'w')")
     home(tmp_path, monkeypatch, {f".gemini/{name}": content for name, content in files.items()}, variables)
     await check(CliModel("gemini"), is_ready=is_ready)
@@ -288,7 +285,7 @@ async def test_opencode_without_a_provider_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would pick a free model itself, or wait for its list of models for a minute."""
+    """The program would choose a free model by itself, or wait for its list of models for a minute."""
     stand_in("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
     home(tmp_path, monkeypatch, files, variables)
     await check(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
@@ -296,7 +293,7 @@ async def test_opencode_without_a_provider_fails_before_the_call(
 
 
 def home(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], variables: dict[str, str]) -> None:
-    """Make `folder` the user's home."""
+    """Make `folder` the user's home directory."""
     for name in os.environ:
         if name.startswith(("GEMINI_", "GOOGLE_", "OPENCODE_", "XDG_")):
             monkeypatch.delenv(name)
@@ -308,7 +305,7 @@ def home(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], v
 
 
 async def check(model: CliModel, *, is_ready: bool) -> None:
-    """Check that it is ready, or asks for a login."""
+    """Check whether the program is ready or asks for a login."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         if is_ready:
@@ -331,7 +328,7 @@ def test_settings_that_cannot_be_disabled_are_reported_and_documented(name: str)
 
 
 def test_administrator_settings_are_reported_with_their_path(tmp_path: Path) -> None:
-    """An empty folder has none."""
+    """An empty folder contains none."""
     program = replace(PROGRAMS["claude"], managed=(str(tmp_path),))
     assert str(tmp_path) not in program.describe_limits("cli/claude")
     (tmp_path / "managed-settings.json").write_text("{}")
@@ -345,7 +342,7 @@ class Verdict(BaseModel):
 
 
 async def test_structured_answers_are_asked_for_in_the_prompt_and_validated(stand_in: Callable[..., None]) -> None:
-    """One that does not fit is asked for once more, with the reason."""
+    """An invalid answer is requested once more, with the reason."""
     stand_in(
         "codex",
         "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'could not be used' in prompt else '{\"who\": 1}'\n"
@@ -482,7 +479,7 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 async def test_a_failure_quotes_the_program_s_message(
     name: str, says: Any, error: Any, message: str, stand_in: Callable[..., None]
 ) -> None:
-    """Without its colours; a login that it asks for is named as such, with the way to sign in."""
+    """Colours are removed; a request for a login is reported as such, with the way to sign in."""
     stand_in(name, says)
     with pytest.raises(error, match=re.escape(message)) as caught:
         await ask(CliModel(name, retry=None), question())
@@ -499,7 +496,7 @@ async def test_a_failure_quotes_the_program_s_message(
     ],
 )
 async def test_an_exhausted_plan_is_not_retried(words: str, stand_in: Callable[..., None]) -> None:
-    """Programs say so in words, without a status."""
+    """Programs report an exhausted plan in words, without a status."""
     stand_in("claude", {"type": "result", "is_error": True, "result": words})
     with pytest.raises(RateLimited, match=re.escape(words)) as limited:
         await ask(CliModel("claude"), question())
@@ -508,7 +505,7 @@ async def test_an_exhausted_plan_is_not_retried(words: str, stand_in: Callable[.
 
 
 async def test_a_timeout_kills_the_program_and_its_children(stand_in: Callable[..., None], tmp_path: Path) -> None:
-    """By its deadline, and where the call is cancelled."""
+    """This holds for a missed deadline and for a cancelled call."""
     pids = tmp_path / "pids"
     stand_in(
         "claude",
@@ -531,7 +528,7 @@ async def test_a_timeout_kills_the_program_and_its_children(stand_in: Callable[.
 
 
 async def test_the_deadline_of_a_model_covers_all_its_attempts(stand_in: Callable[..., None]) -> None:
-    """A program that hung until then is not started again."""
+    """A program that hung until the deadline is not started again."""
     stand_in("claude", "time.sleep(600)")
     model = CliModel("claude", settings=ModelSettings(timeout=0.5), retry=Retry(first_wait=0))
     request = question()
@@ -541,7 +538,7 @@ async def test_the_deadline_of_a_model_covers_all_its_attempts(stand_in: Callabl
 
 
 async def test_an_answer_does_not_wait_for_leftover_processes(stand_in: Callable[..., None], tmp_path: Path) -> None:
-    """The process holds the output open, and is ended with the call."""
+    """The leftover process keeps the output open, and is ended with the call."""
     stand_in(
         "claude",
         "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
@@ -559,7 +556,7 @@ async def test_a_late_program_is_terminated_and_then_killed(
     stand_in: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    """SIGTERM first, SIGKILL half a second later."""
+    """SIGTERM is sent first, and SIGKILL half a second later."""
     stand_in(
         "claude",
         "import signal\n"
@@ -589,7 +586,7 @@ async def test_a_renewed_sign_in_is_written_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else the user would be signed out: a refresh token is good for one use."""
+    """A refresh token can be used once, so the user would be signed out otherwise."""
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     sign_in = tmp_path / "codex" / "auth.json"
     sign_in.parent.mkdir()
@@ -613,7 +610,7 @@ async def test_a_renewed_sign_in_is_written_back(
 async def test_gemini_s_sign_in_is_copied_from_its_files(
     stand_in: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The account's files, the way to sign in, and keys of a `.env`, without what else is in these files."""
+    """The account's files, the way to sign in, and keys of a `.env` are copied, and nothing else."""
     folder = tmp_path / ".gemini"
     folder.mkdir()
     (folder / "settings.json").write_text(
@@ -645,7 +642,7 @@ def _runs(pid: int) -> bool:
 
 
 async def test_unsupported_requests_are_refused_before_the_call(stand_in: Callable[..., None]) -> None:
-    """Tools of the application, an effort that it has no option for, and letters with probabilities."""
+    """Tools of the application, an effort without an option, and choices with probabilities are unsupported."""
     stand_in("gemini", "sys.exit('it was called')")
     model = CliModel("gemini")
     assert not model.takes_effort
@@ -660,7 +657,7 @@ async def test_unsupported_requests_are_refused_before_the_call(stand_in: Callab
 
 
 def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name alone can be checked without it."""
+    """A program can be found by its name alone."""
     monkeypatch.setenv("PATH", "/nowhere")
     check_model("cli/claude/opus", location="run")
     with pytest.raises(ConfigurationError, match="the program 'claude' is not installed, or not on the PATH"):

@@ -1,4 +1,4 @@
-"""Which client sends a chat completion, and that a client of the application's own is used as it is."""
+"""Which client sends a chat completion, and that a client of the application is used unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.anyio
 
 
 def question(**options: Any) -> ModelRequest:
-    """A request for text."""
     return ModelRequest(messages=[{"role": "user", "content": "hello"}], block="b", **options)
 
 
@@ -67,7 +66,6 @@ async def test_a_debate_over_http_imports_no_sdk(server: ChatServer) -> None:
 async def test_the_sdk_is_used_on_request_and_behind_proxies(
     transport: Any, url: str, proxy: str | None, lean: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not used anywhere else."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -79,7 +77,7 @@ async def test_the_sdk_is_used_on_request_and_behind_proxies(
 
 
 async def test_both_transports_send_the_same_request(server: ChatServer) -> None:
-    """Bodies are equal, and so are headers except those that name the client."""
+    """Bodies are equal, and so are headers except those that identify the client."""
     headers: list[list[Any]] = []
     for transport in ("aiohttp", "openai"):
         model = OpenAIModel(
@@ -98,7 +96,7 @@ async def test_both_transports_send_the_same_request(server: ChatServer) -> None
 
 
 async def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> None:
-    """With its address, key and headers; the model retries, not the client."""
+    """The client keeps its address, key and headers; the model retries instead of the client."""
     failures = 1
 
     async def flaky(exchange: Exchange) -> None:

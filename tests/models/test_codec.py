@@ -1,4 +1,4 @@
-"""The JSON of model calls: what is read is what was written."""
+"""The JSON of model calls: what is read equals what was written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.models.recording import describe_request
 
 
 class Strict(BaseModel):
-    """A schema that takes no list for a tuple, and no text for a date."""
+    """A schema that accepts neither a list for a tuple nor text for a date."""
 
     model_config = ConfigDict(strict=True)
 
@@ -51,7 +51,7 @@ LINES = st.lists(st.integers(0, 5), max_size=12).map(
 
 @given(st.lists(LINES, max_size=8))
 def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
-    """Although only what is new in it is hashed."""
+    """Only the new parts are hashed."""
     hasher = TextHasher()
     for text in texts:
         grown, request = f"{text}end", ModelRequest(messages=[{"role": "user", "content": text}], block="b")
@@ -60,7 +60,7 @@ def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
 
 
 def test_the_choices_of_a_request_are_in_its_hash() -> None:
-    """In their order."""
+    """The hash depends on the order of the choices."""
     request = ModelRequest(messages=[{"role": "user", "content": "Which?"}], block="b")
     hashes = {digest_of(replace(request, choices=choices)) for choices in ((), ("A", "B"), ("B", "A"))}
     assert len(hashes) == 3
@@ -76,13 +76,13 @@ def test_the_choices_of_a_request_are_in_its_hash() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_survives_storage(error: Exception) -> None:
-    """Of its class, with its message and all its facts."""
+    """The class, the message and all fields are restored."""
     decoded = failure_of(failure_text(error))
     assert (type(decoded), str(decoded), vars(decoded)) == (type(error), str(error), vars(error))
 
 
 def test_opening_words_and_sentence_limits_are_part_of_the_request_hash() -> None:
-    """Opening words and the number of sentences make another request."""
+    """Opening words and the number of sentences distinguish requests."""
     plain = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
     prefixed = ModelRequest(messages=plain.messages, block="b", begins="Because")
     bounded = ModelRequest(messages=plain.messages, block="b", sentences=3)

@@ -1,4 +1,4 @@
-"""Connections of `OpenAIModel`: kept while held, closed afterwards, by loop, also when calls are cancelled."""
+"""Connections of `OpenAIModel` per event loop: kept while held, closed afterwards, also after cancellations."""
 
 from __future__ import annotations
 
@@ -39,30 +39,29 @@ pytestmark = pytest.mark.anyio
 
 
 def question(timeout: float = 20, on_text: Callable[[str], None] | None = None) -> ModelRequest:
-    """A request for text."""
     messages = [{"role": "user", "content": "hello"}]
     return ModelRequest(messages=messages, block="b", on_text=on_text, settings=ModelSettings(timeout=timeout))
 
 
 def open_files() -> int:
-    """File descriptors of this process, sockets among them."""
+    """Return the file descriptors of this process, including sockets."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of entries that come and go
 
 
 async def silent(exchange: Exchange) -> None:
-    """Accept the request, and never answer."""
+    """Accept the request and never answer."""
     await exchange.until_gone()
 
 
 async def stalling(exchange: Exchange) -> None:
-    """Begin a stream, and never go on."""
+    """Begin a stream and never continue."""
     await exchange.begin_events()
     await exchange.event(chunk("so"))
     await exchange.until_gone()
 
 
 async def test_an_open_model_reuses_one_connection() -> None:
-    """Holding is what a run does; when it ends the connection is closed."""
+    """A run holds the model; its end closes the connection."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         async with model.open_connections():
@@ -74,7 +73,7 @@ async def test_an_open_model_reuses_one_connection() -> None:
 
 
 async def test_each_call_closes_its_connection_by_default() -> None:
-    """A lone call leaves nothing behind."""
+    """A lone call leaves no connection open."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         await ask(model, question())
@@ -85,7 +84,6 @@ async def test_each_call_closes_its_connection_by_default() -> None:
 
 
 async def test_the_last_of_several_holders_closes() -> None:
-    """`hold` and `async with` count together, in any order."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         first, second = model.open_connections(), model.open_connections()
@@ -101,7 +99,7 @@ async def test_the_last_of_several_holders_closes() -> None:
 
 
 async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> None:
-    """Until the last block that keeps them ends; another key is another client."""
+    """Connections stay open until the last block that keeps them ends; another key gets another client."""
     async with ChatServer() as server:
         async with keep_connections():
             async with keep_connections():
@@ -125,7 +123,7 @@ async def test_a_batch_keeps_the_connection_from_one_row_to_the_next() -> None:
 
 
 async def test_an_unused_model_opens_no_connection() -> None:
-    """A client is made at the first need."""
+    """A client is created on first use."""
     async with ChatServer() as server, OpenAIModel("m", base_url=server.base_url, retry=None):
         assert server.accepted == 0
 
@@ -162,7 +160,7 @@ async def test_the_deadline_ends_a_call_to_a_silent_server(scenario: str) -> Non
 
 
 async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
-    """A byte now and then, or a comment that keeps the stream alive, is no progress that counts."""
+    """A byte now and then, or a comment that keeps the stream alive, does not extend the deadline."""
 
     async def drip(exchange: Exchange) -> None:
         await exchange.begin_events()
@@ -177,7 +175,7 @@ async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
 
 
 async def test_the_shorter_deadline_applies() -> None:
-    """`settings.timeout` of the model, unless it is left at its default."""
+    """The model's `settings.timeout` applies unless it has the default value."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
         with pytest.raises(ModelTimeout, match=r"0\.2 s"):
@@ -187,7 +185,7 @@ async def test_the_shorter_deadline_applies() -> None:
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: ConcurrencyLimit(model, 1), Fallback])
 async def test_the_model_s_own_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
-    """An attempt that missed it is not repeated, and one after a failure has what is left of it."""
+    """An attempt that missed the deadline is not repeated, and one after a failure has the remaining time."""
 
     async def fail_slowly(exchange: Exchange) -> None:
         if server.posts > failures:
@@ -210,7 +208,7 @@ async def test_the_model_s_own_deadline_covers_all_attempts(failures: int, wrap:
 
 
 async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections() -> None:
-    """Calls that are cancelled while they connect, wait, or read give back what they held."""
+    """Calls that are cancelled while connecting, waiting or reading release their resources."""
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         async with OpenAIModel("warm", base_url=server.base_url, retry=None) as warm:
             await ask(warm, question())
@@ -235,7 +233,7 @@ async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections(
 
 
 async def test_closing_that_is_cancelled_twice_leaves_nothing_open() -> None:
-    """Sockets are closed before the first moment at which a cancellation can arrive."""
+    """Sockets are closed before the first point at which a cancellation can arrive."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         inside = asyncio.Event()
@@ -316,7 +314,7 @@ async def test_a_proxy_is_not_used_for_loopback() -> None:
 
 
 async def test_importing_the_package_imports_no_sdk() -> None:
-    """The SDKs are imported when a model is first asked."""
+    """The SDKs are imported when a model is first called."""
     script = (
         "import sys, flowdebate.models; print(*{'openai', 'instructor', 'aiohttp', 'xllamacpp'} & set(sys.modules))"
     )

@@ -1,4 +1,4 @@
-"""How much a model is told to think, what that costs, and what is said where nothing but thought came of it."""
+"""Reasoning effort: how it is requested, what it costs, and how an answer of thinking alone is reported."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def servers() -> Iterator[dict[VendorName, Vendor]]:
-    """All stub servers."""
+    """Return all stub servers."""
     with vendors() as running:
         yield running
 
 
 def question(**settings: Any) -> ModelRequest:
-    """A request for text."""
     listener = settings.pop("on_text", None)
     messages = [{"role": "user", "content": "Why?"}]
     return ModelRequest(messages=messages, block="b", settings=ModelSettings(**settings), on_text=listener)
@@ -42,7 +41,7 @@ def question(**settings: Any) -> ModelRequest:
 async def test_each_vendor_receives_the_effort_in_its_own_field(
     model: str, effort: Effort, servers: dict[VendorName, Vendor]
 ) -> None:
-    """Vendors that report reasoning tokens have them in the usage."""
+    """Usage includes the reasoning tokens of vendors that report them."""
     response = await ask(resolve_model(model), question(effort=effort))
     vendor = servers[model.partition("/")[0]]  # type: ignore[index]
     assert vendor.asked[-1].effort == effort
@@ -79,7 +78,7 @@ async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
 
 
 async def test_a_model_that_does_not_think_is_asked_without_an_effort(servers: dict[VendorName, Vendor]) -> None:
-    """Only the provider knows which of its models think; the answer is marked, and a warning says it once."""
+    """Only the provider knows which of its models think; the answer is marked, and one warning is emitted."""
     with pytest.warns(FlowDebateWarning, match="'gpt-4o' refuses effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
@@ -89,7 +88,7 @@ async def test_a_model_that_does_not_think_is_asked_without_an_effort(servers: d
 
 
 async def test_a_strict_model_raises_the_refusal_of_an_effort(servers: dict[VendorName, Vendor]) -> None:
-    """In its provider's words."""
+    """The error quotes the provider."""
     strict = OpenAIModel("gpt-4o", base_url=servers["openai"].base_url, api_key=servers["openai"].key, strict=True)
     with pytest.raises(RequestRejected, match="reasoning_effort"):
         await ask(strict, question(effort="low"))
@@ -100,7 +99,7 @@ async def test_a_strict_model_raises_the_refusal_of_an_effort(servers: dict[Vend
 async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
     on_text: Any, servers: dict[VendorName, Vendor]
 ) -> None:
-    """It is retried once with twice the limit; its thinking is paid for and counted."""
+    """The call is retried once with twice the limit; its thinking is paid for and counted."""
     request = question(effort="high", max_tokens=100, on_text=on_text)
     with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
         await ask(resolve_model("openai/gpt-5-mini"), request)
@@ -110,7 +109,7 @@ async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
 
 
 async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limit() -> None:
-    """The endpoint has its own limit then: the retry gets twice the used tokens, and at least some thousands."""
+    """The limit is the endpoint's then: the retry gets twice the used tokens, and at least some thousands."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought
@@ -125,7 +124,7 @@ async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limi
 
 
 def test_reasoning_tokens_are_part_of_the_completion_or_unknown() -> None:
-    """Sums are unknown where a part is; a usage shows what there is."""
+    """A sum is unknown if one of its parts is unknown."""
     usage = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=5, reasoning_tokens=3)
     assert (usage + usage).reasoning_tokens == 6
     assert (usage + Usage.unknown()).reasoning_tokens is None

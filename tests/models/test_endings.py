@@ -1,4 +1,4 @@
-"""How answers end and what they are made of, in the words of many vendors, over real HTTP."""
+"""How answers end and what they consist of, in the formats of many vendors, over real HTTP."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
 def test_a_reason_is_read_in_any_vendor_s_words(ending: str, reason: str) -> None:
-    """In any case, too."""
+    """Case makes no difference."""
     assert ending_of(reason) == ending
     if reason == reason.lower():
         assert ending_of(reason.upper()) == ending
@@ -67,12 +67,11 @@ def test_a_reason_is_read_in_any_vendor_s_words(ending: str, reason: str) -> Non
 
 @given(st.one_of(st.none(), st.text(), st.integers(), st.dictionaries(st.text(), st.text())))
 def test_any_finish_reason_is_handled(reason: object) -> None:
-    """Servers may send any value."""
     assert ending_of(reason) in {*WORDS}
 
 
 def model_of(client: Any, server: ChatServer, **options: Any) -> Model:
-    """A model at `server`, called with one of the clients."""
+    """Return a model of `server` that uses one of the clients."""
     options = {"base_url": server.base_url, "api_key": "k", "retry": None, **options}
     if client == "anthropic":
         return AnthropicModel("claude-haiku-5-5", **options)
@@ -80,14 +79,14 @@ def model_of(client: Any, server: ChatServer, **options: Any) -> Model:
 
 
 def server_of(client: str, answer: Any) -> ChatServer:
-    """A server that answers everything by `answer`."""
+    """Return a server that answers every request with `answer`."""
     return ChatServer({}, otherwise=answer, exchange=MessagesExchange if client == "anthropic" else Exchange)
 
 
 async def answer_to(
     client: str, *, body: Any = None, stream: Any = None, structured: bool = False, room: int | None = None
 ) -> ModelResponse:
-    """The answer of a server that sends a completion, or these events and then the end of the stream."""
+    """Return the answer of a server that sends a completion, or these events and then the end of the stream."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -102,7 +101,7 @@ async def answer_to(
 
 
 def ending(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
-    """The completion and the stream of a text that ends for `reason`."""
+    """Return the completion and the stream of a text that ends for `reason`."""
     return {
         "whole": completion(text, finish=reason, **more),
         "stream": [chunk(text[:9]), chunk(text[9:]), chunk(finish=reason), usage_chunk()],
@@ -112,7 +111,7 @@ def ending(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_all_clients_read_endings_alike(client: str, *, streamed: bool) -> None:
-    """A half text is marked, a filter and a failure raise, an unknown reason leaves the text with a flag."""
+    """Half a text is marked, a filter or a failure raises an error, and an unknown reason sets a flag."""
 
     async def asked(reason: Any) -> ModelResponse:
         replies = ending(reason)
@@ -131,7 +130,7 @@ async def test_all_clients_read_endings_alike(client: str, *, streamed: bool) ->
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
-    """Usage counts three tokens, and there was room for three; a whole JSON is not affected."""
+    """Usage reports three tokens, which was the limit; complete JSON is not affected."""
     for reason in ("sparkle", None):
         answered = await answer_to(client, body=ending(reason)["whole"], room=3)
         assert answered.finish == "length"
@@ -142,7 +141,7 @@ async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> None:
-    """The same text would be an answer if the server had finished it."""
+    """The same text would be an answer if the server had ended the stream properly."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.events([chunk("It was "), chunk("coun")], done=False)
@@ -180,7 +179,7 @@ async def test_a_result_mentions_an_unknown_finish_reason() -> None:
 
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "contextLengthReached"])
 async def test_a_truncated_argument_is_marked_for_the_judge(reason: str) -> None:
-    """In the transcript, and for the judge."""
+    """The transcript and the judge's prompt contain the mark."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -214,7 +213,7 @@ PARTS = {
 async def test_parts_of_text_are_joined_and_thinking_is_counted(
     content: Any, thought: int, transport: Any, *, streamed: bool
 ) -> None:
-    """Other parts beside a text are ignored."""
+    """Parts of other kinds beside a text are ignored."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
     answered = await answer_to(transport, body=completion(content), stream=stream if streamed else None)
@@ -236,7 +235,7 @@ async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> No
 async def test_an_answer_in_another_field_is_retried_at_most_once(
     field: str, transport: Any, *, streamed: bool
 ) -> None:
-    """a07: the error says in which field the text is."""
+    """In case a07, the error says which field contains the text."""
 
     async def answer(exchange: Exchange) -> None:
         if streamed:
@@ -252,7 +251,7 @@ async def test_an_answer_in_another_field_is_retried_at_most_once(
 
 
 async def test_thinking_in_another_field_is_counted_but_not_part_of_the_answer() -> None:
-    """Where the server does not count it; half of these characters were thought."""
+    """If the server does not count it, it is estimated; half of these characters are thinking."""
     answered = await answer_to("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
 
@@ -262,7 +261,7 @@ async def test_thinking_in_another_field_is_counted_but_not_part_of_the_answer()
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """a30: one request, and the argument."""
+    """Case a30: one request returns the argument."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()
@@ -280,7 +279,7 @@ async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: A
 
 
 async def test_a_plain_text_error_inside_a_stream_is_not_a_comment() -> None:
-    """The text before it is no answer."""
+    """The text before the error is not an answer."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()

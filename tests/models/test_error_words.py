@@ -1,4 +1,4 @@
-"""Words of refusals: which are certain, and which leave open whether another form of the request would be accepted."""
+"""Words of refusals: which are certain, and which leave open whether another form of the request is accepted."""
 
 from __future__ import annotations
 
@@ -128,7 +128,6 @@ KINDS: dict[str, tuple[str, type[ModelError], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_refusal_is_read_by_its_words(kind: str) -> None:
-    """In whatever shape a vendor sends them."""
     texts, expected, facts = KINDS[kind]
     for line in texts.strip().splitlines():
         status, _, words = line.partition(" ")
@@ -142,7 +141,6 @@ def test_a_refusal_is_read_by_its_words(kind: str) -> None:
 
 
 def test_an_unknown_path_reported_with_status_200_is_an_address_error() -> None:
-    """LM Studio answers so."""
     error = inner_error("Unexpected endpoint or method. (POST /chat/completions)", base_url="http://127.0.0.1:1/")
     assert type(error) is RequestRejected
     assert "most end in /v1, such as http://127.0.0.1:1/v1" in str(error)

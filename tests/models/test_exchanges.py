@@ -1,4 +1,4 @@
-"""What is sent to servers, what goes back to them, and what they count; over real HTTP, by each client."""
+"""What is sent to servers, what is sent back to them, and what they count, over real HTTP with each client."""
 
 from __future__ import annotations
 
@@ -44,18 +44,16 @@ OPENAI = CLIENTS[:2]
 
 
 def model_of(client: str, server: ChatServer, **options: Any) -> Model:
-    """A model behind one of the clients."""
+    """Return a model that uses one of the clients."""
     options = {"base_url": server.base_url, "api_key": "secret-key-1", "retry": None, **options}
     return AnthropicModel("m", **options) if client == "anthropic" else OpenAIModel("m", transport=client, **options)  # type: ignore[arg-type]
 
 
 def serving(client: str, handler: Callable[[Exchange], Awaitable[None]]) -> ChatServer:
-    """A server that speaks the client's API."""
     return ChatServer({}, otherwise=handler, exchange=MessagesExchange if client == "anthropic" else Exchange)
 
 
 def question(*, output: Any = None, on_text: Any = None, prompt: str = "Cap rents?", **settings: Any) -> ModelRequest:
-    """A request of a debater."""
     return ModelRequest(
         messages=[{"role": "system", "content": "You debate."}, {"role": "user", "content": prompt}],
         block="b",
@@ -66,7 +64,7 @@ def question(*, output: Any = None, on_text: Any = None, prompt: str = "Cap rent
 
 
 async def answer_of(client: str, value: Any, *, stream: bool = False, **options: Any) -> ModelResponse:
-    """The answer that a model makes of a completion, sent whole or as a stream of its parts."""
+    """Return the answer of a model to a completion that is sent whole or as a stream of its parts."""
 
     async def serve(exchange: Exchange) -> None:
         if not stream:
@@ -86,7 +84,7 @@ async def answer_of(client: str, value: Any, *, stream: bool = False, **options:
 
 
 async def good(exchange: Exchange) -> None:
-    """Answer whatever was asked."""
+    """Answer any request."""
     written = json.dumps(exchange.body)
     if exchange.body.get("stream"):
         await exchange.events([chunk("Rents rise."), chunk(finish="stop"), usage_chunk()])
@@ -102,7 +100,7 @@ TOOL = ToolSpec(name="look_up", description="Look up.", parameters={"type": "obj
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
-    """Each parameter that the library can send is one that the client takes, and arrives."""
+    """Each parameter that the library can send is accepted by the client and reaches the server."""
     settings: dict[str, Any] = {"temperature": 0.3, "max_tokens": 500, "effort": "low", "extra": {"seed": 7}}
     async with serving(client, good) as server:
         model = model_of(client, server, structured=mode)
@@ -133,7 +131,7 @@ async def test_a_request_that_cannot_be_sent_is_not_a_server_failure(client: str
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
 def test_an_argument_unknown_to_the_sdk_is_named() -> None:
-    """The next drift of an SDK is reported as such, and not as an answer that cannot be read."""
+    """The next change of an SDK is reported as such, and not as an unreadable answer."""
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create
@@ -207,7 +205,7 @@ async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) 
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_plain_calls_have_no_history_and_stored_ones_keep_it(client: str) -> None:
-    """A run that is resumed sends the same message; keys that a server repeats are taken out of it."""
+    """A resumed run sends the same message; keys that a server echoes are removed from it."""
     plain = completion("", finish="tool_calls", tool_calls=[tool_call("look_up", "{}")], annotations=[], audio=None)
     request = question()
     request.tools = [ToolSpec(name="look_up", description="Look up.", parameters={"type": "object"})]
@@ -230,7 +228,7 @@ async def test_plain_calls_have_no_history_and_stored_ones_keep_it(client: str) 
 
 
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
-    """A fallback that takes over during a tool exchange is such a server."""
+    """A fallback that takes over during a tool exchange may be such a server."""
 
     async def serve(exchange: Exchange) -> None:
         if "reasoning_content" in json.dumps(exchange.body):
@@ -258,7 +256,7 @@ LONG = "It was counted: commuting costs an hour a day. " * 1_000
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Far fewer tokens were counted than sent: a flag of the call, and one warning."""
+    """Far fewer tokens were counted than sent: the call has a flag, and one warning is emitted."""
     few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
 
     async def serve(exchange: Exchange) -> None:
@@ -291,13 +289,13 @@ async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None
     ids=["as many", "a tokenizer of long words", "cached, and counted apart", "unknown"],
 )
 async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> None:
-    """Estimates are rough, and caches count in their own ways."""
+    """Estimates are rough, and caches have their own way of counting."""
     answered = await answer_of("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
     assert "prompt_cut" not in answered.flags
 
 
 async def test_the_result_reports_a_truncated_prompt() -> None:
-    """In its remarks, by model."""
+    """The result's remarks name the model."""
 
     async def serve(exchange: Exchange) -> None:
         verdict = "winner" in json.dumps(exchange.body.get("response_format", ""))
@@ -320,7 +318,6 @@ async def test_the_result_reports_a_truncated_prompt() -> None:
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
-    """It counts as reasoning tokens if the server does not report them, also in the usage of the attempt."""
     thought = "I doubt it. " * 100
     for stream in (False, True):
         answered = await answer_of(client, completion("Rents rise.", reasoning_content=thought), stream=stream)
@@ -340,6 +337,6 @@ async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_refusal_in_a_part_is_a_refusal(client: str) -> None:
-    """With the model's words."""
+    """The error quotes the model."""
     with pytest.raises(Refused, match="I would rather not"):
         await answer_of(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))

@@ -1,4 +1,4 @@
-"""What servers and networks do wrong, and the one error that each becomes, after one request."""
+"""Faults of servers and networks, and the error that each becomes after one request."""
 
 from __future__ import annotations
 
@@ -57,14 +57,13 @@ KEY = "sk-canary-0123456789abcdef"
 
 
 def question(**options: Any) -> ModelRequest:
-    """A request for text."""
     options.setdefault("messages", [{"role": "user", "content": "hello"}])
     return ModelRequest(block="judge", settings=ModelSettings(timeout=20), **options)
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A response with an HTTP status, and the error that it is."""
+    """A response with an HTTP status, and the expected error."""
 
     id: str
     status: int
@@ -76,7 +75,7 @@ class Refusal:
 
 
 def told(message: str, **more: Any) -> dict[str, Any]:
-    """An error's body."""
+    """Return the body of an error."""
     return {"error": {"message": message, **more}}
 
 
@@ -128,7 +127,7 @@ REFUSALS = [
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
 async def test_each_status_raises_its_error(case: Refusal, *, stream: bool) -> None:
-    """One typed error with its facts, streamed or not, and one request where no other form of it would help."""
+    """The error has its details, streamed or not, and one request is made if no other form of it would help."""
 
     async def refuse(exchange: Exchange) -> None:
         await exchange.json(case.body, status=case.status, headers=case.headers)
@@ -152,41 +151,41 @@ async def raw_body(exchange: Exchange, body: bytes, kind: str = "application/jso
 
 
 def body(data: bytes, kind: str = "application/json") -> Handler:
-    """A scenario that answers 200 with these bytes."""
+    """Return a scenario that answers 200 with these bytes."""
     return lambda exchange: raw_body(exchange, data, kind)
 
 
 async def reset_at_once(exchange: Exchange) -> None:
-    """Break off before anything is sent."""
+    """Reset the connection before anything is sent."""
     exchange.reset()
 
 
 async def reset_in_the_body(exchange: Exchange) -> None:
-    """Break off in the middle of a body."""
+    """Reset the connection in the middle of a body."""
     await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
     exchange.reset()
 
 
 async def end_in_the_body(exchange: Exchange) -> None:
-    """Close in the middle of a body."""
+    """Close the connection in the middle of a body."""
     await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
     exchange.close = True
 
 
 async def no_http(exchange: Exchange) -> None:
-    """Speak something else."""
+    """Answer with something other than HTTP."""
     await exchange.raw(b"220 mail.example ESMTP\r\n\r\n")
     exchange.close = True
 
 
 async def empty_204(exchange: Exchange) -> None:
-    """Answer that there is nothing."""
+    """Answer 204 without a body."""
     await exchange.raw(b"HTTP/1.1 204 No Content\r\n\r\n")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something else that goes wrong, and the error that it is."""
+    """Another fault, and the expected error."""
 
     id: str
     handler: Handler
@@ -223,7 +222,7 @@ async def test_each_fault_raises_one_typed_error_after_one_request(case: Fault, 
 
 
 async def reset_in_the_stream(exchange: Exchange) -> None:
-    """Begin a stream and break off."""
+    """Begin a stream and reset the connection."""
     await exchange.begin_events()
     await exchange.event(chunk("half"))
     exchange.reset()
@@ -254,7 +253,7 @@ async def end_in_the_stream(exchange: Exchange) -> None:
     ],
 )
 async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
-    """The listener has received its beginning, which is not an answer."""
+    """The listener has received the beginning, which is not an answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
@@ -262,7 +261,7 @@ async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[
 
 
 async def test_an_unreachable_endpoint_is_unavailable_and_named() -> None:
-    """The error says where it was looked for."""
+    """The error contains the address."""
     async with ChatServer() as server:
         base_url = server.base_url
     with pytest.raises(ModelUnavailable, match=base_url) as caught:
@@ -272,7 +271,7 @@ async def test_an_unreachable_endpoint_is_unavailable_and_named() -> None:
 
 @pytest.mark.parametrize("base_url", ["http://", "http://[bad", "http://[::1/v1", "http://host.invalid:99999/v1"])
 async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the model is made; where it comes from the environment, when it is called."""
+    """An address from the code is checked when the model is created; one from the environment, when it is called."""
     with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http"):
         OpenAIModel("m", base_url=base_url)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
@@ -297,20 +296,19 @@ def test_no_address_raises_an_unexpected_error(address: str) -> None:
 
 
 async def test_a_host_that_does_not_exist_is_unavailable() -> None:
-    """The error says where it was looked for."""
+    """The error contains the address."""
     with pytest.raises(ModelUnavailable, match=r"http://host\.invalid/v1"):
         await ask(OpenAIModel("m", base_url="http://host.invalid/v1", retry=None), question())
 
 
 async def test_a_server_without_tls_is_unavailable_or_lost() -> None:
-    """An https address of an http server."""
     async with ChatServer() as server:
         with pytest.raises(ModelUnavailable):
             await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:"), retry=None), question())
 
 
 async def test_a_prompt_that_is_not_unicode_is_rejected() -> None:
-    """A lone surrogate cannot be sent; the error is about the prompt, not about the answer."""
+    """A lone surrogate cannot be sent; the error concerns the prompt, not the answer."""
     async with ChatServer() as server:
         with pytest.raises(RequestRejected, match="Unicode"):
             await ask(
@@ -321,7 +319,7 @@ async def test_a_prompt_that_is_not_unicode_is_rejected() -> None:
 
 
 async def test_a_huge_error_page_is_truncated_and_escaped() -> None:
-    """500 characters of it, on one printable line."""
+    """The error shows 500 characters of the page, on one printable line."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(b"\x1b[2J" + b"x" * 2_000_000, status=502, kind="text/plain")
@@ -334,27 +332,27 @@ async def test_a_huge_error_page_is_truncated_and_escaped() -> None:
 
 
 async def echo_key_in_error(exchange: Exchange) -> None:
-    """Tell the client its own key."""
+    """Echo the client's own key in an error."""
     await exchange.json(told(f"Incorrect API key provided: {KEY}."), status=401)
 
 
 async def echo_key_in_page(exchange: Exchange) -> None:
-    """Show the client its own key on a page."""
+    """Echo the client's own key on a page."""
     await exchange.answer(f"<html>{KEY}".encode(), kind="text/html")
 
 
 async def echo_key_in_choices(exchange: Exchange) -> None:
-    """Show the client its own key inside a 200."""
+    """Echo the client's own key inside a 200."""
     await exchange.json({"error": {"message": f"bad key {KEY}", "code": 401}})
 
 
 async def echo_key_in_stream(exchange: Exchange) -> None:
-    """Show the client its own key in an event."""
+    """Echo the client's own key in an event."""
     await exchange.events([{"error": {"message": f"bad key {KEY}", "code": 401}}])
 
 
 async def echo_key_in_json(exchange: Exchange) -> None:
-    """Send the client its own key in an invalid completion."""
+    """Echo the client's own key in an invalid completion."""
     await exchange.json({"choices": [], "note": KEY})
 
 
@@ -366,7 +364,7 @@ async def echo_key_in_json(exchange: Exchange) -> None:
 async def test_the_key_is_in_no_error_traceback_log_or_repr(
     handler: Handler, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wherever the server echoes it, and whatever is printed of the failure."""
+    """The server may echo the key anywhere, and any representation of the failure may be printed."""
     caplog.set_level(logging.DEBUG)
     async with ChatServer({"m": handler}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key=KEY)
@@ -383,7 +381,6 @@ async def test_the_key_is_in_no_error_traceback_log_or_repr(
 
 
 async def test_the_key_is_read_when_a_call_is_made() -> None:
-    """A key that is set, or changed, after the model was made counts."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env="FLOWDEBATE_TEST_KEY")
         async with model.open_connections():
@@ -400,14 +397,14 @@ async def test_the_key_is_read_when_a_call_is_made() -> None:
 
 
 async def test_a_server_without_authentication_gets_a_placeholder_key() -> None:
-    """The SDK insists on one."""
+    """The SDK requires a key."""
     async with ChatServer() as server:
         await ask(OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env=None), question())
     assert server.headers[0]["authorization"] == "Bearer no-key"
 
 
 async def test_a_forbidden_call_does_not_reach_the_network() -> None:
-    """Unless this machine is allowed."""
+    """Calls of this machine may be allowed."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         with forbid_real_models():
@@ -424,13 +421,12 @@ async def test_a_forbidden_call_does_not_reach_the_network() -> None:
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
 def test_an_implausible_retry_after_is_ignored(headers: dict[str, str]) -> None:
-    """Any header value of a server is handled."""
+    """A server may send any header value."""
     wait = retry_after(headers)
     assert wait is None or 0 <= wait <= 7 * 24 * 3600
 
 
 def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
-    """HTTP dates are understood."""
     import time
 
     ahead = retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)})
@@ -446,7 +442,7 @@ def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
-    """Nothing is left over, and nothing that is shown can steer a terminal."""
+    """No exception is left over, and no message can send control sequences to a terminal."""
     error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()
@@ -473,7 +469,7 @@ PLACES: list[tuple[Any, ...]] = [
 
 
 def replaced(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
-    """`value` with `replacement` at `place`."""
+    """Return `value` with `replacement` at `place`."""
     if not place:
         return replacement
     copy = list(value) if isinstance(value, list) else dict(value)
@@ -484,7 +480,7 @@ def replaced(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_no_answer_raises_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
-    """An answer with anything in any place is read, or is one of the project's errors."""
+    """An answer with any value in any place is read or raises one of the library's errors."""
     answers = [replaced(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""The local model's file: found, joined whole or not at all, refused when it is another."""
+"""The local model's file: how it is found, joined completely or not at all, and rejected if it is a different one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """FLOWDEBATE_LOCAL_MODEL names `path`."""
+    """Set FLOWDEBATE_LOCAL_MODEL to `path`."""
     before = os.environ.get("FLOWDEBATE_LOCAL_MODEL")
     os.environ["FLOWDEBATE_LOCAL_MODEL"] = str(path)
     try:
@@ -34,7 +34,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def written(folder: Path, blocks: list[bytes]) -> list[Path]:
-    """Files with these contents."""
+    """Write files with these contents."""
     paths = [folder / f"part{number:02}.bin" for number in range(len(blocks))]
     for path, block in zip(paths, blocks, strict=True):
         path.write_bytes(block)
@@ -43,7 +43,7 @@ def written(folder: Path, blocks: list[bytes]) -> list[Path]:
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
 def test_the_joined_file_is_the_parts_in_order(tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes]) -> None:
-    """Whole, under its name, with nothing beside it."""
+    """The file is complete, has its final name, and no other file is beside it."""
     folder = tmp_path_factory.mktemp("join")
     target = folder / "cache" / "model.gguf"
     join_parts(written(folder, blocks), target, sha256=hashlib.sha256(b"".join(blocks)).hexdigest())
@@ -52,7 +52,6 @@ def test_the_joined_file_is_the_parts_in_order(tmp_path_factory: pytest.TempPath
 
 
 def test_a_file_with_another_hash_is_refused_and_removed(tmp_path: Path) -> None:
-    """The publisher of a package may have changed its contents."""
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="sha256"):
         join_parts(written(tmp_path, [b"something", b"else"]), target, sha256="0" * 64)
@@ -60,7 +59,7 @@ def test_a_file_with_another_hash_is_refused_and_removed(tmp_path: Path) -> None
 
 
 def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Half a model is no model."""
+    """A partial model is useless."""
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="cannot be written"):
         join_parts([*written(tmp_path, [b"one"]), tmp_path / "missing.bin"], target, sha256="0" * 64)
@@ -68,7 +67,7 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
 
 
 def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
-    """A file is in the place of the folder."""
+    """A file has the path of the cache folder."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
         join_parts([], tmp_path / "cache" / "model.gguf", sha256="0" * 64)
@@ -76,7 +75,7 @@ def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
 
 @contextmanager
 def reading(paths: list[Path]) -> Iterator[None]:
-    """Note each file that is hashed."""
+    """Record each file that is hashed."""
     real = hashlib.file_digest
 
     def digest(file: Any, name: str) -> Any:
@@ -89,7 +88,7 @@ def reading(paths: list[Path]) -> Iterator[None]:
 
 
 def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -> None:
-    """At the first time, after a change of one byte, and after a touch; a file that is another one at each time."""
+    """The file is hashed at first, after a changed byte and after a touch; another file is hashed each time."""
     path = tmp_path / "model.gguf"
     read: list[Path] = []
     path.write_bytes(b"GGUF whole")
@@ -121,7 +120,6 @@ def test_a_replaced_file_is_rehashed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", [b"", b"\xff", b"0" * 64])
 def test_a_damaged_verification_record_is_rewritten(tmp_path: Path, mark: bytes) -> None:
-    """The file is hashed once more."""
     path = tmp_path / "model.gguf"
     read: list[Path] = []
     path.write_bytes(b"GGUF whole")
@@ -132,7 +130,7 @@ def test_a_damaged_verification_record_is_rewritten(tmp_path: Path, mark: bytes)
 
 
 def test_a_file_that_is_missing_is_not_verified(tmp_path: Path) -> None:
-    """Though a note of it is left."""
+    """A record of an earlier verification makes no difference."""
     path = tmp_path / "model.gguf"
     path.write_bytes(b"")
     sha256 = hashlib.sha256(b"").hexdigest()

@@ -1,4 +1,4 @@
-"""Real model calls can be forbidden, by block, in every thread."""
+"""Real model calls can be forbidden for a block of code, in every thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ REMOTE = "https://api.example.com/v1"
 
 
 def allowed(base_url: str | None) -> bool:
-    """Return whether a call is allowed."""
     try:
         check_real_calls_allowed("some/model", base_url=base_url)
     except RealModelForbidden as error:
@@ -30,7 +29,7 @@ def test_without_a_guard_every_call_is_allowed() -> None:
 
 
 def test_the_innermost_guard_applies_until_its_block_ends() -> None:
-    """Guards nest, and leave nothing behind."""
+    """Guards can be nested and leave nothing behind."""
     with forbid_real_models():
         assert not allowed(REMOTE)
         assert not allowed(LOCAL)
@@ -46,7 +45,7 @@ def test_the_innermost_guard_applies_until_its_block_ends() -> None:
 
 
 def test_a_guard_applies_in_other_threads() -> None:
-    """A call that a test makes from a thread is caught as well."""
+    """Calls from threads of a test are rejected as well."""
     states: list[bool] = []
     with forbid_real_models():
         thread = threading.Thread(target=lambda: states.append(allowed(REMOTE)), daemon=True)

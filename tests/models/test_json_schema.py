@@ -1,4 +1,4 @@
-"""JSON Schemas from outside: no pattern, reference or list of choices makes a validation long."""
+"""JSON Schemas from outside: no pattern, reference or list of choices makes a validation slow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVIL = "^(a+)+$"
 TEXT = "a" * 5_000 + "!"
 DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 LONGEST = 5.0
-"""Seconds of CPU for what takes one or two where nothing else runs."""
+"""Limit in seconds of CPU time for validations that take one or two on an idle machine."""
 DOUBLING = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(20)}
 MIXED = [1, "a", None, *(index if index % 2 else str(index) for index in range(2, 30_000))]
 
@@ -44,7 +44,7 @@ MIXED = [1, "a", None, *(index if index % 2 else str(index) for index in range(2
     ],
 )
 def test_no_answer_takes_long_to_validate(schema: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Backtracking would need longer than the universe has existed; the others minutes."""
+    """Backtracking would take longer than the age of the universe, and the other cases minutes."""
     full_schema, before = {"type": "object", **schema}, time.process_time()
     try:
         OutputSchema.of(full_schema).validate(answer)
@@ -68,7 +68,7 @@ def test_a_pattern_that_needs_backtracking_is_rejected(pattern: str) -> None:
 
 
 def test_a_keyword_with_its_own_matching_is_rejected() -> None:
-    """`unevaluatedProperties` matches the names of properties with an engine that goes back."""
+    """`unevaluatedProperties` matches the names of properties with a backtracking engine."""
     schema = {"properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"patternProperties": {EVIL: {}}}}}
     with pytest.raises(ConfigurationError, match="unevaluatedProperties"):
         OutputSchema.of({**schema, "unevaluatedProperties": False})
@@ -83,7 +83,7 @@ patterns = st.lists(st.tuples(pieces, st.sampled_from(["", "*", "+", "?", "*?"])
 
 @given(patterns, st.booleans(), st.text("abx1é.\n", max_size=8))
 def test_ordinary_patterns_match_as_in_python(pattern: str, begins: bool, text: str) -> None:  # noqa: FBT001
-    """Searched anywhere unless they are anchored."""
+    """Patterns match anywhere in the text unless they are anchored."""
     anchored = f"^{pattern}" if begins else pattern
     assert compile_pattern(anchored).matches(text) == bool(re.search(anchored, text))
 
@@ -96,7 +96,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.lists(json_values, max_size=4))
 def test_uniqueness_of_items_follows_json_equality(items: list[Any]) -> None:
-    """1 is 1.0, and neither is true."""
+    """1 equals 1.0, and neither equals true."""
 
     def same(one: Any, two: Any) -> bool:
         if isinstance(one, bool) or isinstance(two, bool):

@@ -1,4 +1,4 @@
-"""The large local model: what the tests with the small one cannot show, because its text is nonsense."""
+"""The large local model: what tests with the small one cannot show, because its text is nonsense."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Verdict(BaseModel):
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[LocalModel]:
-    """The model "local"."""
+    """Return the model "local"."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     yield LocalModel()
@@ -46,7 +46,7 @@ def question(
     tools: tuple[ToolSpec, ...] = (),
     temperature: float | None = None,
 ) -> ModelRequest:
-    """A request of a debate's kind."""
+    """Return a request like those of a debate."""
     return ModelRequest(
         messages=[
             {"role": "system", "content": "You debate whether a city needs trams."},
@@ -67,14 +67,13 @@ async def test_the_local_model_argues_in_a_few_sentences(model: LocalModel) -> N
 
 
 async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
-    """Structured output of a real judge's size."""
     answered = await ask(model, question("Trams are quiet. Cars are fast. Which is better?", output=Verdict))
     assert isinstance(answered.data, Verdict)
     assert len(answered.data.reasoning) > 20
 
 
 async def test_a_tool_is_called(model: LocalModel) -> None:
-    """Though the model writes its calls as text."""
+    """The model writes tool calls as text."""
     answered = await ask(
         model, question("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,), temperature=0.0)
     )

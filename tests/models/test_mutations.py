@@ -1,6 +1,7 @@
-"""Whatever a server's answer turns into on its way, what comes out is a usable answer or an error of flowdebate.
+"""However a server's answer is mutated, the outcome is a usable answer or an error of flowdebate.
 
-The million is `make soak`; here is a share of it, drawn by hypothesis, and what the soak has found so far.
+The full million of cases is run by `make soak`; these tests run a share drawn by hypothesis, and the bugs that the soak
+has found.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def outcomes(*cases: Case) -> list[str]:
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_a_mutated_answer_is_usable_or_an_error_of_ours(random: Random) -> None:
-    """Fields, types, nesting, numbers, encodings, bytes, statuses, headers, broken connections."""
+    """Mutations change fields, types, nesting, numbers, encodings, bytes, statuses, headers and connections."""
     outcomes(drawn_case(random))
 
 
@@ -56,7 +57,7 @@ def test_debate_texts_cannot_imitate_other_parts_of_a_view(random: Random) -> No
 
 @dataclass(frozen=True)
 class Found:
-    """A case that broke a promise once."""
+    """A case that once broke a promise."""
 
     id: str
     body: Any
@@ -68,7 +69,7 @@ class Found:
 
     @property
     def case(self) -> Case:
-        """It, as it is asked."""
+        """Return the case as it is requested."""
         if self.stream:
             body = "".join(f"data: {json.dumps(event)}\n\n" for event in self.body).encode()
         else:
@@ -79,7 +80,7 @@ class Found:
 
 
 def calling(arguments: str, *, name: str = "look_up", call_id: str = "a") -> Any:
-    """A completion that calls a tool."""
+    """Return a completion that calls a tool."""
     return completion(None, finish="tool_calls", tool_calls=[tool_call(name, arguments, call_id)])
 
 
@@ -115,12 +116,12 @@ FOUND = [
 
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
 def test_fixed_bugs_stay_fixed(bug: Found) -> None:
-    """Cases that came to something else before."""
+    """These cases once had a different outcome."""
     assert outcomes(bug.case) == [bug.outcome]
 
 
 def test_an_invalid_cookie_does_not_break_later_calls() -> None:
-    """A client keeps none."""
+    """The client keeps no cookies."""
     cookie = Found("", completion(), "", headers=(("set-cookie", "a=é\u2028"),))
     assert outcomes(cookie.case, cookie.case) == ["text or calls"] * 2
 
@@ -139,7 +140,7 @@ BROKEN: dict[str, tuple[ModelResponse, str]] = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_the_check_of_an_answer_can_fail(broken: tuple[ModelResponse, str]) -> None:
-    """A law that nothing can break would prove nothing."""
+    """A check that cannot fail would prove nothing."""
     response, problem = broken
     with pytest.raises((AssertionError, UnicodeEncodeError), match=problem):
         check_response(response, REQUEST)
@@ -155,13 +156,12 @@ def test_the_check_of_an_answer_can_fail(broken: tuple[ModelResponse, str]) -> N
     ],
 )
 def test_the_check_of_an_error_can_fail(error: MalformedResponse, problem: str) -> None:
-    """Length, keys, terminals, names."""
+    """Errors are checked for length, keys, control sequences and names."""
     with pytest.raises(AssertionError, match=problem):
         check_error(error)
 
 
 def test_a_share_of_the_soak_counts_its_cases() -> None:
-    """A seed gives the same cases in every process."""
     share = share_of_answers(1, range(5))
     repeated = share_of_answers(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)

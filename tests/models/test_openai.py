@@ -1,4 +1,4 @@
-"""`OpenAIModel` against a real server, through the real openai: what it sends, what it reads."""
+"""`OpenAIModel` with the real openai against a real server: what it sends and what it reads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ VERDICT = '{"reasoning": "r", "winner": "for"}'
 
 
 def question(**options: Any) -> ModelRequest:
-    """A request, for text unless `output` says otherwise."""
+    """Return a request, for text unless `output` says otherwise."""
     output = options.pop("output", None)
     options.setdefault("messages", [{"role": "system", "content": "Debate."}, {"role": "user", "content": HOSTILE}])
     options.setdefault("settings", ModelSettings(timeout=20))
@@ -67,8 +67,6 @@ def question(**options: Any) -> ModelRequest:
 
 
 def replying(value: Any, *, status: int = 200) -> Handler:
-    """A scenario that answers with this JSON."""
-
     async def reply(exchange: Exchange) -> None:
         await exchange.json(value, status=status)
 
@@ -76,7 +74,7 @@ def replying(value: Any, *, status: int = 200) -> Handler:
 
 
 def streaming(*events: Any, done: bool = True) -> Handler:
-    """A scenario that answers with these events."""
+    """Return a scenario that answers with these events."""
 
     async def stream(exchange: Exchange) -> None:
         await exchange.events(events, done=done)
@@ -88,7 +86,7 @@ def streaming(*events: Any, done: bool = True) -> Handler:
 
 
 async def test_a_text_call_sends_messages_unchanged_and_reads_text_and_usage() -> None:
-    """Prompts leave byte for byte; one request, no stream, no retry header."""
+    """Prompts are sent byte for byte, in one request without a stream or a retry header."""
     async with ChatServer() as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, api_key="sk-1")
         answered = await ask(model, question(settings=ModelSettings(temperature=0.5, max_tokens=9, extra={"seed": 7})))
@@ -104,7 +102,7 @@ async def test_a_text_call_sends_messages_unchanged_and_reads_text_and_usage() -
 
 
 async def test_the_model_s_settings_are_defaults_for_requests() -> None:
-    """A request's own settings win, one by one."""
+    """Each setting of the request overrides the model's."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, settings=settings)
@@ -114,7 +112,7 @@ async def test_the_model_s_settings_are_defaults_for_requests() -> None:
 
 
 async def test_text_is_streamed_when_somebody_listens() -> None:
-    """Each piece is passed on clean as it arrives; the answer is their sum, with the usage of the last event."""
+    """Each piece is passed on cleaned as it arrives; the answer is their sum, with the usage of the last event."""
     events = [chunk("Tr"), chunk("ams\x00 \ud83d"), {**chunk(), "choices": []}, chunk("\ude42"), chunk(finish="stop")]
     pieces: list[str] = []
     async with ChatServer({"s": streaming(*events, usage_chunk())}) as server:
@@ -145,7 +143,7 @@ async def test_a_stream_may_be_cut_anywhere() -> None:
 
 
 async def test_an_exception_of_the_listener_is_raised_and_frees_the_connection() -> None:
-    """A listener's own error is not the provider's."""
+    """A listener's own error is not an error of the provider."""
 
     def listen(_: str) -> None:
         raise ZeroDivisionError
@@ -175,7 +173,7 @@ async def test_tool_calls_are_read_completely() -> None:
 
 
 async def test_streamed_tool_calls_are_put_together() -> None:
-    """Pieces of two calls that arrive in turns end as two calls."""
+    """Interleaved pieces of two calls are assembled into two calls."""
 
     def piece(index: int, **call: Any) -> Any:
         return chunk(tool_calls=[{"index": index, **call}])
@@ -197,7 +195,7 @@ async def test_streamed_tool_calls_are_put_together() -> None:
 
 
 async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
-    """An assistant's calls and a tool's answers reach the server as they are, in every mode."""
+    """An assistant's calls and a tool's answers reach the server unchanged, in every mode."""
     call = tool_call("lookup", "{}")
     messages = [
         {"role": "user", "content": "a"},
@@ -224,7 +222,7 @@ async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
 
 @dataclass(frozen=True)
 class Odd:
-    """An odd but whole answer, and the text it is read as."""
+    """An unusual but complete answer, and the text that is read from it."""
 
     id: str
     body: Any
@@ -263,13 +261,13 @@ async def test_unusual_complete_answers_are_read(case: Odd) -> None:
     ids=["none", "empty", "nonsense", "null", "a str"],
 )
 async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
-    """Unknown is not 0."""
+    """Unknown usage is not 0."""
     async with ChatServer({"u": replying({**completion(), "usage": usage})}) as server:
         assert (await ask(OpenAIModel("u", base_url=server.base_url, retry=None), question())).usage == Usage.unknown()
 
 
 async def test_truncated_text_is_flagged() -> None:
-    """The caller decides whether half a text is of use."""
+    """The caller decides whether half a text is useful."""
     async with ChatServer({"l": replying(completion("half", finish="length"))}) as server:
         answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), question())
     assert (answered.text, answered.finish) == ("half", "length")
@@ -277,7 +275,7 @@ async def test_truncated_text_is_flagged() -> None:
 
 @dataclass(frozen=True)
 class Bad:
-    """An answer that cannot be used, and the error that it is."""
+    """An unusable answer, and the expected error."""
 
     id: str
     body: Any
@@ -310,7 +308,7 @@ BAD = [
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 async def test_an_unusable_answer_raises_a_specific_error(case: Bad) -> None:
-    """One request, one typed error."""
+    """One request raises one typed error."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(case.error) as caught:
             await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), question())
@@ -339,7 +337,7 @@ async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
 
 
 async def test_a_complete_answer_in_place_of_a_stream_is_read_in_one_piece() -> None:
-    """A server that cannot stream is as good as one that can."""
+    """Servers that cannot stream are supported."""
     pieces: list[str] = []
     async with ChatServer({"w": replying(completion())}) as server:
         answered = await ask(OpenAIModel("w", base_url=server.base_url, retry=None), question(on_text=pieces.append))
@@ -348,7 +346,7 @@ async def test_a_complete_answer_in_place_of_a_stream_is_read_in_one_piece() -> 
 
 
 async def test_a_page_in_place_of_a_stream_is_malformed() -> None:
-    """A page is not an empty answer."""
+    """A web page is not an empty answer."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(json.dumps(completion()).encode(), kind="text/html")
@@ -363,7 +361,7 @@ async def test_a_page_in_place_of_a_stream_is_malformed() -> None:
 
 @pytest.fixture(params=[True, False], ids=["instructor's words", "ours"])
 def words(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """The modes without a schema in the request, with instructor installed, and where it cannot be imported."""
+    """Return the modes without a schema in the request, with instructor installed, and without it."""
     if request.param:
         pytest.importorskip("instructor")
     else:
@@ -374,7 +372,7 @@ def words(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) -> Any:
-    """A completion that answers in the way of `mode`."""
+    """Return a completion that answers in the format of `mode`."""
     if mode == "tools":
         return completion(None, finish=options.get("finish", "tool_calls"), tool_calls=[tool_call("Verdict", text)])
     return completion(f"Here:\n```json\n{text}\n```" if mode == "md_json" else text, **options)
@@ -382,7 +380,7 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_structured_answer_is_the_application_s_own_object(mode: StructuredMode, *, words: bool) -> None:
-    """Each mode ends in the same value, of the same class, in one request, and templates are left alone."""
+    """Each mode returns the same value of the same class after one request, and templates are unchanged."""
     async with ChatServer({"v": replying(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, question(output=Verdict))
@@ -416,7 +414,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Structu
 async def test_any_output_schema_works_in_every_mode(
     mode: StructuredMode, output: Any, text: str, expected: Any, *, words: bool
 ) -> None:
-    """Types and JSON Schemas are as good as pydantic models."""
+    """Types and JSON Schemas are supported like pydantic models."""
     name = OutputSchema.of(output).name
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
     async with ChatServer({"v": replying(reply or structured_reply(mode, text))}) as server:
@@ -435,7 +433,7 @@ async def test_any_output_schema_works_in_every_mode(
 async def test_an_invalid_answer_is_requested_once_and_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SchemaViolation after one request; nothing of it is logged or printed on the way."""
+    """SchemaViolation is raised after one request; nothing of the answer is logged or printed."""
     async with ChatServer({"v": replying(structured_reply(mode, text))}) as server:
         with pytest.raises(SchemaViolation) as caught:
             await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
@@ -449,7 +447,7 @@ async def test_an_invalid_answer_is_requested_once_and_names_the_field(
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_structured_answer_that_was_cut_off_is_an_error(mode: StructuredMode) -> None:
-    """Half an object is no answer."""
+    """Half an object is not an answer."""
     async with ChatServer({"v": replying(structured_reply(mode, '{"reas', finish="length"))}) as server:
         with pytest.raises(OutputTruncated, match="max_tokens"):
             await OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode).request(
@@ -479,7 +477,7 @@ async def test_tools_and_a_schema_go_out_together_and_tool_calls_come_back(mode:
 
 
 async def test_in_tools_mode_an_answer_beside_tool_calls_waits_for_them() -> None:
-    """The model has not seen what the tools say: the calls come first."""
+    """The model has not seen the results of the tools yet, so the calls come first."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -507,7 +505,7 @@ async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
 
 
 async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> None:
-    """Its arguments make no difference."""
+    """The arguments of the call make no difference."""
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -516,7 +514,7 @@ async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> Non
 
 
 async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
-    """Two requests when no tool is called, and the usage of both."""
+    """Two requests are made when no tool is called, and both count in the usage."""
 
     async def separate(exchange: Exchange) -> None:
         await exchange.json(completion("thinking" if "tools" in exchange.body else VERDICT))
@@ -531,7 +529,7 @@ async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
 
 
 async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
-    """The schema is asked for once the tools have answered."""
+    """The schema is requested once the tools have answered."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": replying(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, tools_with_schema=False)
@@ -543,7 +541,7 @@ async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
 @pytest.mark.parametrize("case", [case for case in BAD if case.error is MalformedResponse], ids=lambda case: case.id)
 @pytest.mark.parametrize("mode", MODES)
 async def test_malformed_answers_are_malformed_in_structured_requests_too(mode: StructuredMode, case: Bad) -> None:
-    """No exception of a library reaches anybody."""
+    """No exception of another library is raised."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(BadAnswer):
             await ask(
@@ -564,18 +562,18 @@ RECORDED = {
         {"token": "**", "logprob": -9999.0, "bytes": [42, 42]},
     ],
 }
-"""The log-probabilities of an answer, in the form in which OpenAI's server gives them."""
+"""Log-probabilities of an answer in the format of OpenAI's server."""
 
 
 def chosen(logprobs: Any, text: str = "A") -> dict[str, Any]:
-    """A completion of one token with log-probabilities."""
+    """Return a completion of one token with log-probabilities."""
     answer = completion(text, finish="length")
     answer["choices"][0]["logprobs"] = logprobs
     return answer
 
 
 async def test_a_choice_is_one_token_with_the_log_probability_of_each_choice() -> None:
-    """Spellings are added up; a choice that is not reported has the bound that follows from the others."""
+    """Spellings are added up; an unreported choice gets the bound that follows from the others."""
     reply = replying(chosen({"content": [RECORDED], "refusal": None}))
     async with ChatServer({"gpt": reply}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
@@ -647,7 +645,7 @@ async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
 
 
 async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> None:
-    """The refusal is not about the log-probabilities then."""
+    """In this case the refusal does not concern the log-probabilities."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
     async with ChatServer({"fails": replying(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
@@ -656,7 +654,7 @@ async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> N
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_user_and_password_of_an_address_are_basic_authentication(transport: Any) -> None:
-    """As with httpx, they take precedence over an API key, and escapes are decoded."""
+    """As in httpx, they take precedence over an API key, and escapes are decoded."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:p%40ss@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", transport=transport)
@@ -667,7 +665,7 @@ async def test_user_and_password_of_an_address_are_basic_authentication(transpor
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any) -> None:
-    """It follows the path unchanged."""
+    """The query follows the path unchanged."""
     async with ChatServer() as server:
         address = f"{server.base_url}/?api-version=2024-10-21&tag=a%20b&tag=c"
         model = OpenAIModel("m", base_url=address, transport=transport)
@@ -682,7 +680,7 @@ async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any)
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
 async def test_an_authorization_header_comes_before_key_and_password(name: str) -> None:
-    """The header is sent once."""
+    """Only one header is sent."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})
@@ -703,7 +701,7 @@ async def test_an_authorization_header_comes_before_key_and_password(name: str) 
     ],
 )
 def test_invalid_model_options_are_rejected_at_construction(options: dict[str, Any], field: str) -> None:
-    """The error names the field and what it may be."""
+    """The error names the field and its allowed values."""
     with pytest.raises(ConfigurationError) as caught:
         OpenAIModel(options.pop("name"), **options)
     assert caught.value.field == field

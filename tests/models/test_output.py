@@ -1,4 +1,4 @@
-"""What a structured answer must be, in every form in which an application may say it."""
+"""Types of structured answers, in every form in which an application can specify them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
-    """A valid one, that a server can be asked to constrain its answer with; so does its model, where it is ours."""
+    """The schema is valid, so that servers can enforce it; so is the schema of its model, if it is ours."""
     schema = OutputSchema.of(FORMS[form])
     assert schema.json_schema["type"] == "object"
     assert "$ref" not in schema.json_schema
@@ -106,7 +106,7 @@ def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
 
 @given(INTS, st.sampled_from(["a", "b"]))
 def test_valid_answers_become_the_requested_type(x: int, tag: Any) -> None:
-    """From data, from JSON text, from an instance."""
+    """The answer may be data, JSON text or an instance."""
     data = {"x": x, "tag": tag}
     for form, expected in ((Point, Point(x=x, tag=tag)), (Place, Place(x, tag)), (Spot, data), (PLAIN, data)):
         schema = OutputSchema.of(form)
@@ -148,7 +148,7 @@ def test_any_answer_is_valid_or_a_violation(value: Any) -> None:
 
 @given(st.lists(INTS, max_size=4))
 def test_non_object_schemas_are_wrapped_in_an_object(values: list[int]) -> None:
-    """Since servers constrain objects only: under `value`, and unwrapped again."""
+    """Servers constrain objects only, so the value is wrapped under `value` and unwrapped again."""
     schema = OutputSchema.of(list[int])
     assert list(schema.json_schema["properties"]) == ["value"]
     assert schema.validate({"value": values}) == values
@@ -157,7 +157,6 @@ def test_non_object_schemas_are_wrapped_in_an_object(values: list[int]) -> None:
 
 
 def test_a_violation_names_every_invalid_field() -> None:
-    """With what was found there."""
     with pytest.raises(SchemaViolation) as caught:
         OutputSchema.of(Point).validate({"tag": "c"})
     assert [name for name, _ in caught.value.problems] == ["x", "tag"]
@@ -170,7 +169,6 @@ def test_a_violation_names_every_invalid_field() -> None:
 
 
 def test_recursive_types_are_validated_at_every_level() -> None:
-    """Though its schema refers to itself."""
     data = {"x": 1, "children": [{"x": 2, "children": []}]}
     assert OutputSchema.of(Tree).validate(data) == Tree(x=1, children=[Tree(x=2)])
     assert OutputSchema.of(Knot).validate({"value": data}) == Knot(1, [Knot(2)])
@@ -181,7 +179,7 @@ def test_recursive_types_are_validated_at_every_level() -> None:
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
-    """The address of a server that has schemas, and the paths that it was asked for."""
+    """Provide the address of a server that has schemas, and the paths that were requested from it."""
     paths: list[str] = []
 
     class Schemas(BaseHTTPRequestHandler):
@@ -211,13 +209,13 @@ def server() -> Iterator[tuple[str, list[str]]]:
     ],
 )
 def test_subschemas_with_an_id_are_checked(part: dict[str, Any]) -> None:
-    """Otherwise the reference would be found when the model has answered, by an error of another library."""
+    """The reference would otherwise be resolved after the model has answered, by an error of another library."""
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
         OutputSchema.of({"type": "object", "properties": {"a": part}})
 
 
 def test_subschemas_with_an_id_may_be_recursive() -> None:
-    """Its references are relative to that address."""
+    """References inside the subschema are relative to its id."""
     part = {"$id": "http://example.com/part", "$ref": "#/$defs/b", "$defs": {"b": {"type": "string"}}}
     schema = OutputSchema.of({"type": "object", "properties": {"a": part, "b": {"$ref": "http://example.com/part"}}})
     assert schema.validate({"a": "x", "b": "y"}) == {"a": "x", "b": "y"}
@@ -226,7 +224,7 @@ def test_subschemas_with_an_id_may_be_recursive() -> None:
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """A schema of so many levels."""
+    """Return a schema of this many levels."""
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(levels - 1):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -234,7 +232,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def chained(length: int) -> dict[str, Any]:
-    """A schema whose field is what a chain of so many references ends in."""
+    """Return a schema whose field is the end of a chain of this many references."""
     links = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(length)}
     last = {f"d{length}": {"type": "string"}}
     return {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**last, **links}}
@@ -258,7 +256,7 @@ ENDLESS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
 def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> None:
-    """Before an answer to it is paid for, and not as a RecursionError; also as the schema of a human's answer."""
+    """The error comes before a call is paid for and is not a RecursionError; schemas of humans are included."""
     with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* without an end"):
         OutputSchema.of(schema, location="debate 'x'")
     if schema is not ENDLESS["too many levels to copy"]:  # which no journal could hold
@@ -268,7 +266,7 @@ def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("schema", [ENDLESS["too many levels to copy"], ENDLESS["a chain of all"]])
 def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[str, Any]) -> None:
-    """Close to it, finalizers of others that happen to run fail. The error still shows how the schema begins."""
+    """Finalizers that happen to run close to the limit fail. The error still shows the beginning of the schema."""
     depths = [0]
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -285,7 +283,7 @@ def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[s
 
 @pytest.mark.parametrize("schema", [nested(50), chained(48), {"properties": {"a": {"items": {"$ref": "#"}}}}])
 def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
-    """A tree ends where the answer does."""
+    """A tree ends with the answer."""
     answer: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
     assert OutputSchema.of(schema).validate(answer) == answer
     assert check_answer(schema, answer, block="judge") == answer
@@ -295,7 +293,6 @@ def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("schema", [{"$id": 5}, {"$schema": 5}, {"type": 5}, {"properties": []}])
 def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[str, Any]) -> None:
-    """The schema may come from an imported run."""
     with pytest.raises(ConfigurationError, match="a valid JSON Schema"):
         check_answer(schema, "{}", block="judge")
 
@@ -303,7 +300,7 @@ def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[s
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_external_references_are_rejected(reference: str, extra: dict[str, Any], server: tuple[str, list[str]]) -> None:
-    """Before anything runs, and no server is asked and no file is read for it: a schema may come from anybody."""
+    """No server is requested and no file is read before the rejection, since a schema may come from anybody."""
     url, paths = server
     inner = {"$ref": reference.format(url=url)}
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}
@@ -344,13 +341,12 @@ def test_a_json_schema_may_have_definitions() -> None:
 
 
 def test_an_output_schema_is_accepted_as_a_schema() -> None:
-    """`of` gives it back."""
+    """`of` returns the same object."""
     schema = OutputSchema.of(Point)
     assert OutputSchema.of(schema) is schema
 
 
 def test_the_application_s_dict_is_not_changed() -> None:
-    """Later changes of the dict do not affect the schema."""
     definition: dict[str, Any] = {"properties": {"x": {"type": "integer"}}}
     schema = OutputSchema.of(definition)
     assert definition == {"properties": {"x": {"type": "integer"}}}
@@ -360,7 +356,7 @@ def test_the_application_s_dict_is_not_changed() -> None:
 
 
 class Unfit:
-    """Nothing that pydantic knows."""
+    """A class that pydantic does not support."""
 
 
 @pytest.mark.parametrize(
@@ -370,7 +366,6 @@ class Unfit:
     ids=shown,
 )  # fmt: skip
 def test_unusable_output_types_are_rejected(spec: Any) -> None:
-    """ConfigurationError with where, field, and what is allowed."""
     with pytest.raises(ConfigurationError) as caught:
         OutputSchema.of(spec, location="debate 'rent'", field="output_schema")
     assert (caught.value.location, caught.value.field) == ("debate 'rent'", "output_schema")

@@ -1,4 +1,4 @@
-"""The profile of default prompts that a model asks for, through every model around it."""
+"""The profile of default prompts that a model declares, through every wrapper."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class Small(ScriptedModel):
-    """A model that asks for short prompts."""
+    """Model that declares short prompts."""
 
     profile: Any = "concise"
 
 
 def test_models_without_the_attribute_get_the_full_prompts() -> None:
-    """Hosted, scripted and written by the application; the local model gets concise ones."""
+    """This holds for hosted, scripted and custom models; the local model gets concise ones."""
     assert profile_of(OpenAIModel("gpt-5-mini")) == profile_of(ScriptedModel()) == "full"
     assert profile_of(FunctionModel(lambda _: "Yes.")) == "full"
     assert profile_of(LocalModel()) == profile_of(Small()) == "concise"
@@ -63,12 +63,12 @@ def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any
 
 
 def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
-    """The models behind it get the same prompt."""
+    """The models behind the first one get the same prompt."""
     assert profile_of(Fallback(ScriptedModel(), Small())) == "full"
 
 
 def test_a_replayed_model_gets_the_prompts_that_were_recorded(tmp_path: Path) -> None:
-    """Other prompts are not in the cassette; cassettes of models with full prompts are unchanged."""
+    """The cassette has no other prompts; cassettes of models with full prompts are unchanged."""
     small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
     assert profile_of(RecordingModel(Small(), small)) == profile_of(ReplayModel(small)) == "concise"
     assert profile_of(RecordingModel(ScriptedModel(), large)) == profile_of(ReplayModel(large)) == "full"
@@ -76,14 +76,12 @@ def test_a_replayed_model_gets_the_prompts_that_were_recorded(tmp_path: Path) ->
 
 
 def test_a_non_text_profile_attribute_is_ignored() -> None:
-    """Models of other libraries have profiles of their own kind."""
     model = Small()
     model.profile = object()
     assert profile_of(model) == "full"
 
 
 def test_an_unknown_model_profile_is_rejected() -> None:
-    """With its name: it may be misspelt."""
     model = Small(name="mine")
     model.profile = "concice"
     with pytest.raises(ConfigurationError, match=r"model 'mine'.*`profile` must be 'concise' or 'full'"):

@@ -1,4 +1,4 @@
-"""Structured answers as models write them: what is repaired, what is asked again, and what is left alone."""
+"""Structured answers as models write them: which are repaired, requested again, or unchanged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _lines(first: int | None, last: int | None) -> dict[str, object]:
 
 
 async def read(answer: object, output: OutputSchema) -> ModelResponse:
-    """The checked answer of a model that writes `answer`: text, or data that is written as JSON."""
+    """Return the validated answer of a model that writes `answer`: text, or data to be written as JSON."""
     text = answer if isinstance(answer, str) else json.dumps(answer)
     model = FunctionModel(lambda _: ModelResponse(text=text))
     return await ask(model, ModelRequest(messages=[], block="judge", output=output))
@@ -107,7 +107,7 @@ SYNTAX: list[tuple[str, str, tuple[str, ...]]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("text", "repaired"), [case[1:] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_json_is_repaired(text: str, repaired: tuple[str, ...]) -> None:
-    """The answer is the one that was meant, and the repairs are named."""
+    """The intended answer is returned, and the repairs are listed."""
     response = await read(text, JUDGE)
     data: Any = response.data
     assert (data.reasoning.replace("\n", " "), data.winner, data.verdict) == tuple(VERDICT.values())
@@ -141,7 +141,7 @@ AMBIGUOUS = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in AMBIGUOUS], ids=[case[0] for case in AMBIGUOUS])
 async def test_missing_or_ambiguous_json_is_asked_for_again(text: str) -> None:
-    """Nothing is chosen, completed or negated."""
+    """The library chooses, completes and negates nothing."""
     with pytest.raises(SchemaViolation) as caught:
         await read(text, JUDGE)
     assert caught.value.answer == text
@@ -173,7 +173,7 @@ WINNERS: list[tuple[object, str | None]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("written", "winner"), WINNERS)
 async def test_a_choice_may_be_spelled_differently(written: object, winner: str | None) -> None:
-    """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter; a tie is no winner."""
+    """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter; a tie has no winner."""
     response = await read({**VERDICT, "winner": written}, JUDGE)
     assert getattr(response.data, "winner") == winner  # noqa: B009 - of a schema made for the case
     assert len(response.repaired) == 1
@@ -187,7 +187,7 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 @pytest.mark.anyio
 @pytest.mark.parametrize("written", NO_CHOICES)
 async def test_other_answers_are_asked_again_with_the_choices(written: object) -> None:
-    """No substring, no similarity, no hidden name; the reason quotes what is allowed."""
+    """Substrings, similar words and hidden names do not count; the reason quotes the choices."""
     with pytest.raises(SchemaViolation, match='"cap rents" or "free rents"'):
         await read({**VERDICT, "winner": written}, JUDGE)
 
@@ -214,7 +214,7 @@ def test_a_choice_comes_before_a_word_for_none() -> None:
     ],
 )
 def test_a_choice_is_taken_only_if_it_is_the_only_one(text: str, choices: tuple[str, ...], choice: str | None) -> None:
-    """The exact form comes first; two choices that look the same are none."""
+    """An exact match comes first; two choices that look the same match nothing."""
     assert find_choice(text, choices) == choice
 
 
@@ -284,7 +284,7 @@ VALUES: list[tuple[str, OutputSchema, object, object]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("output", "raw", "right"), [case[1:] for case in VALUES], ids=[case[0] for case in VALUES])
 async def test_values_may_be_spelled_differently(output: OutputSchema, raw: object, right: object) -> None:
-    """Numbers, lines, lists, severities and rankings as models write them."""
+    """Numbers, lines, lists, severities and rankings are accepted as models write them."""
     if isinstance(raw, dict) and output in (SCORES, VOTE):
         raw = {"reasoning": "r", **raw, **({"verdict": "v"} if output is SCORES else {})}
     response = await read(raw, output)
@@ -305,7 +305,7 @@ def _assert_has(data: Any, right: Any) -> None:
 
 @pytest.mark.anyio
 async def test_a_dropped_item_is_counted() -> None:
-    """The repair says how many of how many."""
+    """The repair states how many of how many were dropped."""
     response = await read({"findings": [FINDING, {}, {**FINDING, "severity": "awful"}]}, FINDINGS)
     assert response.repaired == ("2 of 3 findings dropped",)
 
@@ -329,20 +329,20 @@ async def test_a_dropped_item_is_counted() -> None:
     ],
 )
 async def test_unreadable_values_are_asked_again(output: OutputSchema, raw: object) -> None:
-    """A list of bad items alone, half a ranking, a number of an unknown scale."""
+    """Examples are a list of bad items alone, half a ranking, and a number of an unknown scale."""
     with pytest.raises(SchemaViolation):
         await read(raw, output)
 
 
 def test_a_shared_position_identifies_no_debater() -> None:
-    """The schema has no synonym for it."""
+    """The schema has no synonym for a position."""
     output = OutputSchema.of(decision_among(("ann", "bob")))
     with pytest.raises(SchemaViolation):
         _repair('{"nextSpeakers": ["cap rents"]}', output)
 
 
 class Film(BaseModel):
-    """A schema of an application, with a list in a list and text of any kind."""
+    """An application's schema with nested lists and free text."""
 
     title: str
     genre: Literal["crime", "comedy"] | None
@@ -416,7 +416,7 @@ def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: lis
 
 @given(WORDS, st.sampled_from(SIDES))
 def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
-    """Only signs may stand around it, or one of a few labels."""
+    """Only punctuation or one of a few labels may surround a choice."""
     assume(any(char.isalnum() for char in words) and ":" not in words and "\uff1a" not in words)
     assert find_choice(f"{words} {side}", SIDES) is None
     assert find_choice(f"{side} {words}", SIDES) is None
@@ -433,7 +433,7 @@ def test_reading_is_deterministic(text: str) -> None:
 
 
 def test_repairs_are_stored_with_the_call() -> None:
-    """A journal reads back what was repaired, and says nothing of calls that needed no repair."""
+    """A journal restores the repairs, and has no field for them in calls without any."""
     repaired = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN), repaired=("code fence", "trailing comma"))
     plain = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN))
     body = json_text(call_row(repaired, (), seconds=0.0, output=JUDGE))
@@ -445,7 +445,7 @@ def test_repairs_are_stored_with_the_call() -> None:
 
 
 def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
-    """A server that writes `structured(name of the schema)` where one is asked for, and an argument elsewhere."""
+    """Return a server that writes `structured(name of the schema)` for a schema, and an argument otherwise."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -461,7 +461,7 @@ def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
 
 
 async def _run(pattern: Any, structured: Callable[[str], str]) -> tuple[Any, dict[str, tuple[str, ...]]]:
-    """The result of a run, and the repairs of each call by its block; each call was answered at the first attempt."""
+    """Return the result of a run and the repairs of each call by block; each call succeeds at the first attempt."""
     async with ChatServer({"m": _answers(structured)}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k")
         result = await pattern.run("Cap rents?", model=model)
@@ -478,7 +478,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
-    """With default options; the call's event says what was repaired."""
+    """This holds for the default options; the call's event lists the repairs."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"
     assert repaired["rent-judge"]
@@ -487,7 +487,7 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_name_counts_where_the_judge_is_shown_names(transport: Any) -> None:
-    """Bob's name is the position that he defends; a judge that knows no names is asked again."""
+    """Bob's name means the position that he defends; a judge that sees no names is called again."""
     answer = _answers(lambda _: json.dumps({**VERDICT, "winner": "Bob"}))
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]
@@ -504,7 +504,7 @@ async def test_a_name_counts_where_the_judge_is_shown_names(transport: Any) -> N
 
 @pytest.mark.anyio
 async def test_a_moderator_may_name_positions() -> None:
-    """Each is the debater who defends it."""
+    """Each position means the debater who defends it."""
     decision = {"Next_Speakers": ["free rents", "[Cap rents]"], "rationale": "Both.", "done": True}
     result, repaired = await _run(
         _rent(moderator=True), lambda name: json.dumps(VERDICT if name == "DebateVerdict" else decision)
@@ -515,7 +515,7 @@ async def test_a_moderator_may_name_positions() -> None:
 
 @pytest.mark.anyio
 async def test_reviewers_rank_by_letters_on_a_line() -> None:
-    """In a council of three, each of which ranks all answers."""
+    """Each of the three members of the council ranks all answers."""
     panel = council(name="panel", members=[{"name": name} for name in ("ann", "bob", "cy")], review="all")
     result, repaired = await _run(panel, lambda name: "Answer C > A > B" if name == "Ranking" else '{"Answer": "Cap."}')
     assert len(result.raw.reviews) == 3
@@ -536,7 +536,7 @@ async def test_a_reporter_settles_in_another_case() -> None:
     ("text", "count"), [("No issues found.", 0), (json.dumps([{**FINDING, "severity": "HIGH"}, {}]), 1)]
 )
 async def test_a_review_keeps_what_is_a_finding(text: str, count: int) -> None:
-    """A list without its field, a severity of another tool, and a bad item beside a good one."""
+    """A list without its field, another tool's severity, and a bad item beside a good one are read."""
     change = review(name="change", reviewers=[{"name": "ann"}])
     result, repaired = await _run(change, lambda _: text)
     assert len(result.raw.findings) == count
@@ -544,6 +544,6 @@ async def test_a_review_keeps_what_is_a_finding(text: str, count: int) -> None:
 
 
 def test_an_answer_of_unknown_keys_alone_is_asked_again() -> None:
-    """Nothing of it is left to validate, although the moderator's fields all have defaults."""
+    """Nothing of the answer is left to validate, although the moderator's fields all have defaults."""
     with pytest.raises(SchemaViolation):
         _repair('{"error": "the model is overloaded"}', MODERATOR)

@@ -1,4 +1,4 @@
-"""`RecordingModel` and `ReplayModel`: what was answered once is answered again, and nothing else is."""
+"""`RecordingModel` and `ReplayModel`: recorded answers are returned again, and nothing else is."""
 
 from __future__ import annotations
 
@@ -63,12 +63,10 @@ KEY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Path for a cassette."""
     return tmp_path / "debate.jsonl"
 
 
 def lines_of(path: Path) -> list[bytes]:
-    """The lines of a file."""
     return path.read_bytes().splitlines()
 
 
@@ -76,7 +74,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 class Deliverable(BaseModel):
-    """Output of the synthesizer; its JSON names differ from its fields."""
+    """Output of the synthesizer; its JSON names differ from its field names."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -90,7 +88,7 @@ def look_up(topic: str) -> str:
 
 
 def pattern() -> Any:
-    """A moderated debate with a tool and a structured synthesizer."""
+    """Return a moderated debate with a tool and a structured synthesizer."""
     names = {"mover": "it should move", "stayer": "it should stay"}
     transcript = create_debate_transcript()
     moderator = create_moderator(
@@ -107,7 +105,7 @@ def pattern() -> Any:
 
 
 def said(request: ModelRequest) -> Any:
-    """Answer as a model in such a debate; the same question asked twice gets two answers."""
+    """Answer as a model in such a debate; the same request made twice gets two answers."""
     if request.output_schema is None:
         return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
     properties = set(request.output_schema["properties"])
@@ -121,7 +119,7 @@ def said(request: ModelRequest) -> Any:
 
 
 def timeless(events: Sequence[Any]) -> list[Any]:
-    """Events without what differs between two runs: times, seconds, and the run's id."""
+    """Return events without the times, durations and the run id, which differ between runs."""
     dropped = {"at", "created_at", "updated_at", "seconds", "run_id", "waited"}
 
     def plain(value: Any) -> Any:
@@ -134,7 +132,7 @@ def timeless(events: Sequence[Any]) -> list[Any]:
 
 
 def same(one: RunResult[Any], two: RunResult[Any]) -> None:
-    """Two runs came to the same."""
+    """Check that two runs have the same result."""
     assert two.raw.model_dump_json() == one.raw.model_dump_json()
     assert two.output == one.output
     assert timeless(two.events) == timeless(one.events)
@@ -157,7 +155,7 @@ def test_a_debate_is_replayed_exactly(path: Path) -> None:
 
 
 async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Path) -> None:
-    """A listener does not change which recording is found; it receives each text in one piece."""
+    """A listener does not change which recording is found, and receives each text in one piece."""
     live: list[str] = []
     repeated_pieces: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else said(request))
@@ -202,7 +200,7 @@ def test_a_debate_with_lost_answers_is_replayed_exactly(losses: list[str]) -> No
 
 
 def outcome_of(model: Model) -> Any:
-    """The result of a debate, or the error that it ended in."""
+    """Return the result of a debate, or the error that ended it."""
     try:
         return pattern().run_sync("Should it move?", model=model, seed=7)
     except ModelError as error:
@@ -253,7 +251,7 @@ facts = {
 
 @st.composite
 def failures(draw: Any) -> ModelError:
-    """Any error of a model, with any facts."""
+    """Draw any error of a model, with any details."""
     kind = draw(st.sampled_from(sorted(CLASSES.values(), key=lambda kind: kind.__name__)))
     error = kind.__new__(kind)
     ModelError.__init__(error, draw(texts), model=draw(names), block=draw(names), transient=draw(st.booleans()))
@@ -271,8 +269,6 @@ def facts_of(outcome: Any) -> Any:
 
 @given(outcomes=st.lists(answers | failures(), min_size=1, max_size=5), different=st.booleans())
 def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, different: bool) -> None:
-    """In whatever order they are asked for, if they ask for different things; in their order, if for the same."""
-
     async def all_of(model: Model, order: Sequence[int]) -> dict[int, Any]:
         outcomes = {}
         for number in order:
@@ -294,7 +290,7 @@ def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, diffe
 
 
 def test_every_model_error_is_recorded_with_all_its_fields() -> None:
-    """A fact that a class gets later has to be recorded too; what this test cannot make it names."""
+    """Details added to a class later must be recorded; the message names a class that needs a new case here."""
     values: dict[str, Any] = {"seconds": 2.5, "reason": "no", "rounds": 3, "limit": 5, "unit": "bytes", "problems": []}
     for name, kind in CLASSES.items():
         arguments = [item for item in kind.__init__.__code__.co_varnames if item in values]
@@ -321,11 +317,11 @@ def _made(kind: type[ModelError]) -> ModelError:
 
 
 class OfTheApplication(RateLimited):
-    """A class that a cassette does not know."""
+    """A class that cassettes do not know."""
 
 
 async def test_an_application_error_is_replayed_as_its_base_class(path: Path) -> None:
-    """A cassette makes nothing but errors of ours; one with odd facts is at least a ModelError."""
+    """Cassettes restore only errors of the library; one with invalid details is at least a ModelError."""
     odd = Refused("x")
     odd.reason = 17  # type: ignore[assignment]
     model = RecordingModel(Leaf([OfTheApplication("slow down", retry_after=3.0), odd]), path)
@@ -345,7 +341,7 @@ async def test_an_application_error_is_replayed_as_its_base_class(path: Path) ->
 
 
 class Aliased(BaseModel):
-    """Its JSON has other names, and nothing else is taken."""
+    """A schema whose JSON names differ and which rejects other fields."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
@@ -362,7 +358,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Shape:
-    """A structured answer, as its model gives it."""
+    """A structured answer as returned by a model."""
 
     id: str
     output: Any
@@ -387,7 +383,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, path: Path) -> None:
-    """It has the same type, text and flags, whether it was recorded as text or as data."""
+    """The value has the same type, text and flags, whether it was recorded as text or as data."""
     live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), question(output=case.output))
     response = await ask(ReplayModel(path), question(output=case.output))
     assert response == live
@@ -395,7 +391,7 @@ async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, pa
 
 
 async def test_values_outside_json_are_recorded_as_closely_as_possible(path: Path) -> None:
-    """Values that cannot be compared or written do not break a recording."""
+    """Values that cannot be compared or serialized do not break a recording."""
 
     class Odd:
         def __eq__(self, _: object) -> bool:
@@ -419,7 +415,7 @@ async def test_values_outside_json_are_recorded_as_closely_as_possible(path: Pat
 
 
 async def test_concurrent_calls_may_be_replayed_in_any_order(path: Path) -> None:
-    """Each gets the answer to what it asks; of equal ones the first gets what the first got, however long that took."""
+    """Equal requests get their answers in the order of the recorded ones, however long those took."""
     gates = [asyncio.Event() for _ in range(6)]
     arrived: list[int] = []
     all_here = asyncio.Event()
@@ -483,7 +479,7 @@ async def test_a_mismatch_shows_the_difference_from_the_recording(
 
 
 async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
-    """Deadline, longest answer, listeners, and how a tool is described."""
+    """The deadline, the maximum length of answers, listeners, and descriptions of tools are ignored."""
     await ask(RecordingModel(Leaf(), path), question(tools=[TOOL]))
     request = question(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
@@ -494,7 +490,7 @@ async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
 
 
 async def test_the_shown_difference_is_always_short(path: Path) -> None:
-    """The nearest recorded call of the block is shown, the line that differs among it, on few printable lines."""
+    """The error shows the nearest recorded call of the block with the differing line, on few printable lines."""
     lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
     model = RecordingModel(Leaf(), path)
     await ask(model, question(messages=[{"role": "user", "content": "something else"}]))
@@ -512,7 +508,7 @@ async def test_the_shown_difference_is_always_short(path: Path) -> None:
 
 
 async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
-    """The judge's view is shuffled by it: the replay ends in an error that says so, and not in another verdict."""
+    """The seed shuffles the judge's view, so that the replay raises an error instead of returning another verdict."""
     sides = [Debater(name, f"{name} is right") for name in "abcdef"]
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "x", "winner": None, "verdict": "y"}
@@ -523,7 +519,7 @@ async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
 
 
 async def test_a_call_beyond_the_recording_is_a_mismatch_unless_repeats_are_allowed(path: Path) -> None:
-    """Each recorded call is given once; with `strict` False the last of equal ones again and again."""
+    """Each recorded call is replayed once; with `strict` False the last of several equal ones is repeated."""
     model = RecordingModel(Leaf(["one", "two"]), path)
     for _ in range(2):
         await ask(model, question())
@@ -538,7 +534,7 @@ async def test_a_call_beyond_the_recording_is_a_mismatch_unless_repeats_are_allo
 
 
 async def test_unused_recorded_calls_are_named(path: Path) -> None:
-    """By block and line; a test that replays fails by it, as a failure."""
+    """Calls are named by block and line, also in the failure of a test."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
         await ask(model, question(messages=[{"role": "user", "content": str(number)}]))
@@ -552,7 +548,7 @@ async def test_unused_recorded_calls_are_named(path: Path) -> None:
 
 
 def test_an_empty_recording_can_be_replayed(path: Path) -> None:
-    """A cassette without a call is one; it has the recorded model's name."""
+    """A cassette without calls is valid and has the recorded model's name."""
     assert RecordingModel(Leaf(name="ada"), path).name == ReplayModel(path).name == "ada"
     ReplayModel(path).assert_complete()
 
@@ -561,7 +557,7 @@ def test_an_empty_recording_can_be_replayed(path: Path) -> None:
 
 
 async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
-    """The line has the attempts, their durations and events; the replay takes no time."""
+    """The line contains the attempts with durations and events; the replay takes no time."""
     naps = Naps()
     events: list[Any] = []
     live = question(events=events)
@@ -581,7 +577,7 @@ async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
 
 
 async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -> None:
-    """The errors are recorded too, and the policy repeats them when they are replayed."""
+    """Errors are recorded, too, and the policy retries them in the replay."""
     answer = await ask(Retrying(RecordingModel(Leaf([down(), "fine"]), path), Retry(sleep=Naps())), question())
     assert len(lines_of(path)) == 3
     naps = Naps()
@@ -593,7 +589,7 @@ async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -
 
 
 async def test_nested_recorders_count_each_request_once(path: Path) -> None:
-    """Wrappers inside of a recording send nothing by themselves; calls of other models are not in its account."""
+    """Wrappers inside a recording send nothing themselves; calls of other models do not count."""
     first = RecordingModel(Wrapper(Leaf([down()], name="one")), path)
     second_path = path.with_name("second.jsonl")
     second = RecordingModel(Wrapper(Leaf([used(9)], name="two")), second_path)
@@ -609,7 +605,7 @@ async def test_nested_recorders_count_each_request_once(path: Path) -> None:
 
 
 def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
-    """At once, with the same error; a call that was cancelled for another reason leaves no line."""
+    """The error is raised at once; a call that was cancelled for another reason leaves no line."""
 
     async def hang(_: ModelRequest) -> str:
         await asyncio.Event().wait()
@@ -634,7 +630,7 @@ def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
 
 
 async def test_a_replayed_run_reaches_its_limit_again(path: Path) -> None:
-    """The replay counts what was sent then, and ends in the same error."""
+    """The replay counts the recorded requests and raises the same error."""
     limits = Limits(calls=3)
     live = await pattern().run(
         "Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7, limits=limits
@@ -648,21 +644,21 @@ async def test_a_replayed_run_reaches_its_limit_again(path: Path) -> None:
 
 
 class Full:
-    """A meter by which nothing more may be sent."""
+    """Meter that allows no further request."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """Never."""
+        """Raise LimitReached."""
         raise LimitReached("calls", limit=1, used=1)
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Never called."""
+        """Do nothing; the method is never called."""
 
     def release(self, reserved: object) -> None:
-        """Never called."""
+        """Do nothing; the method is never called."""
 
 
 def test_a_recording_can_replace_a_scripted_model(path: Path) -> None:
-    """A test that was written with a script can be replayed without it."""
+    """A test that was written with a script can use a replay instead."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     short = debate(name="short", debaters=sides, max_rounds=1, synthesizer=False)
     script = ScriptedModel("Yes.", "No.", {"reasoning": "x", "winner": "for", "verdict": "y"})

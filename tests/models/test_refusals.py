@@ -1,4 +1,4 @@
-"""Refusals of servers, over real HTTP: what is asked again in another form, and what ends as which error."""
+"""Refusals of servers over real HTTP: which requests are repeated in another form, and which errors are raised."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Body = dict[str, Any]
 
 
 async def well(exchange: Exchange) -> None:
-    """Answer a debater, or a judge in whatever mode it is asked."""
+    """Answer a debater, or a judge in any mode."""
     body = exchange.body
     written = json.dumps([body.get(name) for name in ("response_format", "output_config", "tools", "messages")])
     if '"winner"' in written or '\\"winner\\"' in written:
@@ -60,7 +60,7 @@ async def well(exchange: Exchange) -> None:
 
 @dataclass
 class Picky:
-    """A server that answers well, but refuses what `refuses` picks."""
+    """Server that answers well, but refuses the requests selected by `refuses`."""
 
     refuses: Callable[[Body], bool]
     status: int
@@ -80,12 +80,12 @@ class Picky:
             await exchange.json(self.body, status=self.status, headers=self.headers)
 
     def server(self, *, anthropic: bool = False) -> ChatServer:
-        """The server, whatever model is asked."""
+        """Return the server for any model."""
         return ChatServer({}, otherwise=self, exchange=MessagesExchange if anthropic else Exchange)
 
 
 def roles(body: Body) -> list[str]:
-    """The roles of a request's messages."""
+    """Return the roles of a request's messages."""
     return [message["role"] for message in body["messages"]]
 
 
@@ -96,12 +96,11 @@ def consecutive(body: Body) -> bool:
 
 
 def error(message: str, **more: Any) -> Body:
-    """An error's body."""
     return {"error": {"message": message, **more}}
 
 
 async def run(model: Model, **options: Any) -> Any:
-    """A debate of two sides and one round with a judge, streamed as front ends have it."""
+    """Run a debate of two sides and one round with a judge, streamed as in front ends."""
     options = {"debaters": SIDES, **options}
     handle = debate(name="rent", max_rounds=1, synthesizer=False, **options).start(QUESTION, model=model)
     async for _ in handle:
@@ -123,7 +122,7 @@ def question(*, output: Any = None, on_text: Any = None, **options: Any) -> Mode
 
 @dataclass(frozen=True)
 class Optional:
-    """A part of a request that servers refuse, and how: whatever they say."""
+    """A part of a request that servers refuse, with various messages."""
 
     id: str
     refuses: Callable[[Body], bool]
@@ -131,7 +130,7 @@ class Optional:
     body: Any
     settings: ModelSettings = field(default_factory=ModelSettings)
     warns: str = ""
-    """What a warning says was left out; blank where the library leaves it out without a word."""
+    """The omitted part as named by a warning; blank if the library emits none."""
 
 
 UNSUPPORTED = (
@@ -206,7 +205,7 @@ OPTIONAL = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", OPTIONAL, ids=lambda case: case.id)
 async def test_a_debate_continues_without_a_refused_part(case: Optional, transport: Any) -> None:
-    """It uses no attempt, the next debate omits the part at once, and a refused user setting is reported once."""
+    """The refusal uses no attempt, later debates omit the part, and a refused user setting is reported once."""
     picky = Picky(case.refuses, case.status, case.body)
     async with picky.server() as server:
         for number in range(2):
@@ -250,7 +249,7 @@ async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
 
 
 async def test_only_the_refused_part_is_left_out() -> None:
-    """A step that did not help is taken back: the stream is refused here, its options are not."""
+    """A step that did not help is undone: here the server refuses the stream, but not its options."""
     picky = Picky(lambda body: "temperature" in body, 400, error("Nope."))
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0.3))
@@ -265,7 +264,7 @@ async def test_only_the_refused_part_is_left_out() -> None:
 
 
 async def test_two_refused_parts_are_found_by_the_changing_refusal() -> None:
-    """If every refusal has the same text, the request is sent without any optional part."""
+    """If all refusals have the same text, the request is sent without any optional part."""
 
     def reason(body: Body) -> str | None:
         return next((name for name in ("system", "temperature") if name in roles(body) or name in body), None)
@@ -288,7 +287,7 @@ async def test_two_refused_parts_are_found_by_the_changing_refusal() -> None:
 
 
 async def test_if_all_forms_are_refused_the_first_refusal_is_raised() -> None:
-    """Later refusals are about requests that the user did not make."""
+    """Later refusals concern requests that the user did not make."""
     refusals = iter(range(100))
 
     async def refuse(exchange: Exchange) -> None:
@@ -314,7 +313,7 @@ async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
 
 
 async def test_neighbouring_messages_of_one_role_are_joined() -> None:
-    """a14: as the reason is why an empty answer cannot be used."""
+    """In case a14, one of them is the reason why an empty answer cannot be used."""
     picky = Picky(consecutive, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"})
     messages = [{"role": "user", "content": "Cap rents?"}, {"role": "user", "content": "That cannot be used."}]
     async with picky.server() as server:
@@ -325,7 +324,7 @@ async def test_neighbouring_messages_of_one_role_are_joined() -> None:
 
 
 async def test_a_refused_mode_after_ignored_ones_is_not_final() -> None:
-    """a15: prose for a response format and for a tool, JSON is refused, and a code block is answered."""
+    """In case a15, the model answers in prose, JSON mode is refused, and a code block is accepted."""
 
     async def ignore(exchange: Exchange) -> None:
         body = exchange.body
@@ -344,7 +343,7 @@ async def test_a_refused_mode_after_ignored_ones_is_not_final() -> None:
 
 
 async def test_tools_are_offered_first_if_a_server_refuses_both_together() -> None:
-    """In words that name neither."""
+    """The message of the refusal names neither."""
     from flowdebate.models import ToolSpec
 
     tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
@@ -374,7 +373,7 @@ async def test_tools_are_offered_first_if_a_server_refuses_both_together() -> No
 @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
 @pytest.mark.parametrize("name", ["claude-opus-4-5", "claude-opus-4-5-20251101", "claude-sonnet-4-0", "claude-opus-9"])
 async def test_claude_without_adaptive_thinking_gets_a_budget(name: str) -> None:
-    """a10: the models that are known for it at once, others when they say so."""
+    """Case a10: models that are known to need one get it at once, others when they report it."""
     refusal = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"},
@@ -401,7 +400,7 @@ class Final:
     error: type[ModelError]
     says: str = ""
     silent: str = ""
-    """What the message does not say."""
+    """Text that the message does not contain."""
     requests: int = 1
 
 
@@ -527,7 +526,7 @@ FINAL = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", FINAL, ids=lambda case: case.id)
 async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, transport: Any, on_text: Any) -> None:
-    """With the error that says what to do, after one request."""
+    """The error says what to do, after one request."""
     picky = Picky(lambda _: True, case.status, case.body)
     async with picky.server() as server:
         model = OpenAIModel(
@@ -593,7 +592,7 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: Final) -> N
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_limit_per_minute_is_waited_for(body: Any, wait: float | None) -> None:
-    """It is not an exhausted quota; the error names the vendor behind the endpoint."""
+    """Such a limit is not an exhausted quota; the error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -636,7 +635,7 @@ async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: s
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
 async def test_a_retry_doubles_the_token_limit_that_was_sent(kind: Any, limits: tuple[int | None, int | None]) -> None:
-    """The limit may be set by the model, by the request, or by nobody."""
+    """The limit may be set by the model, by the request, or by neither."""
     model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:
@@ -676,12 +675,12 @@ async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.
 
 @dataclass(frozen=True)
 class Piece:
-    """An optional part of a request, by what a body has of it."""
+    """An optional part of a request, recognized in its body."""
 
     name: str
     matches: Callable[[Body], bool]
     anthropic: bool = True
-    """Whether Anthropic's API has it."""
+    """Whether Anthropic's API has this part."""
 
 
 PIECES = [
@@ -719,7 +718,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_refused(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """Any optional part may be refused, with any inconclusive status, in unknown words."""
+    """Any optional part may be refused, with any inconclusive status and unknown words."""
     learned_of.cache_clear()  # the server of another example may have had this port
     picky = Picky(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

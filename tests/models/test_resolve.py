@@ -1,4 +1,4 @@
-"""Which model a name means."""
+"""Resolution of model names."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", *map(address_variable, PR
 
 
 class Mine:
-    """A model of the application's own."""
+    """Custom model of an application."""
 
     name = "mine"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Never asked here."""
+        """Do nothing; the method is never called."""
         raise NotImplementedError
 
 
@@ -53,7 +53,6 @@ MINE = Mine()
 
 @contextmanager
 def environment(**values: str) -> Iterator[None]:
-    """The process's environment with exactly these of `NAMES` set."""
     before = {name: os.environ.pop(name) for name in NAMES if name in os.environ}
     os.environ.update(values)
     try:
@@ -66,7 +65,7 @@ def environment(**values: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
 def test_each_provider_s_models_can_be_named(provider: str) -> None:
-    """The name as the provider writes it may hold slashes; errors call the model what the user called it."""
+    """The provider's part of a name may contain slashes; errors name the model as the user does."""
     model = resolve_model(f"{provider}/some/model:7b")
     assert isinstance(model, AnthropicModel if provider == "anthropic" else OpenAIModel)
     assert model.name == f"{provider}/some/model:7b"
@@ -74,7 +73,7 @@ def test_each_provider_s_models_can_be_named(provider: str) -> None:
 
 
 def test_a_provider_s_model_goes_to_the_provider() -> None:
-    """Only OpenAI's address can be moved by OPENAI_BASE_URL."""
+    """OPENAI_BASE_URL moves only OpenAI's address."""
     with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
         ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
         assert isinstance(ollama, OpenAIModel)
@@ -84,7 +83,7 @@ def test_a_provider_s_model_goes_to_the_provider() -> None:
 
 
 def test_local_means_the_embedded_model() -> None:
-    """Without looking for it yet."""
+    """The model is not looked for yet."""
     assert isinstance(resolve_model("local"), LocalModel)
 
 
@@ -123,7 +122,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
-    """The run's override, a block's own choice, the run's model, environment, OpenAI, in this order."""
+    """The order is the run's override, a block's own choice, the run's model, environment, OpenAI."""
     with environment(**case.environment):
         assert ModelResolver(case.run_model).resolve(case.block_model).name == case.name
 
@@ -150,14 +149,14 @@ AROUND = [
 
 @pytest.mark.parametrize("case", AROUND, ids=lambda case: case.id)
 def test_the_nearest_pattern_resolves_an_intent(case: Around) -> None:
-    """Before the environment; an intent that a pattern names is looked up further out."""
+    """Patterns come before the environment; an intent that a pattern names is looked up further out."""
     with environment(FLOWDEBATE_MODEL="ollama/env"):
         assert ModelResolver().resolve(case.model, case.defaults).name == case.name
 
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
-    """Servers in the places of Ollama, LM Studio, vLLM and llama-server."""
+    """Start servers at the addresses of Ollama, LM Studio, vLLM and llama-server."""
     with Servers() as at:
         placed = {
             name: replace(provider, base_url=f"http://127.0.0.1:{at.ports[name]}/v1") if name in at.ports else provider
@@ -171,7 +170,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
 
 
 class Servers:
-    """Four servers, each with what it answers to a request for its models; None is silence."""
+    """Four servers, each with its response to a request for its models; None means that it does not respond."""
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | None] = {}
@@ -225,12 +224,11 @@ class Servers:
 
 
 def listing(*names: str) -> bytes:
-    """Make the answer of a server that lists these models."""
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
 
 
 def test_a_local_server_is_the_default_without_a_key(servers: Servers) -> None:
-    """Its first model that can chat; each is asked once, at once with the others, without a key and not again."""
+    """The first model that can chat is used; servers are probed concurrently, once, and without a key."""
     servers.answers = {"ollama": listing("nomic-embed-text", "gemma3:4b", "qwen3"), "vllm": listing("big")}
     assert environment_choice() == (
         "ollama/gemma3:4b",
@@ -243,7 +241,7 @@ def test_a_local_server_is_the_default_without_a_key(servers: Servers) -> None:
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio"])
 def test_an_embedding_model_is_never_the_default(name: str, servers: Servers) -> None:
-    """Whichever the server lists first; Ollama also says it of those whose names do not."""
+    """The order of the server's list does not matter; Ollama reports embedding models even if their names do not."""
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
     servers.answers = {name: listing(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
     servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
@@ -279,7 +277,6 @@ def test_an_invalid_address_names_its_variable() -> None:
 
 
 def test_silent_servers_delay_startup_by_at_most_a_fifth_of_a_second(servers: Servers) -> None:
-    """Not each."""
     servers.answers = dict.fromkeys(servers.ports) | {"llama-server": listing("small")}
     start = time.monotonic()
     assert environment_choice() == (
@@ -291,7 +288,7 @@ def test_silent_servers_delay_startup_by_at_most_a_fifth_of_a_second(servers: Se
 
 @pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
 def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], servers: Servers) -> None:
-    """Imports never probe a server, nor do guards that forbid real models, unless they allow loopback."""
+    """Imports never probe a server, and neither do guards that forbid real models, unless they allow loopback."""
     servers.answers = {"ollama": listing("gemma3")}
     with environment(**variables):
         assert environment_choice() is not None
@@ -304,7 +301,6 @@ def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, s
 
 
 def test_importing_everything_connects_to_nothing() -> None:
-    """No module looks for models."""
     script = (
         "import pkgutil, importlib, sys, flowdebate\n"
         "sys.addaudithook(lambda event, _: event == 'socket.connect' and sys.exit(9))\n"
@@ -332,7 +328,7 @@ def test_importing_everything_connects_to_nothing() -> None:
     ids=str,
 )
 def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, servers: Servers) -> None:
-    """The error names what was looked for, what was found, and the ways out: never one provider's key alone."""
+    """The error names what was looked for, what was found, and all solutions, never just the key of one provider."""
     servers.answers = {"lmstudio": answer}
     ways = r"^no model is set up: neither FLOWDEBATE_MODEL nor the key of a provider is set, no server .* has a model"
     ways += (
@@ -345,7 +341,6 @@ def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, servers
 
 
 def test_the_local_model_is_the_last_default(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is installed."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: True)
     assert resolve_model(None).name == "local"
 
@@ -357,7 +352,7 @@ HOSTED = {name: provider for name, provider in PROVIDERS.items() if provider.key
 
 
 def key_sent(model: Model) -> tuple[str, str | None]:
-    """The host that a call would go to, and the key that it would carry; None for none."""
+    """Return the host of a call and the key that it would send; None for no key."""
     assert isinstance(model, (OpenAIModel, AnthropicModel))
     try:
         endpoint = model._endpoint()
@@ -376,9 +371,9 @@ def key_sent(model: Model) -> tuple[str, str | None]:
 def test_a_key_goes_to_no_other_provider(
     keys: set[str], to: str, spelling: Callable[[str], str], variable: str, way: str
 ) -> None:
-    """This holds for an address from a name, an option, a plan or OPENAI_BASE_URL, and for any spelling.
+    """This holds for an address from a name, an option, a plan or OPENAI_BASE_URL, in any spelling.
 
-    Only a key in OPENAI_API_KEY goes where OPENAI_BASE_URL sends it, unless the provider that is there has its own.
+    Only a key in OPENAI_API_KEY is sent to OPENAI_BASE_URL, unless the provider at this address has its own.
     """
     address = PROVIDERS[to].base_url or "https://api.openai.com/v1"
     host = str(urlsplit(address).hostname)
@@ -412,7 +407,7 @@ def test_one_resolver_gives_one_object_for_one_name() -> None:
     "name", ["", " ", "gemma3", "nobody/gpt", "openai/", "openai/ ", "intent/think", "LOCAL", "/x"]
 )
 def test_an_unknown_name_is_rejected_with_the_allowed_names(name: str) -> None:
-    """When it is resolved, and when a factory checks it."""
+    """The error is raised when the name is resolved, and when a factory checks it."""
     for attempt in (lambda: resolve_model(name), lambda: check_model(name, location="debate 'x'")):
         with pytest.raises(ConfigurationError) as caught:
             attempt()
@@ -436,7 +431,7 @@ def test_an_unknown_name_is_rejected_with_the_allowed_names(name: str) -> None:
     ],
 )
 def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) -> None:
-    """With another sign than "/", a mistyped provider, or none; without a guess where nothing is close."""
+    """The separator may be wrong, the provider mistyped or missing; a name without a close match gets none."""
     with pytest.raises(ConfigurationError) as caught:
         check_model(name, location="debate 'x'")
     assert str(caught.value).partition("Did you mean ")[2] == ("" if suggestion is None else f"{suggestion}?")
@@ -468,7 +463,7 @@ def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) 
     [("qwen3:14b", "ollama/qwen3:14b"), ("gemma3", "ollama/gemma3:latest"), ("phi4", "ollama/phi4:mini")],
 )
 def test_a_model_of_a_running_ollama_server_needs_no_prefix(name: str, full: str, servers: Servers) -> None:
-    """It is found by its tag, the latest one or the only one; several tags are listed."""
+    """The model is found by its tag, the latest one or the only one; several tags are listed."""
     servers.answers = {"ollama": listing("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
     with pytest.raises(ConfigurationError, match="one of ollama/qwen3:14b, ollama/qwen3:8b"):
@@ -489,7 +484,7 @@ def test_a_proprietary_model_name_probes_no_server(servers: Servers) -> None:
 
 @pytest.mark.parametrize("name", ["mistral-small", "deepseek-r1"])
 def test_a_model_with_public_weights_may_be_local_or_hosted(name: str, servers: Servers) -> None:
-    """Where only one of both is set up it is meant; with both, the error names both; with none, the maker's."""
+    """If one of them is available, it is used; otherwise the error names both, or the maker's."""
     maker = name.partition("-")[0]
     with environment():
         assert full_name(name) == f"{maker}/{name}"
@@ -537,7 +532,7 @@ def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
 
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])
 def test_non_models_are_rejected(value: Any) -> None:
-    """A class is not a model, and a mapping's keys are intents."""
+    """A class is not a model, and the keys of a mapping must be intents."""
     with pytest.raises(ConfigurationError):
         ModelResolver(value).resolve("intent/chat")
     with pytest.raises(ConfigurationError, match="debate 'x'"):
@@ -545,12 +540,12 @@ def test_non_models_are_rejected(value: Any) -> None:
 
 
 def test_an_intent_cannot_resolve_to_an_intent() -> None:
-    """It would be resolved forever."""
+    """The resolution would never end."""
     with pytest.raises(ConfigurationError, match="intent"):
         ModelResolver("intent/chat").resolve("intent/chat")
 
 
 @pytest.mark.parametrize("value", [None, MINE, "local", "intent/chat", "ollama/a", {"chat": MINE}, {}])
 def test_valid_model_values_pass_the_check(value: Any) -> None:
-    """Without a look at the environment, the disk or the network."""
+    """The check does not access the environment, the disk or the network."""
     check_model(value, location="debate 'x'")

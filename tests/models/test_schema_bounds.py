@@ -1,4 +1,4 @@
-"""Schemas for the local engine: every free string ends, and nothing else changes."""
+"""Schemas for the local engine: the length of every free string is limited, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 
 
 def strings(schema: Any) -> list[dict[str, Any]]:
-    """All free strings of a schema made by `SCHEMAS`."""
+    """Return all free strings of a schema made by `SCHEMAS`."""
     if not isinstance(schema, dict):
         return []
     texts = [schema] if "string" in (schema.get("type") or ()) and "enum" not in schema else []
@@ -42,14 +42,13 @@ def strings(schema: Any) -> list[dict[str, Any]]:
 
 @given(SCHEMAS)
 def test_every_free_string_gets_a_length_limit(schema: Any) -> None:
-    """Shorter bounds stay; longer ones and missing ones are replaced."""
     before, after = strings(schema), strings(bound_strings(schema))
     assert [string["maxLength"] for string in after] == [min(1500, s.get("maxLength", 1500)) for s in before]
 
 
 @given(SCHEMAS)
 def test_bounding_twice_is_bounding_once(schema: Any) -> None:
-    """The given schema is not changed."""
+    """The original schema is not changed."""
     copy = repr(schema)
     once = bound_strings(schema)
     assert bound_strings(once) == once
@@ -57,7 +56,7 @@ def test_bounding_twice_is_bounding_once(schema: Any) -> None:
 
 
 def test_bounding_changes_nothing_else_in_a_schema() -> None:
-    """Enums, nested models, defaults, descriptions."""
+    """Enums, nested models, defaults and descriptions are unchanged."""
 
     class Inner(BaseModel):
         type: str = Field(default="string", description="a field whose name is a keyword")

@@ -1,4 +1,4 @@
-"""`inline_definitions`: a JSON Schema without references means what it meant with them."""
+"""`inline_definitions`: a JSON Schema without references has the same meaning as with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFERENCES = st.sampled_from("ABC").map(lambda name: {"$ref": f"#/$defs/{name}"}
 
 
 def within(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Schemas made of others."""
+    """Draw schemas composed of others."""
     return st.one_of(
         st.dictionaries(st.sampled_from(["a", "$ref", "const", "enum"]), inner, max_size=3).map(
             lambda properties: {"type": "object", "properties": properties}
@@ -41,13 +41,13 @@ VALUES = st.recursive(
 
 
 def is_object(schema: Any) -> bool:
-    """Return whether a composed schema is usable: a definition that only refers to itself means nothing."""
+    """Return whether a composed schema is usable: a definition that only refers to itself has no meaning."""
     return "$ref" not in schema
 
 
 @given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys("ABC", SCHEMAS.filter(is_object))), st.lists(VALUES, max_size=6))
 def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dict[str, Any], values: list[Any]) -> None:
-    """For all schemas and values; references are left only where something holds itself, and nothing is changed."""
+    """References remain only in recursive schemas, and the original schema is not changed."""
     schema = {"properties": {"x": top}, "$defs": definitions}
     before = repr(schema)
     inlined = inline_definitions(schema)
@@ -62,7 +62,7 @@ def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dic
 
 
 def test_data_that_looks_like_a_reference_is_unchanged() -> None:
-    """Defaults, enums and examples are not read."""
+    """Defaults, enums and examples are not interpreted."""
     schema = {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}], "$defs": {"A": {"type": "string"}}}
     assert inline_definitions(schema) == {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}]}
 
@@ -74,7 +74,7 @@ def test_external_references_are_unchanged() -> None:
 
 
 def test_names_with_slashes_are_found() -> None:
-    """They are escaped in references."""
+    """Slashes are escaped in references."""
     schema = {"items": {"$ref": "#/$defs/a~1b~0c"}, "$defs": {"a/b~c": {"type": "string"}}}
     assert inline_definitions(schema) == {"items": {"type": "string"}}
 
@@ -89,7 +89,7 @@ def test_names_with_slashes_are_found() -> None:
     ],
 )
 def test_a_schema_that_only_refers_to_itself_is_refused(schema: dict[str, Any]) -> None:
-    """Before a model is asked: no answer would ever fit. One that refers to itself inside a property may be meant."""
+    """No answer could fit, so no model is called. A schema that refers to itself inside a property may be valid."""
     with pytest.raises(ConfigurationError, match="does not refer to itself without an end"):
         OutputSchema.of(schema, location="debate", field="output_schema")
     tree = {"type": "object", "properties": {"next": {"$ref": "#"}}}

@@ -1,4 +1,4 @@
-"""Text from outside is made harmless, and nothing else happens to it."""
+"""Text from outside is made harmless and is otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def test_clean_text_is_always_valid_unicode_without_nul(text: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])))
 def test_clean_text_changes_nothing_that_is_valid(text: str) -> None:
-    """Valid text comes back as the same object: the common case costs no copy."""
+    """Valid text is returned as the same object: the common case makes no copy."""
     assert clean_text(text) is text
 
 
 def test_split_surrogates_are_joined() -> None:
-    """Two halves that stand side by side are their character; a half alone is U+FFFD."""
+    """Two adjacent halves become their character; a single half becomes U+FFFD."""
     assert clean_text("a\ud83d\ude42b\ude42") == "a🙂b\ufffd"
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b\ufeff", " \u200b "])
 def test_invisible_text_is_blank(text: str) -> None:
-    """Zero-width characters are no answer."""
+    """Zero-width characters are not an answer."""
     assert is_blank(text)
 
 
 @given(HOSTILE, st.sampled_from("aé🙂."))
 def test_text_with_a_visible_character_is_not_blank(text: str, character: str) -> None:
-    """One character that shows is an answer."""
+    """One visible character is an answer."""
     assert not is_blank(text + character)
 
 
@@ -60,7 +60,7 @@ def test_one_line_is_printable_short_and_without_the_secret(before: str, after: 
     ],
 )
 def test_apparent_keys_are_redacted(text: str) -> None:
-    """Servers echo keys, also keys that are not ours."""
+    """Servers echo keys, including keys of others."""
     assert "[redacted]" in one_line(text)
 
 

@@ -1,4 +1,4 @@
-"""Thinking and template tokens in answers: what is removed, whole and while the answer is streamed."""
+"""Thinking and template tokens in answers: what is removed from complete and streamed answers."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 
 def heard_of(pieces: list[str]) -> tuple[str, int]:
-    """Return the text that a listener has at the end of a stream, and the number of withdrawals."""
+    """Return the text that a listener has received at the end of a stream, and the number of withdrawals."""
     texts: list[str] = []
     withdrawn = 0
 
@@ -155,7 +155,7 @@ def heard_of(pieces: list[str]) -> tuple[str, int]:
 
 
 def cut_into_pieces(text: str, cuts: list[int]) -> list[str]:
-    """`text` in pieces that end at `cuts`."""
+    """Return `text` in pieces that end at `cuts`."""
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     return [text[begin:end] for begin, end in pairwise(places)]
 
@@ -208,7 +208,7 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 
 
 async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
-    """In proportion to the text, as far as the server counts the answer's tokens."""
+    """The count is proportional to the text, if the server counts the answer's tokens."""
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
     request = ModelRequest(messages=[], block="b")
@@ -258,7 +258,7 @@ async def test_a_model_that_thought_without_a_tag_is_buffered_the_next_time() ->
 
 
 async def test_a_known_thinking_model_is_buffered_until_it_answers() -> None:
-    """By its name; afterwards by what it does."""
+    """The model is known by its name at first, and by its answers afterwards."""
     texts: list[str] = []
 
     def answer(request: ModelRequest) -> ModelResponse:

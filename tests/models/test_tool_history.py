@@ -1,4 +1,4 @@
-"""Calls of tools in the history of a request: sent back as they came, over real HTTP."""
+"""Tool calls in the history of a request: sent back unchanged, over real HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def look_up(q: str = "all") -> str:
 
 
 async def ask_with_tool(model: Model, *, streamed: bool = False, **options: Any) -> str:
-    """The answer of a block that offers a tool."""
     handle = generator(name="ann", user="How high?", tools=[look_up], model=model).start("x", **options)
     if streamed:
         async for _ in handle:
@@ -52,8 +51,6 @@ async def ask_with_tool(model: Model, *, streamed: bool = False, **options: Any)
 
 
 def calling(call: Any, *, pieces: Sequence[Any] = (), **fields: Any) -> Any:
-    """A handler that calls a tool, and answers once it has the result."""
-
     async def answer(exchange: Exchange) -> None:
         if any(message["role"] == "tool" for message in exchange.body["messages"]):
             streamed = "stream" in exchange.body
@@ -91,7 +88,6 @@ async def test_extra_fields_of_a_tool_call_are_sent_back(transport: Any, *, stre
 
 @pytest.mark.parametrize("arguments", ["", " ", "{}", "null"])
 async def test_a_call_without_arguments_is_sent_back_with_an_empty_object(arguments: str) -> None:
-    """Some servers refuse text that is no JSON."""
     call = {**CALL, "function": {"name": "look_up", "arguments": arguments}}
     async with ChatServer({}, otherwise=calling(call)) as server:
         assert await ask_with_tool(OpenAIModel("m", base_url=server.base_url, api_key="k")) == TEXT
@@ -100,7 +96,7 @@ async def test_a_call_without_arguments_is_sent_back_with_an_empty_object(argume
 
 
 async def test_a_resumed_run_sends_back_the_same_fields() -> None:
-    """They are recorded with the answer."""
+    """The fields are recorded with the answer."""
     store = MemoryStore()
     broken = True
 
@@ -123,7 +119,7 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
 async def test_fields_refused_by_another_server_are_omitted(words: str) -> None:
-    """A fallback may be of another vendor; what it refuses is remembered."""
+    """A fallback may be of another vendor; refused fields are remembered."""
 
     async def refuse(exchange: Exchange) -> None:
         if any("reasoning_details" in message for message in exchange.body["messages"]):
@@ -146,17 +142,17 @@ async def test_fields_refused_by_another_server_are_omitted(words: str) -> None:
 
 
 async def test_an_sdk_with_another_signature_is_named() -> None:
-    """Not as an answer that could not be read."""
+    """The error does not report an unreadable answer."""
 
     class Completions:
         """Completions of an older SDK."""
 
         async def create(self, *, model: str, messages: object) -> object:
-            """Take less than is sent."""
+            """Accept fewer arguments than are sent."""
             raise AssertionError(model, messages)
 
     class Older(AsyncOpenAI):
-        """Its client."""
+        """Client of an older SDK."""
 
         chat: Any = SimpleNamespace(completions=Completions())
 

@@ -1,4 +1,4 @@
-"""Event streams and bodies on their way to openai: cut anywhere, they say the same, up to a size."""
+"""Event streams and bodies passed to openai: the chunks do not matter, and the size is limited."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ class Parts:
 
 
 def cut(data: bytes, places: set[int]) -> list[bytes]:
-    """`data` in pieces that end at `places`."""
+    """Return `data` in pieces that end at `places`."""
     ends = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     return [data[begin:end] for begin, end in pairwise(ends)]
 
 
 def read(stream: AsyncIterator[bytes]) -> bytes:
-    """All that comes."""
-
     async def run() -> bytes:
         return b"".join([part async for part in stream])
 
@@ -50,7 +48,7 @@ def read(stream: AsyncIterator[bytes]) -> bytes:
 
 @given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
 def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[int]) -> None:
-    """Lines with data and the empty ones between are kept in their order, all else is left out."""
+    """Data lines and the empty lines between them keep their order, and all other lines are omitted."""
     stream = b"\n".join((*lines, b""))
     expected = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
     assert read(event_lines(aiter(Parts(cut(stream, places))))) == b"".join(line + b"\n" for line in expected)
@@ -58,14 +56,14 @@ def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
 def test_an_endless_event_is_malformed(line: bytes) -> None:
-    """Before reading it takes time that grows with the square of its length."""
+    """Reading is stopped before it takes time quadratic in the length."""
     with pytest.raises(MalformedResponse, match="does not end"):
         read(event_lines(aiter(Parts([line * 50, line * 51]))))
 
 
 @given(st.binary(max_size=60), st.sets(st.integers(0, 200), max_size=10), st.booleans(), st.booleans())
 def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int], marked: bool, packed: bool) -> None:  # noqa: FBT001
-    """Without a byte order mark at its beginning, and unpacked."""
+    """A byte order mark at the beginning is removed, and compressed bodies are decompressed."""
     content = b"\xef\xbb\xbf" + body if marked else body
     payload = gzip.compress(content) if packed else content
     stream = bound_parts(aiter(Parts(cut(payload, places))), 1_000, encoding="gzip" if packed else None)

@@ -1,4 +1,4 @@
-"""Documents that are made to take all memory, to have no end, or to break their parsers: `CORPUS`, by kind and name."""
+"""Documents that exhaust memory, never end, or break their parsers: `CORPUS`, by kind and name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
 
 
 def with_sizes(data: bytes, name: str, size: int) -> bytes:
-    """Let an archive state another size for one of its entries, in both places that have it."""
+    """Change the stated size of an archive's entry, in both places that have it."""
     changed = bytearray(data)
     raw = name.encode()
     for signature, at_size, at_name in ((b"PK\x03\x04", 22, 30), (b"PK\x01\x02", 24, 46)):
@@ -108,7 +108,7 @@ def column(number: int) -> str:
 
 
 def epub(chapter: str | bytes, *, times: int = 1) -> bytes:
-    """Pack a book whose one chapter is listed so many times."""
+    """Pack a book whose one chapter is listed this many times."""
     chapters = '<itemref idref="c"/>' * times
     return packed(
         {
@@ -122,7 +122,7 @@ def epub(chapter: str | bytes, *, times: int = 1) -> bytes:
 
 
 def pptx(*, times: int = 1, table: str = "", picture: bytes | None = None) -> bytes:
-    """Make a presentation whose one slide is listed so many times."""
+    """Make a presentation whose one slide is listed this many times."""
     from pptx import Presentation
 
     deck = Presentation()
@@ -151,7 +151,7 @@ def pptx(*, times: int = 1, table: str = "", picture: bytes | None = None) -> by
 
 
 def pdf(*objects: str | bytes) -> bytes:
-    """Write a PDF of these objects, of which the first is the catalogue; the table of places is left out."""
+    """Write a PDF of these objects, the first of which is the catalogue; the cross-reference table is omitted."""
     data = b"%PDF-1.7\n"
     for number, content in enumerate(objects, start=1):
         data += f"{number} 0 obj\n".encode() + (content.encode() if isinstance(content, str) else content)
@@ -160,17 +160,17 @@ def pdf(*objects: str | bytes) -> bytes:
 
 
 def stream(data: bytes, attributes: str = "") -> bytes:
-    """Write a stream of a PDF, packed."""
+    """Write a compressed stream of a PDF."""
     return flated(zlib.compress(data, 9), f"/Filter /FlateDecode {attributes}")
 
 
 def flated(data: bytes, attributes: str) -> bytes:
-    """Write a stream of a PDF as it is."""
+    """Write a stream of a PDF unchanged."""
     return f"<< /Length {len(data)} {attributes} >>\nstream\n".encode() + data + b"\nendstream"
 
 
 def one_page(content: bytes, *, resources: str = "", more: tuple[str | bytes, ...] = (), times: int = 1) -> bytes:
-    """Write a PDF of one page, listed so many times; further objects have the numbers from 6 on."""
+    """Write a PDF of one page, listed this many times; further objects are numbered from 6."""
     return pdf(
         "<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Count {times} /Kids [{'3 0 R ' * times}] >>",
@@ -183,11 +183,11 @@ def one_page(content: bytes, *, resources: str = "", more: tuple[str | bytes, ..
 
 
 SAID = b"BT /F 12 Tf 50 700 Td (Trams are quiet, and rents rose.) Tj ET\n"
-"""What a page says."""
+"""Text of a page."""
 
 
 def nested_forms() -> bytes:
-    """Write a PDF whose form draws ten of the next, eight times over."""
+    """Write a PDF whose form draws ten copies of the next, eight levels deep."""
     forms = []
     for depth in range(8):
         resources = f"/Resources << /XObject << /X {depth + 7} 0 R >> /Font << /F 5 0 R >> >>"
@@ -227,7 +227,7 @@ def image(width: int, height: int, *, filters: str = "/FlateDecode", data: bytes
 
 
 def png(width: int, height: int) -> bytes:
-    """Write the head of an image of this size, and hardly anything of its body."""
+    """Write the header of an image of this size, and hardly any of its body."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -338,9 +338,9 @@ CORPUS: dict[str, dict[str, Make]] = {
         "many.docx": lambda: docx(paragraph("x"), **{f"media__{number}": b"" for number in range(60_000)}),
     },
 }
-"""Documents by what is hostile about them. Each is small enough to be sent."""
+"""Hostile documents by their fault, each small enough to be sent."""
 
 
 def cases() -> list[tuple[str, str, Make]]:
-    """Return each document, with its kind and its name."""
+    """Return each document with its kind and name."""
     return [(kind, name, make) for kind, documents in CORPUS.items() for name, make in documents.items()]

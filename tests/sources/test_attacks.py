@@ -1,4 +1,4 @@
-"""Hostile documents: every attack of the corpus as a source, its name, page and passage, in a diff, and compared."""
+"""Hostile documents: each attack of the corpus as a source, its name, page or passage, in a diff, and compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: atta
 
 
 def check_frame(rendered: str, *texts: str) -> None:
-    """Check that only one line begins with the source's tag and all other source lines are framed."""
+    """Check that only one line begins with the source's tag and all other lines of the source are framed."""
     lines = rendered.split("\n")
     frame = [*OWN, *filter(None, [explain_escapes(*texts)])]
     text_lines = [
@@ -44,7 +44,7 @@ def test_the_corpus_attacks_material_as_well() -> None:
 
 @each_attack
 def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
-    """Its text, name and page cannot do so."""
+    """This applies to the text, the name and the page."""
     text = attack.written()
     source = Source.of(f"a{text}", f"Homes.{text}", pages=[Page(start=0, name=f"page{text}")])
     passage = Passage(source=source.name, start=0, end=len(source.text), page=f"page{text}")

@@ -1,4 +1,4 @@
-"""Documents are converted in child processes, with bounds on memory and time, and leave none behind."""
+"""Documents are converted in child processes with limits on memory and time, none of which is left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the system lists no children of a process")
 
 ENDLESS = CORPUS["pages"]["empty-pages.pdf"]
-"""Takes minutes, in the code of a library that no signal handler of Python interrupts."""
+"""Document that takes minutes in the code of a library that no signal handler of Python interrupts."""
 HTML = hostile.html("<p>Trams are quiet.</p>")
 
 
@@ -42,7 +42,7 @@ def converter() -> Iterator[Converter]:
 
 
 def children(pid: int) -> set[int]:
-    """The children of a process."""
+    """Return the child processes of a process."""
     pids: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError):  # a thread that has just ended
@@ -51,7 +51,7 @@ def children(pid: int) -> set[int]:
 
 
 def peak(pid: int) -> int:
-    """The most memory that a process had, in megabytes."""
+    """Return the peak memory of a process in megabytes."""
     lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     return next((int(line.split()[1]) // 1_000 for line in lines if line.startswith("VmHWM")), 0)
 
@@ -64,7 +64,7 @@ REST = [pytest.param(*case, marks=pytest.mark.slow) for case in cases() if case 
 def test_a_hostile_document_is_read_or_refused_within_its_bounds(
     converter: Converter, kind: str, name: str, make: Make
 ) -> None:
-    """One clear error names the file; the next document is read as if there had been none."""
+    """A single clear error names the file, and the next document is read normally."""
     data = make()
     start = time.monotonic()
     try:
@@ -95,7 +95,7 @@ def test_a_document_that_needs_too_much_memory_is_reported() -> None:
 
 @pytest.mark.slow
 def test_a_document_that_crashes_its_converter_is_reported(converter: Converter) -> None:
-    """A library may end the whole process where it gets no memory."""
+    """A library may end the whole process when it cannot allocate memory."""
     with pytest.raises(BadFile, match=r"^a\.pdf: ends the process that reads it: .* takes more than 400 MB of memory"):
         converter.convert("a.pdf", CORPUS["compression"]["twice.pdf"](), ".pdf")
 
@@ -127,7 +127,7 @@ def test_one_child_reads_many_documents_and_is_replaced_after_a_fault(converter:
 
 @pytest.mark.slow
 def test_slow_documents_do_not_block_others() -> None:
-    """Ten that have no end, and one that a person waits for."""
+    """Ten documents never end while a person waits for another one."""
     converter = Converter(seconds=4.0)
     problems: list[str] = []
 
@@ -177,7 +177,7 @@ if sys.stdin.readline() == "work\\n":
     ],
 )
 def test_no_child_outlives_its_parent(tmp_path: Path, ending: signal.Signals | None, work: str) -> None:
-    """However it ends: by its own end, by Ctrl-C, or without a word; while the child works, and while it is idle."""
+    """The parent may end normally, by Ctrl-C, or by SIGKILL, while the child is working or idle."""
     (tmp_path / "a.pdf").write_bytes(ENDLESS())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with started([sys.executable, "-c", PROGRAM], cwd=tmp_path, text=True, **pipes) as parent:
@@ -202,7 +202,7 @@ def test_no_child_outlives_its_parent(tmp_path: Path, ending: signal.Signals | N
 
 @linux
 def test_a_child_knows_no_secret_of_its_parent(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
-    """It has no keys and no store addresses: a document may have taken it over."""
+    """A hostile document may control the child, so it has neither keys nor store addresses."""
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")
     before = children(os.getpid())

@@ -31,7 +31,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def commit(folder: Path, files: dict[str, str | bytes], message: str = "change") -> str:
-    """Write files and commit them, also ignored ones."""
+    """Write files and commit them, including ignored ones."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,6 @@ def commit(folder: Path, files: dict[str, str | bytes], message: str = "change")
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with one commit."""
     folder = tmp_path / "repository"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
@@ -57,13 +56,13 @@ def read(folder: Path, commits: str = "HEAD~1..HEAD", **options: list[str]) -> d
 
 
 def added(source: Source) -> list[str]:
-    """The lines that a diff adds."""
+    """Return the lines that a diff adds."""
     return [line[1:] for line in source.text.split("\n") if line.startswith("+") and not line.startswith("+++")]
 
 
 @pytest.mark.parametrize("commits", ["main..branch", "main...branch"])
 def test_a_branch_is_compared_with_its_merge_base(repository: Path, commits: str) -> None:
-    """Newer commits of main are no deletions of the branch."""
+    """Newer commits of main are not deletions by the branch."""
     base = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-qb", "branch")
     tip = commit(repository, {"branch.py": "two = 2\n"})
@@ -78,7 +77,7 @@ def test_a_branch_is_compared_with_its_merge_base(repository: Path, commits: str
 
 
 def test_a_moved_file_is_one_file(repository: Path) -> None:
-    """The file may have unchanged lines or a new mode."""
+    """The lines may be unchanged, or the file may have a new mode."""
     git(repository, "mv", "old.py", "new name.py")
     commit(repository, {})
     [source] = read(repository).values()
@@ -94,7 +93,7 @@ def test_a_moved_file_is_one_file(repository: Path) -> None:
 
 
 def test_a_shallow_clone_says_how_to_fetch_its_history(repository: Path, tmp_path: Path) -> None:
-    """Nothing is compared with the empty tree where commits may only be missing."""
+    """Nothing is compared with the empty tree if commits may only be missing."""
     commit(repository, {"app.py": "two = 2\n"})
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", "clone")
     for commits in ("HEAD~1..HEAD", "HEAD^...HEAD", "HEAD~1"):
@@ -115,7 +114,7 @@ def test_a_first_commit_and_no_commit_are_compared_with_nothing(repository: Path
 
 
 def test_new_files_that_git_does_not_track_are_reviewed(repository: Path) -> None:
-    """From any folder of the repository, without a trace in its index; ignored files and other repositories are not."""
+    """Any folder of the repository works and the index is unchanged; ignored files are omitted."""
     (repository / ".gitignore").write_text("*.log\n")
     (repository / "deep").mkdir()
     (repository / "deep" / "new.py").write_text("new = 1\n")
@@ -131,7 +130,7 @@ def test_new_files_that_git_does_not_track_are_reviewed(repository: Path) -> Non
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-be"])
 def test_a_file_in_another_encoding_is_decoded(repository: Path, encoding: str) -> None:
-    """Its contents are readable and its line numbers are correct."""
+    """The contents are readable and the line numbers are correct."""
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     for text in ("# größer\nx = 1\n", "# größer\nx = 1\ny = 2\n"):
         commit(repository, {"a.py": f"{mark}{text}".encode(encoding)})
@@ -165,7 +164,7 @@ def test_a_change_cannot_hide_its_lines(repository: Path, way: str) -> None:
 
 
 def test_a_changed_submodule_is_named(repository: Path) -> None:
-    """`ignore = all` does not hide its new commit."""
+    """`ignore = all` does not hide the new commit."""
     git(repository, "submodule", "add", "-q", str(repository), "sub")
     commit(repository, {})
     git(repository / "sub", "commit", "-qm", "nothing", "--allow-empty")
@@ -175,7 +174,7 @@ def test_a_changed_submodule_is_named(repository: Path) -> None:
 
 
 def test_secrets_are_masked_in_their_lines(repository: Path) -> None:
-    """All other lines stay, and so do their numbers."""
+    """All other lines and their numbers are unchanged."""
     commit(repository, {"deploy.py": "KEY = '''\n-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1234\n'''\nrun()\n"})
     source = read(repository)["deploy.py"]
     assert "MIIEpAIBAAKCAQEA1234" not in source.text
@@ -183,7 +182,7 @@ def test_secrets_are_masked_in_their_lines(repository: Path) -> None:
 
 
 def test_git_runs_nothing_that_a_repository_names(repository: Path) -> None:
-    """It runs no filters, hooks or other configured programs."""
+    """Filters, hooks and other configured programs are not run."""
     mark = repository.parent / "ran"
     program = repository.parent / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
@@ -205,7 +204,7 @@ def test_git_runs_nothing_that_a_repository_names(repository: Path) -> None:
 
 
 def test_generated_files_come_last_and_folded(repository: Path) -> None:
-    """A long one is cut, and says by how much; a short one is shown in full; an excluded one is not shown."""
+    """A long file is cut, with the number of omitted lines; a short one is complete; an excluded one is not shown."""
     code = {"package-lock.json": "{}\n" * 3_000, "go.sum": "a v1\n", "z.py": "z = 1\n", "b/app.js": "x" * 9_000}
     commit(repository, {**code, "yarn.lock": "x\n" * 50})
     sources = read(repository, exclude=["yarn.lock"])
@@ -227,7 +226,7 @@ def test_generated_files_come_last_and_folded(repository: Path) -> None:
 
 
 def test_excluded_files_are_left_out_with_the_reason(repository: Path) -> None:
-    """A change of nothing but excluded files is no change; one of pictures alone cannot be read."""
+    """A change of excluded files alone is no change; one of images alone cannot be read."""
     commit(repository, {"package-lock.json": "{}\n" * 3, "docs/a.png": b"\x89PNG\0\1", "b.py": "b = 1\n"})
     sources = read(repository, exclude=["docs/*"])
     assert {name: (source.left_out, source.excluded) for name, source in sources.items()} == {
@@ -246,7 +245,6 @@ def test_excluded_files_are_left_out_with_the_reason(repository: Path) -> None:
 
 @pytest.mark.parametrize("commits", ["", " ", "--output=x", "nowhere..HEAD", "HEAD..nowhere", "a b", "HEAD\0"])
 def test_invalid_commits_are_rejected(repository: Path, commits: str) -> None:
-    """The error quotes the commits as given."""
     with pytest.raises(BadFile, match=r"^diff "):
         read(repository, commits)
     assert not (repository / "x").exists()

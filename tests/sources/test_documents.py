@@ -1,4 +1,4 @@
-"""Documents as sources: pages, slides and sheets, and why one cannot be read."""
+"""Documents as sources: pages, slides and sheets, and the reasons why a document cannot be read."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ VERDICT = {"reasoning": "It quotes.", "winner": None, "verdict": "Both."}
 
 
 def line(page: int, number: int) -> str:
-    """A line of the report, which no other has."""
+    """Return a line of the report that is unique."""
     return f"In district {page * 40 + number} rents rose by {page}.{number} per cent within the year."
 
 
 def make_pdf(pages: int, *, password: str | None = None, text: bool = True) -> bytes:
-    """A report of so many pages."""
+    """Write a report of this many pages."""
     from reportlab.lib.pdfencrypt import StandardEncryption
     from reportlab.pdfgen.canvas import Canvas
 
@@ -56,7 +56,6 @@ def make_pdf(pages: int, *, password: str | None = None, text: bool = True) -> b
 
 
 def make_docx() -> bytes:
-    """A Word document of a heading and a paragraph."""
     body = (
         '<?xml version="1.0"?><w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
         "<w:body><w:p><w:r><w:t>Trams are quiet.</w:t></w:r></w:p></w:body></w:document>"
@@ -76,7 +75,6 @@ def make_docx() -> bytes:
 
 
 def make_pptx() -> bytes:
-    """Two slides."""
     from pptx import Presentation
 
     show = Presentation()
@@ -88,7 +86,6 @@ def make_pptx() -> bytes:
 
 
 def make_xlsx() -> bytes:
-    """Two sheets."""
     from openpyxl import Workbook
 
     book = Workbook()
@@ -103,7 +100,6 @@ def make_xlsx() -> bytes:
 
 
 def make_epub() -> bytes:
-    """A book of one chapter."""
     container = (
         '<?xml version="1.0"?><container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
         '<rootfile full-path="content.opf"/></rootfiles></container>'
@@ -117,7 +113,6 @@ def make_epub() -> bytes:
 
 
 def zipped(files: dict[str, str]) -> bytes:
-    """A zip file."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in files.items():
@@ -126,7 +121,6 @@ def zipped(files: dict[str, str]) -> bytes:
 
 
 def read(folder: Path, name: str, data: bytes) -> Any:
-    """The source of a file with this content."""
     (folder / name).write_bytes(data)
     (source,) = read_sources([name], folder=folder)
     return source
@@ -194,13 +188,13 @@ BOMB = {"word/document.xml": "0" * 100_000_001}
 def test_a_document_that_cannot_be_read_is_named_with_the_reason(
     tmp_path: Path, name: str, make: Callable[[], bytes], why: str
 ) -> None:
-    """Before anything is asked."""
+    """The error is raised before any model is called."""
     with pytest.raises(BadFile, match=f"^{name}: {why}"):
         read(tmp_path, name, make())
 
 
 def office(name: str, **parts: str) -> bytes:
-    """A Word document with a further part for each of `parts`; "document" is its body."""
+    """Pack a Word document with a further part for each of `parts`; "document" is its body."""
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     space += ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
     files = {f"word/{part}.xml": f"<w:{part} {space}>{text}</w:{part}>" for part, text in parts.items()}
@@ -210,12 +204,12 @@ def office(name: str, **parts: str) -> bytes:
 
 
 def run_of(text: str, properties: str = "") -> str:
-    """A piece of a Word document."""
+    """Write a run of a Word document."""
     return f"<w:r><w:rPr>{properties}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
 
 
 def test_a_hyphenated_word_is_found(tmp_path: Path) -> None:
-    """The hyphen stays, as on the page, without a replacement character."""
+    """The hyphen is kept as on the page, without a replacement character."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -253,7 +247,7 @@ def test_scanned_pages_of_a_pdf_are_named(tmp_path: Path) -> None:
     ("by_column", "unread"), [(False, "order of page 1: two columns are read as one"), (True, None)]
 )
 def test_columns_that_may_be_mixed_up_are_reported(tmp_path: Path, by_column: bool, unread: str | None) -> None:  # noqa: FBT001
-    """A program may write the lines of a page one after the other, across its columns."""
+    """Some programs write the lines of a page one after the other, across its columns."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -266,7 +260,6 @@ def test_columns_that_may_be_mixed_up_are_reported(tmp_path: Path, by_column: bo
 
 
 def test_form_entries_are_read(tmp_path: Path) -> None:
-    """With the names of its fields, on the page where they are."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -316,14 +309,14 @@ VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
 def test_a_word_document_loses_nothing_silently(
     tmp_path: Path, body: str, parts: dict[str, str], text: str, unread: str | None
 ) -> None:
-    """Invisible content is omitted and named."""
+    """Invisible content is omitted and reported."""
     source = read(tmp_path, "a.docx", office(body, **parts))
     assert " ".join(source.text.split()) == text
     assert source.unread == unread
 
 
 def sheet(rows: Sequence[Sequence[Any]], **formats: str) -> Any:
-    """A workbook of these rows; `formats` are number formats by the place of the cell."""
+    """Write a workbook of these rows; `formats` are number formats by cell."""
     from openpyxl import Workbook
 
     book = Workbook()
@@ -335,7 +328,7 @@ def sheet(rows: Sequence[Sequence[Any]], **formats: str) -> Any:
 
 
 def saved(book: Any) -> bytes:
-    """A workbook as a file."""
+    """Return a workbook as a file."""
     buffer = io.BytesIO()
     book.save(buffer)
     return buffer.getvalue()
@@ -362,7 +355,7 @@ def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
 
 
 def test_hidden_parts_of_a_spreadsheet_are_omitted_and_named(tmp_path: Path) -> None:
-    """Sheets, rows and columns; a workbook with macros is read as any other."""
+    """This holds for sheets, rows and columns; workbooks with macros are read like others."""
     book = sheet([["a", "b"], ["c", "d"], ["e", "f"]])
     book.active.row_dimensions[2].hidden = True
     book.active.column_dimensions["B"].hidden = True
@@ -374,7 +367,6 @@ def test_hidden_parts_of_a_spreadsheet_are_omitted_and_named(tmp_path: Path) -> 
 
 
 def test_a_formula_without_a_cached_result_is_shown_as_text(tmp_path: Path) -> None:
-    """Programs write workbooks without results, which only Excel computes."""
     source = read(tmp_path, "a.xlsx", saved(sheet([["a", "b", "sum"], [2, 3, "=A2+B2"]])))
     assert "| 2 | 3 | =A2+B2 |" in source.text
     assert source.unread == "results of 1 formula: open and save it to have them"
@@ -404,7 +396,7 @@ def test_hidden_slides_are_left_out_and_slides_without_text_are_named(tmp_path: 
 
 
 def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
-    """Not its pictures, of which a reader of base64 has nothing."""
+    """Images are omitted, since their base64 is useless to a reader."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
     error = {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m: no"]}
@@ -452,13 +444,12 @@ def test_a_byte_order_mark_determines_the_encoding(tmp_path: Path, encoding: str
     ],
 )
 def test_an_unread_file_is_reported_with_the_true_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:
-    """The message says what to do."""
     with pytest.raises(BadFile, match=f"^{name}: {why}"):
         read(tmp_path, name, data)
 
 
 def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
-    """Before anything is asked, and in the notes of the result."""
+    """They are listed before any model is called, and in the notes of the result."""
     (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
     options = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
     plan = make_plan(PATTERNS["debate"], options)
@@ -472,7 +463,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder, such a file is left out with that reason."""
+    """In a folder, such a file is omitted for this reason."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

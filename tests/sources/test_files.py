@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder as people have them: texts, secrets, a repository's files, binaries and links."""
+    """Create a typical folder: texts, secrets, a repository's files, binaries and links."""
     files = {
         "docs/plan.md": "Build trams.",
         "docs/notes/costs.txt": "They cost 3 million.",
@@ -83,7 +83,6 @@ def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Pat
 
 
 def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) -> None:
-    """This holds for a subfolder as well, with the rules of git."""
     repository = folder.parent
     rmtree(folder / ".git")  # else it were a repository of its own
     (repository / ".git").mkdir()
@@ -146,7 +145,7 @@ def test_links_pipes_and_folders_without_text_are_refused(tmp_path: Path) -> Non
 
 
 def test_sources_may_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is called by its name, NAME=FILE by another; a file that has an equals sign is itself."""
+    """A file has its own name, or another one with NAME=FILE, even if its own contains an equals sign."""
     (tmp_path / "a.md").write_text("\ufeffOne.\r\nTwo.", newline="")
     (tmp_path / "b=a.md").write_text("Three.")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"Piped."), isatty=lambda: False))
@@ -162,7 +161,7 @@ def test_sources_may_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: py
 
 
 def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
-    """Neither `..`, links, stdin nor a name with the same prefix gets around the rule."""
+    """Neither `..`, links, stdin nor a name with the same prefix bypasses the rule."""
     inside, beside = tmp_path / "docs", tmp_path / "docs-private"
     for directory in (inside, beside):
         directory.mkdir()
@@ -176,7 +175,7 @@ def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
 
 
 def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
-    """Texts by name, or paths and sources in a list; two of one name and anything else are refused."""
+    """Texts by name and lists of paths and sources are accepted; duplicate names and other types are rejected."""
     (tmp_path / "a.md").write_text("A.")
     report = Source.of("report", "B.")
     assert [source.name for source in check_sources([tmp_path / "a.md", report], location="x")] == ["a.md", "report"]
@@ -188,7 +187,7 @@ def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
 
 
 def test_a_place_in_a_source_is_on_a_page() -> None:
-    """Between the beginnings of two pages, the first of them has it."""
+    """A place between the beginnings of two pages belongs to the first of them."""
     source = Source.of("r", "One. Two. Three.", pages=[Page(start=0, name="page 1"), Page(start=5, name="page 2")])
     assert [source.page_at(place) for place in (0, 4, 5, 15)] == ["page 1", "page 1", "page 2", "page 2"]
     assert list(source.parts()) == [("r, page 1", "One."), ("r, page 2", "Two. Three.")]

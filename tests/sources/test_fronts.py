@@ -41,12 +41,12 @@ SHORT: dict[str, tuple[str, ...]] = {
 }
 CHAIR = {"answer": "Wait.", "dissent": None}
 OUTPUTS: dict[str, Any] = {"critique": {"claims": []}}
-"""What the model answers where a pattern asks for data, unless it is `CHAIR`."""
+"""Answers of the model by pattern; the default is `CHAIR`."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which a command is run: a folder of notes, with secrets among them."""
+    """Create a folder of notes with secrets among them, and make it the working directory."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "report.md").write_text(REPORT)
     (tmp_path / "notes" / ".env").write_text("TOKEN=canary-env")
@@ -56,13 +56,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(on: Stage, verb: str, *flags: str, text: str | None = None) -> Any:
-    """The result of a command whose model is on stage."""
+    """Return the result of a command with a scripted model."""
     arguments = [verb, *flags, "--model", "staged", "--base-url", on.base_url]
     return CliRunner().invoke(app, arguments, input=text, catch_exceptions=False)
 
 
 def kept_in(store: Path) -> str:
-    """All that a SQLite store holds."""
+    """Return everything that a SQLite store contains."""
     with closing(sqlite3.connect(store)) as connection:
         tables = connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '% VIRTUAL %'"
@@ -73,7 +73,7 @@ def kept_in(store: Path) -> str:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_pattern_command_reads_a_folder_without_secrets(pattern: str, folder: Path, store: Path) -> None:
-    """The first lines say what goes to the model and what was left out; no request and no store has a secret."""
+    """The first lines list what is sent and what is omitted; no request and no store contains a secret."""
     short = SHORT.get(pattern, ("--max-rounds", "1"))
     with stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
         result = call(on, PATTERNS[pattern].verb, "Should we cap rents?", "--source", "notes", *short)
@@ -100,7 +100,7 @@ def test_every_pattern_command_reads_a_folder_without_secrets(pattern: str, fold
 
 
 def test_a_question_or_a_source_from_stdin(folder: Path) -> None:
-    """Not both: the error says so before anything is asked."""
+    """The error for both at once comes before any model is called."""
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
     with stage() as on:
         question_piped = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
@@ -124,7 +124,7 @@ def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
 
 
 def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
-    """In the place of those of the batch; a missing one is found before anything is asked."""
+    """They replace those of the batch; a missing file is reported before any model is called."""
     rows: list[dict[str, Any]] = [
         {"question": "Should we cap rents?", "sources": ["notes/report.md"]},
         {"question": "Ban cars?", "sources": {"memo": "Cars are loud."}},
@@ -152,13 +152,13 @@ def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
 
 
 class Reading:
-    """A model whose requests are kept."""
+    """Model that records its requests."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
 
     def model(self) -> FunctionModel:
-        """The model."""
+        """Return the model."""
 
         def answer(request: ModelRequest) -> Any:
             self.shown.append("\n".join(str(message["content"]) for message in request.messages))
@@ -168,7 +168,7 @@ class Reading:
 
 
 def test_http_requests_send_texts_or_name_allowed_files(folder: Path) -> None:
-    """Without a folder that is allowed no path is read; with one, only those below it."""
+    """Without an allowed folder no path is read; with one, only those below it."""
     inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
     outside.write_text("canary-env")
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as plain:

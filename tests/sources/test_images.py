@@ -1,4 +1,4 @@
-"""Images as sources: what each vendor is sent, what a model without eyes is, and what is no image."""
+"""Images as sources: what each vendor receives, how models without vision are detected, and what is not an image."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ SIDES = [Debater("pro", "rents rise"), Debater("con", "rents fall")]
 
 
 def png(side: int = 4) -> bytes:
-    """A white square."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -56,7 +54,7 @@ URL = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
 
 @pytest.fixture
 def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An image in the folder in which a command is run."""
+    """Create an image in the folder in which a command is run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "chart.png").write_bytes(png())
     return tmp_path / "chart.png"
@@ -64,7 +62,6 @@ def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def servers() -> Iterator[dict[Any, Vendor]]:
-    """Four vendors."""
     with vendors() as running:
         yield running
 
@@ -76,7 +73,7 @@ def servers() -> Iterator[dict[Any, Vendor]]:
 def test_each_vendor_receives_the_image_before_the_transcript(
     transport: Any, chart: Path, servers: dict[Any, Vendor]
 ) -> None:
-    """By its own requests and by openai's SDK, to Anthropic by its SDK; the judge is shown none."""
+    """This includes openai's SDK and, for Anthropic, its own; the judge receives none."""
     pytest.importorskip("anthropic")
     custom_model = OpenAIModel("gpt-5-mini", transport=transport)
     sides = [Debater("pro", "rents rise", model=custom_model)]
@@ -106,7 +103,7 @@ def test_each_vendor_receives_the_image_before_the_transcript(
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_speaker_of_a_pattern_sees_the_image(pattern: str, chart: Path) -> None:
-    """From every command; what a page and a trace show of the request has no image in it."""
+    """This holds for every command; pages and traces show the request without the image."""
     info = PATTERNS[pattern]
     plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
     has_image = [
@@ -117,7 +114,7 @@ def test_every_speaker_of_a_pattern_sees_the_image(pattern: str, chart: Path) ->
 
 
 def requests_of(pattern: Any, question: str) -> list[Any]:
-    """The first requests of a run, which then reaches its limit."""
+    """Return the first requests of a run, which then reaches its limit."""
     requests: list[Any] = []
 
     def answer(request: Any) -> Any:
@@ -133,7 +130,7 @@ def requests_of(pattern: Any, question: str) -> list[Any]:
 
 
 def test_an_image_is_stored_once_and_restored(chart: Path) -> None:
-    """In the plan of a run, as its data URL; a resumed run has it, whatever has become of the file."""
+    """The plan of a run has its data URL, so that a resumed run does not need the file."""
     plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
     stored = stored_plan(plan)
     chart.unlink()
@@ -143,7 +140,7 @@ def test_an_image_is_stored_once_and_restored(chart: Path) -> None:
 
 
 def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Path) -> None:
-    """Once, and a resumed run is shown it again."""
+    """The journal contains the image once, and a resumed run uses it."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
     store = tmp_path / "runs.sqlite3"
     ended = rent.run_sync(QUESTION, model=FunctionModel(debater), store=store, run_id="r", limits=Limits(calls=1))
@@ -177,7 +174,7 @@ def test_a_budget_counts_the_tokens_of_an_image() -> None:
 def test_a_model_without_vision_is_rejected_before_any_call(
     name: str, chart: Path, servers: dict[Any, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the seat, the model and the file, from Python and from the command; also as one of two that may answer."""
+    """The error names the seat, the model and the file, also for one of two possible models."""
     for variable in ("CEREBRAS_API_KEY", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(variable, "key")
     for model in (name, Fallback("openai/gpt-5-mini", name)):
@@ -234,7 +231,7 @@ def test_images_have_limits(tmp_path: Path) -> None:
 
 
 def test_images_of_a_folder_are_left_out(tmp_path: Path) -> None:
-    """Most are logos; one that matters is named itself."""
+    """Most are logos; a relevant one can be named explicitly."""
     (tmp_path / "notes.md").write_text("Rents rose.")
     (tmp_path / "logo.png").write_bytes(png())
     reasons = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}

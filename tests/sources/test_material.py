@@ -1,4 +1,4 @@
-"""Material as models read it: whole files and their diffs, unaltered, and each line that is shown can be quoted."""
+"""Material as models read it: whole files and their diffs, unaltered, every visible line of which can be quoted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILES["windows.md"] = FILES["notes.md"].replace("\n", "\r\n").removesuffix("\n")
 
 
 def diff_of(name: str, after: str) -> str:
-    """The change that leads to a file, as git writes it: some lines are new, and some were others."""
+    """Return the change that leads to a file, in git's format: some lines are new, and some are modified."""
     lines = after.splitlines(keepends=True)
     before = [f"old {line}" if number % 7 == 3 else line for number, line in enumerate(lines) if number % 5 != 2]
     changed = "".join(unified_diff(before, lines, f"a/{name}", f"b/{name}"))
@@ -47,12 +47,12 @@ each_material = pytest.mark.parametrize("name", MATERIAL)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a file, whatever ends them."""
+    """Return the lines of a file, whatever their line ends."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
-    """The lines of a source in a prompt, without its tag, bars and numbers."""
+    """Return the lines of a source in a prompt, without its tag, bars and numbers."""
     begin = prompt.index(f"[{name}] ") + len(name) + 3
     first, *rest = re.findall(r"\A[^\n]*(?:\n  \| [^\n]*)*", prompt[begin:])[0].split("\n")
     lines = [first, *(line.removeprefix("  | ") for line in rest)]
@@ -62,7 +62,7 @@ def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
 @each_material
 @pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
 def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa: FBT001
-    """Once the frame is taken off, no line has changed but those with a token of the list."""
+    """Without the frame, only lines that contain a listed token differ."""
     lines = without_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
     expected = lines_of(MATERIAL[name])
     if numbers and expected[-1] == "":
@@ -76,7 +76,7 @@ def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa:
 
 @each_material
 def test_alterations_are_reported(name: str) -> None:
-    """In a line of the prompt's own below the sources, and only there where something was."""
+    """The prompt reports them in a separate line below the sources, and only if there are any."""
     prompt = render_sources(SOURCES[name])
     notes = [line for line in prompt.splitlines() if line.startswith("(The texts above have ")]
     if "chat.rb" in name:
@@ -102,14 +102,14 @@ def test_passages_show_file_lines_unchanged(name: str) -> None:
 
 @cache
 def body_of(name: str) -> list[str]:
-    """The lines of a file as a reviewer's prompt shows them."""
+    """Return the lines of a file as a reviewer's prompt shows them."""
     prompt = render_sources(SOURCES[name], numbers=True)
     return re.findall(r"^  \| .*", prompt[prompt.index(f"[{name}] ") :], re.MULTILINE)
 
 
 @st.composite
 def copies(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
-    """The name of a file, one to three lines of it as a reviewer's prompt shows them, and the lines themselves."""
+    """Return the name of a file, one to three lines as a reviewer's prompt shows them, and the lines themselves."""
     name = draw(st.sampled_from(sorted(MATERIAL)))
     body = body_of(name)
     begin = draw(st.integers(0, len(body) - 1))
@@ -118,7 +118,7 @@ def copies(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
 
 
 def frames_of(copied: list[str], lines: list[str]) -> list[str]:
-    """The ways in which models copy lines from a prompt."""
+    """Return the formats in which models copy lines from a prompt."""
     bars, numbered = "\n".join(copied), "\n".join(line[4:] for line in copied)
     first_bare = "\n".join([copied[0][4:], *copied[1:]])
     plain = "\n".join(lines)
@@ -127,14 +127,14 @@ def frames_of(copied: list[str], lines: list[str]) -> list[str]:
 
 @given(copies(), st.data())
 def test_a_line_copied_from_a_prompt_is_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
-    """It is located in the file at an equal line, whatever was copied with it."""
+    """The quote is located at an equal line of the file, whatever was copied with it."""
     name, copied, lines = copy
     check_place(name, copied, lines, data.draw(st.sampled_from(frames_of(copied, lines))))
 
 
 @each_material
 def test_every_line_of_every_file_is_found(name: str) -> None:
-    """Alone and with the next one, in each of these ways."""
+    """Each line is copied alone and with the next one, in every format."""
     body = body_of(name)
     for count in (1, 2):
         for begin in range(len(body) - count + 1):
@@ -145,7 +145,7 @@ def test_every_line_of_every_file_is_found(name: str) -> None:
 
 
 def check_place(name: str, copied: list[str], lines: list[str], quote: str) -> None:
-    """A quote of these lines, as they are shown and as they are, is found."""
+    """Check that a quote of these lines is found, both as shown and as in the file."""
     sources = SOURCES[name]
     numbers = [int(line[4:9]) for line in copied if line[4:9].strip()]
     place = locate(sources, file=None, line=numbers[0] if numbers else None, end_line=None, quote=quote)
@@ -177,7 +177,7 @@ def test_faithful_quotes_are_never_unverified(
     "name", ["Index.java", "ring.hpp", "Panel.tsx", "Main.elm", "Windows.java", "chat.rb", "page.html.diff"]
 )
 def test_a_reviewer_may_quote_its_prompt(name: str) -> None:
-    """From end to end: each line that a model copies, with its bar and number, is a place that exists."""
+    """Each line of the prompt that a model copies, with its bar and number, is an existing place."""
 
     def copy(request: ModelRequest) -> Any:
         system = str(request.messages[0]["content"])
@@ -261,7 +261,7 @@ def test_ordinary_text_is_not_a_control_token(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["INST", "/INST", "gMASK", "SYSTEM_PROMPT", "|user|"])
 def test_a_file_name_cannot_be_a_control_token(name: str) -> None:
-    """Brackets around a name make no token."""
+    """Brackets around a name do not create a token."""
     for tag in (tag_text(name), tag_name(name)):
         assert f"[{tag}]" not in CONTROL_TOKENS
         assert unescaped(tag) == name

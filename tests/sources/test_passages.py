@@ -1,4 +1,4 @@
-"""Passages: what a prompt has of sources that are too long for it."""
+"""Passages: the parts of sources that a prompt contains if they are too long for it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LONG = Source.of(
 
 @given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
 def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
-    """In order, none too long, none across two pages, and nothing but white space is missing."""
+    """They are in order, none is too long or spans two pages, and only white space is missing."""
     begins = sorted({start for start in starts if start < len(text)})
     source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
     passages = list(cut(source))
@@ -67,7 +67,7 @@ def test_relevant_passages_are_found_with_their_pages() -> None:
 
 
 def test_passages_fill_their_budget() -> None:
-    """However many there are: material of just over the limit loses no more than is too much."""
+    """Material of just over the limit loses no more than the excess, whatever the number of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", f"limit_{number} = {number}\n" * 10) for number in range(700))
     total = sum(len(source.text) for source in files)
     room = total * 9 // 10
@@ -79,7 +79,7 @@ def test_passages_fill_their_budget() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
 def test_readers_share_a_source_that_is_too_long(readers: int, room: int, files: int) -> None:
-    """Each has no more than its room, all have the best half, and other halves only where nothing else is left."""
+    """No reader exceeds its room, all get the best half, and the other halves differ only if nothing else is left."""
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
     ranges = [{(passage.source, passage.start, passage.end) for passage in passages} for passages in shares]
@@ -97,7 +97,7 @@ def test_readers_share_a_source_that_is_too_long(readers: int, room: int, files:
 
 @pytest.mark.parametrize("pattern", ["council", "deliberation", "round_robin", "consensus", "debate"])
 def test_a_panel_reads_more_than_one_member(pattern: str) -> None:
-    """Debaters who have to win are shown the same, as far as they ask the same."""
+    """Competing debaters get the same passages as far as their questions are the same."""
     files = {f"file_{number:02}": f"limit_{number} = {number}\n" * 50 for number in range(40)}
     talkers = Talkers()
     raw = talk(pattern, sources=Sources(files, tokens=1_000)).run_sync(QUESTION, model=talkers.model(), seed=1).raw
@@ -110,7 +110,7 @@ def test_a_panel_reads_more_than_one_member(pattern: str) -> None:
 
 
 def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:
-    """Names of files that nothing is shown of would take the room of passages."""
+    """The names of files without any passage would take the room of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
     listed = render_sources(files, complete=False).partition("\n\n")[0]
     assert listed.startswith("Sources:\n2,000 sources with 360,000 characters, too long to be shown in full")
@@ -125,14 +125,14 @@ def test_the_context_of_a_model_decides_how_much_is_shown() -> None:
 
 
 def shown_in(request: ModelRequest) -> list[str]:
-    """The tags of passages in the last message."""
+    """Return the tags of passages in the last message."""
     lines = str(request.messages[-1]["content"]).splitlines()
     return [line.partition("]")[0][1:] for line in lines if line.startswith("[book, page")]
 
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in TURNS if pattern != "review"])  # which divides them
 def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
-    """Before the task, which stays last; the result lists them, and quotes are looked up in the whole text."""
+    """Passages precede the task; the result lists them, and quotes are looked up in the whole text."""
 
     def quoting(request: ModelRequest) -> Any:
         reply = talkers.reply(request)
@@ -208,7 +208,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 
 @given(st.text("ab\n\r", max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_passages_are_numbered_line_by_line(text: str, start: int, end: int) -> None:
-    """Each line that has a character, or its line break, in the passage is shown whole."""
+    """Each line with a character or its line break in the passage is shown whole."""
     lines, numbered_lines, at = text.removesuffix("\n").split("\n") if text else [], [], 0
     for number, line in enumerate(lines, start=1):
         if at < end and at + len(line) + 1 > start:

@@ -1,4 +1,4 @@
-"""Sources as people see them who answer: in Python, in a terminal, over HTTP, on a page, and at an MCP host."""
+"""Sources as presented to human participants: in Python, in a terminal, over HTTP, on a page, and by an MCP host."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VERDICT = {"reasoning": "It answered.", "winner": None, "verdict": "Both."}
 
 
 def answer(request: HumanRequest) -> Any:
-    """Make an answer that fits any request."""
+    """Return an answer that fits any request."""
     if request.schema is None:
         return "Capped."
     fields = request.schema["properties"]
@@ -94,7 +94,7 @@ SEATS: dict[str, Callable[[Any], Block[Any, Any]]] = {
 
 
 def says(request: Any) -> Any:
-    """A model in any role."""
+    """Answer as a model in any role."""
     schema = request.output_schema
     if schema is None:
         return "SUMMARY: Capped.\nSTATUS: SETTLED"
@@ -104,7 +104,7 @@ def says(request: Any) -> Any:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
-    """All of them, whole; and the text of a long one does not stand before the question of a terminal."""
+    """Each source is complete, but the text of a long one does not precede the question in a terminal."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> Any:
@@ -122,7 +122,7 @@ def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_a_suspended_person_gets_sources_from_the_journal(seat: str) -> None:
-    """The stored request is the same as without sources, whose texts the journal has already."""
+    """The stored request is the same as without sources, whose texts are already in the journal."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
     model = FunctionModel(says)
@@ -136,7 +136,7 @@ def test_a_suspended_person_gets_sources_from_the_journal(seat: str) -> None:
 
 
 def test_two_debates_of_one_run_show_their_own_sources() -> None:
-    """Their people would quote what the others' readers cannot look up."""
+    """Otherwise humans would quote sources in which the quotes of others cannot be looked up."""
 
     def of(name: str) -> Block[Any, Any]:
         sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]
@@ -154,7 +154,6 @@ def test_two_debates_of_one_run_show_their_own_sources() -> None:
 
 
 async def test_a_terminal_lists_the_sources() -> None:
-    """Before it asks."""
     reading, writing = os.pipe()
     os.write(writing, b"Capped.\n\n")
     os.close(writing)
@@ -171,7 +170,7 @@ SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 
 @pytest.fixture
 def waits() -> Iterator[tuple[Stage, str]]:
-    """A server, and a run of it that waits for a person, with a text and an image."""
+    """Start a server with a run that waits for a human and has a text and an image as sources."""
     with staged(lambda: Service(store=MemoryStore(), model=FunctionModel(debater))) as stage:
         options = {
             "max_rounds": 1,
@@ -185,7 +184,7 @@ def waits() -> Iterator[tuple[Stage, str]]:
 
 
 def test_an_http_request_lists_sources_and_serves_their_texts(waits: tuple[Stage, str]) -> None:
-    """Name, size and kind in the request; the text, or the image itself, where it is asked for; no other file."""
+    """The request has name, size and kind; the text or the image is served by request, and no other file is."""
     stage, run_id = waits
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
     text, image = request["sources"]
@@ -202,7 +201,7 @@ def test_an_http_request_lists_sources_and_serves_their_texts(waits: tuple[Stage
 
 
 def test_the_page_of_a_person_lists_the_sources(waits: tuple[Stage, str]) -> None:
-    """Folded, escaped, with the image; also on the page of a link, which opens nothing else."""
+    """The list is folded, escaped and has the image; so is the page of a link, which opens nothing else."""
     stage, run_id = waits
     path = stage.post(f"/runs/{run_id}/links", {"seconds": 60}).json()["page"]
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -213,7 +212,7 @@ def test_the_page_of_a_person_lists_the_sources(waits: tuple[Stage, str]) -> Non
 
 
 async def test_an_mcp_host_reads_sources_with_the_request() -> None:
-    """They are in `shown`, which the host presents to the person."""
+    """They are in `shown`, which the host presents to the human."""
     async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
         handle = await service.begin("debate", QUESTION, options=options)

@@ -1,4 +1,4 @@
-"""Sources of requests, forks and imported runs: texts, or files in data URLs, within bounds."""
+"""Sources of requests, forks and imported runs: texts, or files in data URLs, within limits."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
 
 
 def url(data: bytes) -> str:
-    """A file as a request brings it."""
+    """Return a file as a data URL, as in a request."""
     return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
 
 def make_service() -> Service:
-    """A service whose model answers at once."""
     return Service(store="memory:", model=FunctionModel(debater))
 
 
@@ -70,7 +69,7 @@ TEXT = {"text": "Rents rose."}
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
 def test_a_request_cannot_set_computed_fields_or_exceed_limits(sources: Any, reason: str) -> None:
-    """422, with the reason, before a run is stored; also for a fork."""
+    """The status is 422 with the reason, before a run is stored; forks are included."""
     with staged(make_service) as server:
         run_id = server.finished()
         options = {"options": {"sources": sources}}
@@ -83,7 +82,7 @@ def test_a_request_cannot_set_computed_fields_or_exceed_limits(sources: Any, rea
 
 
 def test_a_path_with_a_nul_byte_is_rejected(tmp_path: Path) -> None:
-    """It is treated like any path outside of allowed folders."""
+    """Such a path is treated like any path outside of allowed folders."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422
@@ -105,7 +104,7 @@ def test_size_and_hash_describe_the_bytes_of_a_source() -> None:
 
 @pytest.mark.parametrize(("verb", "number"), [("begin", 4), pytest.param("fork", 12, marks=pytest.mark.slow)])
 def test_documents_of_one_request_do_not_delay_others(verb: str, number: int) -> None:
-    """However many have no end: health, pages, lists and runs with texts of their own take no second."""
+    """While any number never ends, health, pages, lists and runs with other sources respond within a second."""
     endless = {"options": {"max_rounds": 1, "sources": {"a.pdf": url(CORPUS["pages"]["empty-pages.pdf"]())}}}
     problems: list[str] = []
     with staged(make_service) as server:
@@ -148,7 +147,7 @@ def test_documents_of_one_request_do_not_delay_others(verb: str, number: int) ->
 
 
 def test_a_host_is_told_why_a_document_cannot_be_read() -> None:
-    """By MCP as over HTTP, and by the command line."""
+    """MCP, HTTP and the command line report the reason."""
     nested = CORPUS["nesting"]["paragraphs.docx"]()
 
     async def refusal() -> str:
@@ -162,7 +161,6 @@ def test_a_host_is_told_why_a_document_cannot_be_read() -> None:
 
 
 def test_the_command_line_names_the_document(tmp_path: Path) -> None:
-    """Misuse, as any other file that cannot be used."""
     path = tmp_path / "a.docx"
     path.write_bytes(CORPUS["nesting"]["paragraphs.docx"]())
     refused = CliRunner().invoke(app, ["debate", "Should we ship?", "--source", str(path), "--model", "openai/gpt-5"])
@@ -178,7 +176,7 @@ IN_PLAN: tuple[tuple[str, Callable[[], bytes]], ...] = (
 
 @pytest.mark.parametrize(("name", "make"), IN_PLAN)
 def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Callable[[], bytes]) -> None:
-    """An export may say anything in its plan: it is listed, shown, verified and forked, and nothing is converted."""
+    """The plan of an export may say anything: listing, verifying and forking the run convert nothing."""
     hostile = url(make())
 
     async def forged() -> list[str]:

@@ -1,4 +1,4 @@
-"""Secrets in files: recognized by name and by content, left out or masked, and said."""
+"""Secrets in files: recognized by name and by content, omitted or masked, and reported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ KEYS = [
 
 
 def test_files_that_hold_secrets_are_left_out_by_name(tmp_path: Path) -> None:
-    """Wherever they stand in a folder; files with ordinary names are read."""
+    """Such files may be anywhere in a folder; files with ordinary names are read."""
     for name in (*NAMES, *ORDINARY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("canary\n" if name in NAMES else "Ordinary.\n")
@@ -84,14 +84,13 @@ def test_files_that_hold_secrets_are_left_out_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", KEYS)
 def test_private_keys_are_never_read(content: str) -> None:
-    """The file name makes no difference."""
     with pytest.raises(BadFile, match="may hold secrets"):
         read_content("notes.txt", "notes.txt", content.encode())
 
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_tokens_are_masked_in_place(token: str) -> None:
-    """Everything around them stays, at its line and column; the line is named."""
+    """The text around tokens keeps its line and column, and the line is reported."""
     text = f"first\n  use {token}, then\nlast\n"
     source = read_content("notes.txt", "notes.txt", text.encode())
     assert CANARY[:12].lower() not in source.text.lower()
@@ -116,12 +115,12 @@ def test_tokens_are_masked_in_place(token: str) -> None:
     ],
 )
 def test_ordinary_text_is_not_masked(text: str) -> None:
-    """Placeholders, names of variables, hashes and words."""
+    """Examples are placeholders, names of variables, hashes and words."""
     assert mask_secrets(text) == (text, None)
 
 
 def test_masks_are_reported_and_models_see_no_token(tmp_path: Path) -> None:
-    """Beside the file on the command line, and in the document of a run; no prompt has the token."""
+    """The command line reports them beside the file, and the document of a run does; no prompt contains the token."""
     (tmp_path / "deploy.yml").write_text(f"on: push\ntoken: {TOKENS[0]}\n")
     messages: list[str] = []
 
@@ -143,7 +142,7 @@ def test_masks_are_reported_and_models_see_no_token(tmp_path: Path) -> None:
 
 @given(st.text("ab \n:/@=.-_'\"" + LETTERS[:4]), st.sampled_from(TOKENS), st.text("ab \n,;)"))
 def test_masking_preserves_all_positions(before: str, token: str, after: str) -> None:
-    """Only characters of secrets become stars, and what is masked once is not masked again."""
+    """Only characters of secrets become stars, and masking twice changes nothing."""
     text = f"{before} {token} {after}"
     masked, _ = mask_secrets(text)
     assert len(masked) == len(text)

@@ -1,4 +1,4 @@
-"""What the tests of the policies share: a model that does as it is told, and a loop whose time is not real."""
+"""Helpers for the tests of the policies: a scripted model, and an event loop with a simulated clock."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Outcome = Any
-"""Text, a response, or an error to raise; or a function of the request that gives or is awaited for one."""
+"""Text, a response, or an error to raise; or a function of the request that returns one of these, possibly
+asynchronously.
+"""
 
 
 @dataclass(eq=False)
 class Leaf:
-    """A model whose requests end in `outcomes`, in their order, the last one again and again."""
+    """Model whose requests end in `outcomes`, in order; the last one is repeated."""
 
     outcomes: Sequence[Outcome] = ("fine",)
     name: str = "leaf"
     retry: Retry | None = None
     requests: list[ModelRequest] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
-    """The loop's time when each came."""
+    """The loop's time at which each request arrived."""
     running: int = 0
     peak: int = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Do what is said."""
+        """Return or raise the next outcome."""
         self.requests.append(request)
         self.at.append(asyncio.get_running_loop().time())
         self.running += 1
@@ -57,7 +59,7 @@ class Leaf:
 
 @dataclass
 class Naps:
-    """Stands in for `asyncio.sleep`: returns at once, and remembers for how long it was asked."""
+    """Replacement for `asyncio.sleep` that returns at once and records the requested durations."""
 
     waits: list[float] = field(default_factory=list)
 
@@ -67,12 +69,12 @@ class Naps:
 
 
 def down(_: object = None) -> ProviderFailed:
-    """An error of the endpoint, a new one each time."""
+    """Return a new error of the endpoint."""
     return ProviderFailed("it is down", status=500)
 
 
 def lasting(seconds: float, outcome: Outcome = "fine") -> Callable[[ModelRequest], Any]:
-    """An outcome that takes so long."""
+    """Return an outcome that takes `seconds`."""
 
     async def later(_: ModelRequest) -> Outcome:
         await asyncio.sleep(seconds)
@@ -82,12 +84,12 @@ def lasting(seconds: float, outcome: Outcome = "fine") -> Callable[[ModelRequest
 
 
 async def hang(_: ModelRequest) -> Outcome:
-    """An outcome that never comes."""
+    """Wait forever."""
     await asyncio.Event().wait()
 
 
 def used(tokens: int, text: str = "fine") -> ModelResponse:
-    """An answer that took so many tokens."""
+    """Return an answer that used this many tokens."""
     usage = Usage(calls=1, prompt_tokens=tokens, cached_tokens=0, completion_tokens=0)
     return ModelResponse(text=text, usage=usage)
 
@@ -95,7 +97,7 @@ def used(tokens: int, text: str = "fine") -> ModelResponse:
 def question(
     *, output: Any = None, timeout: float | None = None, events: list[Any] | None = None, **options: Any
 ) -> ModelRequest:
-    """Make a request for text, or for `output`; events of its attempts are appended to `events`."""
+    """Return a request for text, or for `output`; events of its attempts are appended to `events`."""
     options.setdefault("settings", ModelSettings(timeout=timeout))
     options.setdefault("messages", [{"role": "user", "content": "Who is right?"}])
     options.setdefault("attempts", Attempts(tell=None if events is None else events.append))
@@ -103,12 +105,12 @@ def question(
 
 
 def errors_of(attempts: Sequence[Attempt]) -> list[str | None]:
-    """How the attempts ended."""
+    """Return how the attempts ended."""
     return [attempt.error for attempt in attempts]
 
 
 async def arriving(model: Any, at: Sequence[float], **options: Any) -> list[Any]:
-    """Numbered calls that come at these times from now, in this order; each one's answer or error."""
+    """Make numbered calls at these times from now, in this order, and return the answer or error of each."""
     start, calls = now(), []
     for number, when in enumerate(at):
         await asyncio.sleep(start + when - now())
@@ -118,12 +120,12 @@ async def arriving(model: Any, at: Sequence[float], **options: Any) -> list[Any]
 
 
 def order_of(leaf: Leaf) -> list[int]:
-    """The numbers of the calls that `leaf` saw."""
+    """Return the numbers of the calls that `leaf` received."""
     return [int(request.messages[0]["content"]) for request in leaf.requests]
 
 
 def since_start(leaf: Leaf) -> list[float]:
-    """When they came, in seconds of a `WarpLoop`."""
+    """Return the arrival times of the requests, in seconds since the start of the `WarpLoop`."""
     return [when - START for when in leaf.at]
 
 
@@ -132,14 +134,14 @@ START = 1000.0
 
 
 class WarpLoop(asyncio.SelectorEventLoop):
-    """An event loop that never really waits: its clock jumps to the next timer."""
+    """Event loop that never really waits: its clock jumps to the next timer."""
 
     def __init__(self) -> None:
         self.now = START
         super().__init__(_Jumping(self))
 
     def time(self) -> float:
-        """Seconds, as far as this loop is concerned."""
+        """Return the simulated time in seconds."""
         return self.now
 
 
@@ -158,11 +160,9 @@ class _Jumping(selectors.DefaultSelector):
 
 
 def warped(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` in a `WarpLoop`."""
     with asyncio.Runner(loop_factory=WarpLoop) as runner:
         return runner.run(work)
 
 
 def now() -> float:
-    """The running loop's time."""
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The circuit breaker against a reference of its own, against another library's, and around models."""
+"""The circuit breaker, compared with a reference implementation and with another library, and around models."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Clock:
-    """A clock that is put forward by hand."""
+    """Clock that is advanced by hand."""
 
     now: float = 500.0
 
@@ -68,7 +68,7 @@ class Clock:
 
 @dataclass
 class Period:
-    """A stretch of time in one state, as the reference keeps it: results, and who was let in during it."""
+    """A period in one state, as the reference records it: the results, and the calls admitted during it."""
 
     state: str
     start: float
@@ -78,7 +78,7 @@ class Period:
 
 @dataclass
 class Reference:
-    """The breaker as the pages tell it: a history of periods, in which nothing is ever reset."""
+    """The breaker as documented: a history of periods, in which nothing is ever reset."""
 
     failures: int
     cooldown: int
@@ -86,7 +86,7 @@ class Reference:
     periods: list[Period] = field(default_factory=lambda: [Period("closed", 0)])
 
     def look(self, now: float) -> Period:
-        """The present period."""
+        """Return the current period."""
         last = self.periods[-1]
         if last.state == "open" and now >= last.start + self.cooldown:
             self.periods.append(Period("half_open", now))
@@ -98,7 +98,7 @@ class Reference:
         return period.state == "closed" or (period.state == "half_open" and len(period.trials) < self.successes)
 
     def result(self, period: Period, call: int, now: float, *, succeeded: bool | None) -> None:
-        """A call ended that was let in during `period`."""
+        """Record the result of a call that was admitted during `period`."""
         period.trials.discard(call)
         if period is not self.periods[-1] or succeeded is None or period.state == "open":
             return
@@ -111,13 +111,13 @@ class Reference:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """Any order of calls, results, losses and times gives the states of the reference."""
+    """Any order of calls, results, losses and times leads to the states of the reference."""
 
     calls = Bundle("calls")
 
     @initialize(failures=st.integers(1, 4), cooldown=st.integers(1, 60), successes=st.integers(1, 3))
     def begin(self, failures: int, cooldown: int, successes: int) -> None:
-        """A breaker of any size."""
+        """Create a breaker with any options."""
         self.clock = Clock()
         self.breaker = Breaker(failures=failures, cooldown=cooldown, successes=successes, clock=self.clock)
         self.reference = Reference(failures, cooldown, successes)
@@ -125,7 +125,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(target=calls)
     def admit(self) -> Any:
-        """Somebody wants to call."""
+        """Try to make a call."""
         expected = self.reference.admits(self.clock.now)
         assert self.breaker.available is expected
         step = self.breaker.admit()
@@ -140,7 +140,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(call=consumes(calls), succeeded=st.sampled_from([True, False, False, None]))
     def settle(self, call: Any, *, succeeded: bool | None) -> None:
-        """A call ends, maybe long after it was let in."""
+        """End a call, maybe long after it was admitted."""
         ticket, period, number = call
         before = self.reference.periods[-1].state
         self.reference.result(period, number, self.clock.now, succeeded=succeeded)
@@ -149,25 +149,25 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(succeeded=st.booleans())
     def record(self, *, succeeded: bool) -> None:
-        """Record the result of a call that the breaker was not asked about."""
+        """Record the result of a call for which the breaker was not consulted."""
         self.reference.result(self.reference.look(self.clock.now), 0, self.clock.now, succeeded=succeeded)
         assert self.breaker.record(succeeded=succeeded).after == self.reference.periods[-1].state
 
     @rule(seconds=st.integers(1, 70))
     def wait(self, seconds: int) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.clock.now += seconds
 
     @precondition(lambda self: self.reference.periods[-1].state == "open")
     @rule(early=st.booleans())
     def wait_for_the_cooldown(self, *, early: bool) -> None:
-        """Up to its end, or to just before."""
+        """Let time pass up to the end of the cooldown, or to just before it."""
         last = self.reference.periods[-1]
         self.clock.now = max(self.clock.now, last.start + self.reference.cooldown - early)
 
     @invariant()
     def states_agree(self) -> None:
-        """To look changes nothing, and says what a call would meet."""
+        """Reading the state changes nothing and matches what a call would encounter."""
         if not hasattr(self, "reference"):
             return
         last = self.reference.periods[-1]
@@ -187,7 +187,7 @@ TestBreakerMachine = BreakerMachine.TestCase
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
 def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
-    """The transitions are those of pyresilience, where calls come one at a time."""
+    """The transitions of sequential calls match those of pyresilience."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
     config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)
@@ -207,7 +207,7 @@ def test_sequential_calls_match_another_library(failures: int, successes: int, s
 
 
 def test_threads_share_the_limit_of_trials() -> None:
-    """Sixteen at once, in half_open: two tickets."""
+    """Of sixteen simultaneous calls in the half-open state, two are admitted."""
     clock = Clock()
     breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
     for _ in range(50):
@@ -259,14 +259,12 @@ def test_agents_are_distinguished_by_name() -> None:
     [("failures", 0), ("failures", 2.0), ("successes", True), ("cooldown", 0), ("cooldown", float("nan"))],
 )
 def test_invalid_options_are_rejected(make: Callable[..., Any], field: str, value: Any) -> None:
-    """At construction, by name."""
     with pytest.raises(ConfigurationError) as caught:
         make(**{field: value})
     assert caught.value.field == field
 
 
 def test_a_shared_circuit_is_a_breaker() -> None:
-    """Nothing that looks like one."""
     with pytest.raises(ConfigurationError, match="a Breaker, or None"):
         CircuitBreaker(Leaf(), breaker=Breakers())  # type: ignore[arg-type]
 
@@ -300,7 +298,6 @@ NEUTRAL: list[Callable[[], Exception]] = [
 
 
 async def failing(model: Any, error: type[BaseException], **options: Any) -> Any:
-    """The error that a call ends in."""
     with pytest.raises(error) as caught:
         await ask(model, question(**options))
     return caught.value
@@ -308,7 +305,7 @@ async def failing(model: Any, error: type[BaseException], **options: Any) -> Any
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error()).__name__)
 async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
-    """After three failures in a row the fourth call is not made; a success resets the count."""
+    """The fourth call is not made after three failures in a row; a success resets the count."""
     leaf = Leaf([error(), error(), "fine", error(), error(), error()])
     model = CircuitBreaker(leaf)
     for number in range(6):
@@ -324,7 +321,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """They count neither as failures nor as successes in any state, and release a trial slot."""
+    """Unrelated errors count neither as failures nor as successes in any state, and release a trial slot."""
     clock = Clock()
     leaf = Leaf([down, *[error()] * 5, down, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)
@@ -342,7 +339,7 @@ async def test_unrelated_errors_are_not_counted(error: Any) -> None:
 
 
 async def test_a_call_with_retries_counts_once() -> None:
-    """The inner model's requests are one call."""
+    """The inner model's requests belong to one call."""
     leaf = Leaf([down], retry=Retry(attempts=5, sleep=Naps()))
     model = CircuitBreaker(leaf, failures=2)
     states = []
@@ -353,7 +350,7 @@ async def test_a_call_with_retries_counts_once() -> None:
 
 
 async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
-    """Two models of two runs share a circuit, and each run is only told of its own changes."""
+    """Two models of two runs share a circuit, and each run receives only the changes that it caused."""
     clock = Clock()
     breaker = Breaker(failures=1, successes=2, clock=clock)
     first, second = (
@@ -374,7 +371,7 @@ async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
 
 
 async def test_a_cancelled_trial_releases_its_slot() -> None:
-    """With one place, the next call is a trial again; and a third one beside it is refused."""
+    """With one slot, the next call is a trial again, and a concurrent third one is refused."""
     clock = Clock()
     model = CircuitBreaker(Leaf([down, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
     await failing(model, ProviderFailed)
@@ -393,7 +390,7 @@ async def test_a_cancelled_trial_releases_its_slot() -> None:
 
 
 async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> None:
-    """Their answers come late, and speak of another time."""
+    """Late answers describe the endpoint as it was before."""
     gate = asyncio.Event()
 
     async def late(_: object) -> str:
@@ -417,7 +414,7 @@ async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> No
 
 
 def test_a_timeout_after_sending_counts_as_a_failure() -> None:
-    """The deadline arrives as a cancellation; who only stood in a queue until then has not met the endpoint."""
+    """The deadline arrives as a cancellation; a call that was still queued then has not reached the endpoint."""
 
     async def late() -> None:
         hanging = CircuitBreaker(Leaf([hang]), failures=1)
@@ -439,7 +436,7 @@ def test_a_timeout_after_sending_counts_as_a_failure() -> None:
 
 
 async def test_an_open_circuit_falls_back_immediately() -> None:
-    """Once open, only the second model is asked; and the refused call is no attempt."""
+    """Only the second model is called while the circuit is open, and the refused call does not count as an attempt."""
     first = Leaf([down])
     model = Fallback(CircuitBreaker(first, failures=1), Leaf(["better"]))
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""`ConcurrencyLimit`: never more at once, in the order of arrival, and no place is lost."""
+"""`ConcurrencyLimit`: the limit is never exceeded, waiters are served in order, and no slot is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
-    """Under any cancellations, all other calls are answered and all slots are free at the end."""
+    """Whichever calls are cancelled, all others are answered and all slots are free at the end."""
     calls = sorted(calls, key=lambda call: call[0])
     leaf = Leaf([lasting(seconds) for _, seconds, _ in calls] + [lasting(1)])
 
@@ -54,7 +54,7 @@ def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
 
 @given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), max_concurrency=st.integers(1, 3))
 def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> None:
-    """All slots are used and no call overtakes another: the times match a queue with several counters."""
+    """All slots are used and no call overtakes another: the times match those of a queue with several counters."""
     leaf = Leaf([lasting(5)])
     warped(arriving(ConcurrencyLimit(leaf, max_concurrency), at))
     assert order_of(leaf) == list(range(len(at)))
@@ -66,7 +66,7 @@ def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> Non
 
 
 def test_a_waiting_retry_holds_no_slot() -> None:
-    """A retry's wait is no request."""
+    """A slot is held during a request, not during the wait before a retry."""
     leaf = Leaf([down, lasting(1), "fine"], retry=Retry(attempts=2, first_wait=20))
 
     async def crowd() -> None:
@@ -79,7 +79,6 @@ def test_a_waiting_retry_holds_no_slot() -> None:
 
 
 async def test_a_failed_request_releases_its_slot() -> None:
-    """However often."""
     model = ConcurrencyLimit(Leaf([down]), 1)
     for _ in range(3):
         with pytest.raises(ProviderFailed):
@@ -87,7 +86,6 @@ async def test_a_failed_request_releases_its_slot() -> None:
 
 
 async def test_waiting_time_is_counted() -> None:
-    """It counts as waiting time of the attempt, not as work of the model."""
     gate = asyncio.Event()
 
     async def until_open(_: object) -> str:
@@ -106,7 +104,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_its_own_slots() -> None:
-    """One object serves one run after the other, also after a crowd in the last one."""
+    """One object serves several runs in succession, even after a crowd in the previous one."""
     model = ConcurrencyLimit(Leaf([lasting(1)]), 2)
 
     async def crowd() -> float:
@@ -119,14 +117,13 @@ def test_each_event_loop_has_its_own_slots() -> None:
 
 @pytest.mark.parametrize("max_concurrency", [0, -1, True, 2.0, None])
 def test_invalid_options_are_rejected(max_concurrency: Any) -> None:
-    """One place at least."""
     with pytest.raises(ConfigurationError) as caught:
         ConcurrencyLimit(Leaf(), max_concurrency)
     assert caught.value.field == "max_concurrency"
 
 
 async def test_a_real_server_sees_at_most_the_limit() -> None:
-    """Thirty calls through three places keep three connections."""
+    """Thirty calls with three slots use three connections."""
     async with ChatServer() as server:
         model = ConcurrencyLimit(OpenAIModel("m", base_url=server.base_url), 3)
         async with model.open_connections():

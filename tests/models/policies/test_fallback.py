@@ -1,4 +1,4 @@
-"""`Fallback`: who is asked next, after what, and what is told of those who failed."""
+"""`Fallback`: which model is called next, after which errors, and how earlier failures are reported."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_recoverable_errors_try_the_next_provider(error: ModelError) -> No
     ids=lambda error: type(error).__name__,
 )
 async def test_application_errors_are_raised_at_once(error: Exception) -> None:
-    """A wrong key is not hidden by a model that works; what was before it is its note."""
+    """A wrong key is not hidden by a working model; earlier failures are added to the error as notes."""
     last = Leaf()
     with pytest.raises(type(error)) as caught:
         await ask(Fallback(Leaf([down]), Leaf([error]), last), question())
@@ -108,7 +108,6 @@ async def test_application_errors_are_raised_at_once(error: Exception) -> None:
 
 
 async def test_the_application_can_choose_when_to_fall_back() -> None:
-    """`on` is asked instead."""
     only_keys = Fallback(
         Leaf([AuthenticationFailed("key")]), Leaf(["better"]), on=lambda e: isinstance(e, AuthenticationFailed)
     )
@@ -118,7 +117,6 @@ async def test_the_application_can_choose_when_to_fall_back() -> None:
 
 
 async def test_each_model_uses_its_own_retries() -> None:
-    """The next one is asked when one has failed for good."""
     first, second = (
         Leaf([down], retry=Retry(attempts=2, sleep=Naps())),
         Leaf([down], retry=Retry(attempts=4, sleep=Naps())),
@@ -129,7 +127,6 @@ async def test_each_model_uses_its_own_retries() -> None:
 
 
 async def test_an_outer_retry_repeats_the_whole_chain() -> None:
-    """Then each model is asked once a round."""
     first, second = Leaf([down], retry=Retry(attempts=2)), Leaf([down, down, "fine"], retry=Retry(attempts=4))
     request = question()
     assert (await ask(Retrying(Fallback(first, second), Retry(attempts=3, sleep=Naps())), request)).text == "fine"
@@ -138,7 +135,7 @@ async def test_an_outer_retry_repeats_the_whole_chain() -> None:
 
 
 def test_a_timed_out_call_tries_no_other_model() -> None:
-    """The call's deadline is over all models; one model's own is not."""
+    """The deadline of the call covers all models; the deadline of a single model does not end the call."""
 
     async def late() -> None:
         last = Leaf()
@@ -151,8 +148,6 @@ def test_a_timed_out_call_tries_no_other_model() -> None:
 
 
 def test_a_cancelled_call_tries_no_other_model() -> None:
-    """Cancellation is no failure."""
-
     async def cancelled() -> None:
         last = Leaf()
         call = asyncio.create_task(ask(Fallback(Leaf([hang]), last), question()))
@@ -166,7 +161,6 @@ def test_a_cancelled_call_tries_no_other_model() -> None:
 
 
 def test_a_fallback_has_the_name_of_its_first_model() -> None:
-    """Names may be given instead of models."""
     assert Fallback("ollama/gemma3", Leaf()).name == "ollama/gemma3"
     assert [model.name for model in Fallback("ollama/gemma3", Leaf()).models()] == ["ollama/gemma3", "leaf"]
 
@@ -182,14 +176,13 @@ def test_a_fallback_has_the_name_of_its_first_model() -> None:
     ids=str,
 )
 def test_invalid_options_are_rejected(models: Any, options: Any, field: str) -> None:
-    """There has to be a model, and no intent among them."""
     with pytest.raises(ConfigurationError) as caught:
         Fallback(*models, **options)
     assert caught.value.field == field
 
 
 async def test_a_second_server_answers_when_the_first_is_down() -> None:
-    """Real servers: one with an exhausted quota, one that is down, one that works."""
+    """Of three real servers, one has an exhausted quota, one is down, and one works."""
 
     async def spent(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)

@@ -1,4 +1,4 @@
-"""`RateLimit`: how much goes when, in which order, and who does not wait at all."""
+"""`RateLimit`: how many requests are sent when, in which order, and which calls do not wait at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PER = 60.0
 
 
 def expected_times(at: list[float], requests: int) -> list[float]:
-    """When each may go: a bucket of `requests`, counted in exact steps from one request to the next."""
+    """Return when each request may be sent: a token bucket, computed exactly from one request to the next."""
     level, last, times = 0.0, 0.0, []
     for when in at:
         at_the_earliest = max(when, last)
@@ -54,7 +54,7 @@ def expected_times(at: list[float], requests: int) -> list[float]:
     seconds=st.integers(0, 30),
 )
 def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float], requests: int, seconds: int) -> None:
-    """Requests go exactly when a token bucket allows, and never overtake each other, however long each takes."""
+    """Requests are sent exactly when a token bucket allows, and never overtake each other, however long each takes."""
     leaf = Leaf([lasting(seconds)])
     warped(arriving(RateLimit(leaf, requests=requests, per=PER), at))
     assert since_start(leaf) == pytest.approx(expected_times(at, requests), abs=1e-4)
@@ -66,7 +66,7 @@ def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float],
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=15))
 def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
-    """One after the other: each is charged when it has ended, and the next waits until what is charged fits again."""
+    """Sequential requests are charged when they end, and the next one waits until the charged tokens fit again."""
     leaf = Leaf([used(cost) for cost in costs])
 
     async def in_turn() -> None:
@@ -85,7 +85,7 @@ def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
 
 @given(at=st.lists(st.integers(0, 90).map(float), min_size=1, max_size=25).map(sorted), burst=st.integers(1, 5))
 def test_at_most_one_burst_is_sent_at_once(at: list[float], burst: int) -> None:
-    """After a pause, too; the rate is that of `requests` all the same."""
+    """The burst is limited after a pause, too, and does not change the rate of `requests`."""
     leaf = Leaf([lasting(0)])
     warped(arriving(RateLimit(leaf, requests=12, per=PER, burst=burst), at))
     assert order_of(leaf) == list(range(len(at)))
@@ -95,14 +95,13 @@ def test_at_most_one_burst_is_sent_at_once(at: list[float], burst: int) -> None:
 
 
 def test_both_limits_hold() -> None:
-    """The later of the two moments."""
     leaf = Leaf([used(10), used(290), used(10)])
     warped(arriving(RateLimit(leaf, requests=2, tokens=200, per=PER), [0.0, 1.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 1, 30 + 0], abs=1e-3)
 
 
 def test_concurrent_requests_may_overdraw_tokens_at_the_cost_of_later_ones() -> None:
-    """Requests in flight are not charged yet."""
+    """Requests in flight have not been charged yet."""
     leaf = Leaf([lasting(1, used(200))])
     warped(arriving(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 0, 0, 1 + 400 / 200 * PER], abs=1e-3)
@@ -118,7 +117,7 @@ def test_concurrent_requests_may_overdraw_tokens_at_the_cost_of_later_ones() -> 
     ids=["an answer", "never answered", "nobody knows"],
 )
 def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
-    """Four characters of prompt and answer are one; a request that was refused cost none, another one its prompt."""
+    """Four characters count as one token; a refused request costs nothing, and a failed one its prompt."""
     leaf = Leaf([first, "fine"])
     prompt = [{"role": "user", "content": "y" * 4000}]
 
@@ -132,7 +131,7 @@ def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
 
 
 def test_each_sent_request_is_charged_once() -> None:
-    """Both requests of a model that calls two others are charged, and each request of a retried call."""
+    """Both requests of a model that calls two others are charged, and so is each request of a retried call."""
     first, second = Leaf([used(100, ""), "fine"]), Leaf([used(300)])
 
     async def twice() -> float:
@@ -154,7 +153,7 @@ def test_each_sent_request_is_charged_once() -> None:
 
 
 def test_a_late_arrival_waits_behind_earlier_requests() -> None:
-    """There is room then, but somebody has waited for it."""
+    """An earlier request has already waited for the room that is left."""
     leaf = Leaf()
 
     async def punctual() -> None:
@@ -174,7 +173,7 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
 
 
 def test_cancelled_waiters_do_not_block_others() -> None:
-    """After a crowd, in which some went, some gave up and some were refused, the next one is on time."""
+    """After a crowd in which some calls were sent, some cancelled and some refused, the next one is sent on time."""
 
     async def after() -> float:
         model = RateLimit(Leaf(), requests=1, per=10.0)
@@ -196,14 +195,14 @@ def test_cancelled_waiters_do_not_block_others() -> None:
 
 
 def test_each_request_of_a_call_is_limited() -> None:
-    """A retry waits for its turn again, whatever is between the limit and the model."""
+    """A retry waits for its turn again, whatever wraps the model inside the limit."""
     leaf = Leaf([down, down, "fine"], retry=Retry(attempts=3, first_wait=0))
     warped(arriving(RateLimit(Timeout(leaf, 5), requests=1, per=10.0), [0.0, 0.0]))
     assert since_start(leaf) == pytest.approx([0, 10, 20, 30], abs=1e-3)
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """RateLimited at once, with the seconds; the place goes to those who have the time."""
+    """RateLimited is raised at once with the seconds, so that calls with more time take the turn."""
     leaf = Leaf()
 
     async def impatient() -> None:
@@ -225,7 +224,7 @@ def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
 
 
 def test_a_wait_that_became_too_long_ends_early() -> None:
-    """A request that was on its way when the wait began was charged in between."""
+    """A request that was in flight when the wait began was charged in the meantime."""
     leaf = Leaf([used(100), lasting(1, used(1000)), "fine"])
 
     async def overtaken() -> float:
@@ -242,7 +241,7 @@ def test_a_wait_that_became_too_long_ends_early() -> None:
 
 
 def test_a_fallback_takes_over_at_once() -> None:
-    """The limit of one model is not waited for where another can answer in time."""
+    """A call does not wait for the limit of one model if another can answer in time."""
     first, second = Leaf(), Leaf()
     model = Fallback(RateLimit(first, requests=1, per=PER), second)
     warped(arriving(model, [0.0, 0.0, 0.0], timeout=5))
@@ -251,7 +250,7 @@ def test_a_fallback_takes_over_at_once() -> None:
 
 @given(at=st.lists(st.integers(0, 10).map(float), min_size=2, max_size=12).map(sorted), data=st.data())
 def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -> None:
-    """The others go when they would have gone without it."""
+    """The other requests are sent as if the cancelled one had never waited."""
     leaf = Leaf()
     lost = data.draw(st.sets(st.integers(1, len(at) - 1)))
     times = [when for number, when in enumerate(at) if number not in lost]
@@ -273,7 +272,6 @@ def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -
 
 
 async def test_waiting_time_is_counted() -> None:
-    """It counts as waiting time of the attempt, not as work of the model."""
     model = RateLimit(Leaf(), requests=1, per=0.4)
     waited = []
     for _ in range(3):
@@ -307,14 +305,12 @@ def test_each_event_loop_has_its_own_count() -> None:
     ids=str,
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """There has to be one of the two."""
     with pytest.raises(ConfigurationError) as caught:
         RateLimit(Leaf(), **options)
     assert caught.value.field == field
 
 
 async def test_a_real_server_is_rate_limited() -> None:
-    """Four requests, one at a time every 20 ms."""
     async with ChatServer() as server:
         model = RateLimit(OpenAIModel("m", base_url=server.base_url), requests=1, tokens=10_000, per=0.02)
         async with model.open_connections():
@@ -326,7 +322,7 @@ async def test_a_real_server_is_rate_limited() -> None:
 
 
 def test_a_hanging_request_blocks_no_other() -> None:
-    """The limit is on how often, not on how many at once."""
+    """The limit concerns the rate of requests, not their concurrency."""
     leaf = Leaf([hang, "fine"])
 
     async def beside() -> None:

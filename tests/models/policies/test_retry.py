@@ -1,4 +1,4 @@
-"""`Retry` and `Retrying`: which calls are retried, when, how often, and that nesting never multiplies it."""
+"""`Retry` and `Retrying`: which calls are retried, when and how often, and that nesting never multiplies attempts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Verdict(BaseModel):
     seed=st.integers(0, 99),
 )
 def test_waits_double_up_to_the_limit_with_jitter(attempts: int, first: float, longest: float, seed: int) -> None:
-    """The wait before request n is between half and all of min(longest, first * 2^(n-2)) s."""
+    """The wait before request n is between half and all of min(longest, first * 2^(n-2)) seconds."""
     naps, leaf = Naps(), Leaf([down])
     retry = Retry(attempts=attempts, first_wait=first, longest_wait=longest, sleep=naps)
     request = question(attempts=Attempts(seed=str(seed)))
@@ -89,8 +89,6 @@ def test_waits_double_up_to_the_limit_with_jitter(attempts: int, first: float, l
 
 
 def test_a_seeded_run_repeats_its_waits() -> None:
-    """Jitter comes from the call's own source."""
-
     def waits(seed: int) -> list[float]:
         naps = Naps()
         with pytest.raises(ProviderFailed):
@@ -101,7 +99,7 @@ def test_a_seeded_run_repeats_its_waits() -> None:
 
 
 async def test_the_wait_of_retry_after_is_respected() -> None:
-    """Retry-After is a lower bound, and never below what would be waited anyway."""
+    """Retry-After is a lower bound of the wait, which is never shorter than it would be without the header."""
     naps = Naps()
     leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
     assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), question())).text == "fine"
@@ -110,7 +108,6 @@ async def test_the_wait_of_retry_after_is_respected() -> None:
 
 
 async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
-    """The error says how long it would have been."""
     naps, leaf = Naps(), Leaf([RateLimited("busy", retry_after=130)])
     with pytest.raises(RateLimited) as caught:
         await ask(Retrying(leaf, Retry(longest_wait=60, sleep=naps)), question())
@@ -119,7 +116,7 @@ async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
 
 
 def test_no_wait_starts_that_would_miss_the_deadline() -> None:
-    """The last error is raised at once, while there still is time."""
+    """The last error is raised at once, while there is still time."""
 
     async def late() -> float:
         start = now()
@@ -131,7 +128,7 @@ def test_no_wait_starts_that_would_miss_the_deadline() -> None:
 
 
 def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
-    """A deadline that passes in the middle of a request is the call's."""
+    """A deadline that passes in the middle of a request is reported as the deadline of the call."""
 
     async def late() -> float:
         start, leaf = now(), Leaf([down, hang])
@@ -144,7 +141,7 @@ def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
 
 
 def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
-    """Cancellation is never taken for a failure."""
+    """Cancellation is never treated as a failure."""
 
     async def cancelled() -> int:
         leaf = Leaf([down])
@@ -173,14 +170,14 @@ async def test_waits_are_counted_with_the_next_request() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """An error, and how many of three requests are made where it comes each time."""
+    """An error, and how many of three requests are made if each of them raises it."""
 
     error: Callable[[], Exception]
     requests: int
 
     @property
     def id(self) -> str:
-        """The error's class."""
+        """Return the name of the error's class."""
         return type(self.error()).__name__
 
 
@@ -212,7 +209,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_only_transient_failures_are_retried(case: Case) -> None:
-    """Failures of the moment are; refusals, settings and errors of the application are not."""
+    """Temporary failures are retried; refusals, invalid settings and errors of the application are not."""
     leaf = Leaf([lambda _: case.error()])
     request = question()
     with pytest.raises(type(case.error())):
@@ -221,7 +218,6 @@ async def test_only_transient_failures_are_retried(case: Case) -> None:
 
 
 async def test_the_application_can_choose_what_is_retried() -> None:
-    """`on` is asked instead of `transient`."""
     leaf = Leaf([Refused("no"), "fine"])
     retry = Retry(on=lambda error: isinstance(error, Refused), sleep=Naps())
     assert (await ask(Retrying(leaf, retry), question())).text == "fine"
@@ -232,7 +228,7 @@ async def test_the_application_can_choose_what_is_retried() -> None:
 
 
 async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
-    """The model is shown what it said and why that cannot be used; after two it is asked one rung lower."""
+    """The prompt quotes the answer and the problem; after two such answers the next mode is used."""
     naps, events = Naps(), list[Any]()
     leaf = Leaf(['{"loser": "a"}', '{"winner": 5}', "nothing", '{"winner": "a"}'])
     retry = Retry(attempts=4, sleep=naps)
@@ -251,7 +247,7 @@ async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
 
 
 async def test_switching_modes_does_not_count_as_an_attempt() -> None:
-    """After two answers without JSON, each further one is in the next mode, until the last one."""
+    """After two answers without JSON, each further request uses the next mode, up to the last one."""
     leaf = Leaf([lambda request: answer_in_prose(request, modes=4)])
     with pytest.raises(SchemaViolation):
         await ask(Retrying(leaf, Retry(attempts=3)), question(output=Verdict))
@@ -259,13 +255,13 @@ async def test_switching_modes_does_not_count_as_an_attempt() -> None:
 
 
 def answer_in_prose(request: Any, modes: int) -> SchemaViolation:
-    """Answer as a model with so many structured modes that ignores them."""
+    """Answer in prose like a model that ignores all of its structured modes."""
     request.attempts.modes_left = modes - 1 - request.skipped_modes
     return SchemaViolation([("", "no JSON")], answer="Certainly!")
 
 
 async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() -> None:
-    """Twice the room, once."""
+    """The limit is doubled, and only once."""
     leaf = Leaf([ModelResponse(text='{"winner": "a', finish="length")])
     request = question(output=Verdict, settings=ModelSettings(max_tokens=50))
     with pytest.raises(OutputTruncated):
@@ -274,7 +270,7 @@ async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() ->
 
 
 async def test_each_retry_emits_an_event() -> None:
-    """The run's readers learn who failed, why, and how long is waited."""
+    """The event reports which model failed, why, and how long the wait is."""
     events: list[Any] = []
     leaf = Leaf([down, "fine"])
     await ask(Retrying(leaf, Retry(first_wait=0.002)), question(events=events))
@@ -289,7 +285,6 @@ async def test_each_retry_emits_an_event() -> None:
     [("attempts", 0), ("attempts", True), ("attempts", 1.5), ("first_wait", -1), ("longest_wait", float("nan"))],
 )
 def test_invalid_options_are_rejected(field: str, value: Any) -> None:
-    """Field and value are named."""
     with pytest.raises(ConfigurationError) as caught:
         Retry(**{field: value})
     assert (caught.value.field, caught.value.got) == (field, value) or value != value  # noqa: PLR0124 - nan
@@ -299,20 +294,20 @@ def test_invalid_options_are_rejected(field: str, value: Any) -> None:
 
 
 class Duck:
-    """A wrapper of somebody who has not read about `Wrapper`."""
+    """Wrapper that does not inherit from `Wrapper`."""
 
     def __init__(self, inner: Model) -> None:
         self.inner = inner
         self.name = f"duck of {inner.name}"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Just pass it on."""
+        """Pass the request on."""
         return await self.inner.request(request)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Models around models, as a value: `attempts` are those of a leaf or a `Retrying`."""
+    """Nested models as a value: `attempts` are those of a leaf or a `Retrying`."""
 
     kind: str
     inner: tuple[Tree, ...] = ()
@@ -320,7 +315,7 @@ class Tree:
     outcomes: tuple[Any, ...] = (down,)
 
     def build(self, leaves: list[Leaf]) -> Any:
-        """The models; leaves are put into `leaves` too."""
+        """Build the models, and append the leaves to `leaves`."""
         models = [tree.build(leaves) for tree in self.inner]
         retry = None if self.attempts is None else Retry(attempts=self.attempts, sleep=Naps())
         if self.kind == "leaf":
@@ -341,21 +336,21 @@ class Tree:
 
     @property
     def retries(self) -> int | None:
-        """The attempts of the loop around this model, where it has one."""
+        """Return the attempts of the loop around this model, or None."""
         return self.inner[0].retries if self.kind in EACH_REQUEST else self.attempts
 
     @property
     def all_attempts(self) -> list[int]:
-        """All that are set anywhere in it."""
+        """Return all numbers of attempts that are set in the tree."""
         return [self.attempts or 1, *(one for tree in self.inner for one in tree.all_attempts)]
 
     @property
     def leaves(self) -> int:
-        """How many models are asked in the end."""
+        """Return the number of innermost models."""
         return sum(tree.leaves for tree in self.inner) if self.inner else 1
 
     def requests(self, *, owned: bool = False) -> int:
-        """How many are made where each fails, by what the pages say."""
+        """Return how many requests are made if each of them fails, according to the documentation."""
         if owned or self.retries is None:
             return self._body(owned=owned)
         return self.retries * self._body(owned=True)
@@ -381,7 +376,7 @@ OUTCOMES = (
 
 
 def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tree]:
-    """Any models around models."""
+    """Draw any nesting of models."""
     attempts = st.none() | st.integers(1, 4)
     leaf = st.builds(Tree, kind=st.just("leaf"), attempts=attempts, outcomes=outcomes)
 
@@ -402,7 +397,7 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 
 @given(tree=trees(st.just((down,))))
 def test_attempts_never_multiply(tree: Tree) -> None:
-    """However models are nested, one loop repeats: at most its attempts for each model that is asked in the end."""
+    """In any nesting, only one loop repeats: at most its number of attempts for each innermost model."""
     leaves: list[Leaf] = []
     request = question()
     with pytest.raises(ProviderFailed):
@@ -415,7 +410,7 @@ def test_attempts_never_multiply(tree: Tree) -> None:
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
 def test_attempts_list_every_request_that_models_received(tree: Tree) -> None:
-    """Requests that a model received and attempts correspond one to one, whatever the answers are."""
+    """Requests received by models and attempts correspond one to one, whatever the answers are."""
     leaves: list[Leaf] = []
     request = question()
 
@@ -436,7 +431,7 @@ def test_attempts_list_every_request_that_models_received(tree: Tree) -> None:
 
 
 def failing_first(*failures: Callable[[Exchange], Any]) -> Callable[[Exchange], Any]:
-    """A scenario that fails so, one after the other, and is fine then."""
+    """Return a scenario that fails in these ways, one after the other, and then succeeds."""
     remaining = list(failures)
 
     async def play(exchange: Exchange) -> None:
@@ -446,29 +441,29 @@ def failing_first(*failures: Callable[[Exchange], Any]) -> Callable[[Exchange], 
 
 
 async def busy(exchange: Exchange) -> None:
-    """429, with a short wait."""
+    """Answer 429 with a short wait."""
     await exchange.json({"error": {"message": "busy"}}, status=429, headers={"Retry-After": "0.01"})
 
 
 async def broken(exchange: Exchange) -> None:
-    """500."""
+    """Answer 500."""
     await exchange.json({"error": {"message": "down"}}, status=500)
 
 
 async def reset(exchange: Exchange) -> None:
-    """A reset in the middle of the answer."""
+    """Reset the connection in the middle of the answer."""
     await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
     exchange.reset()
 
 
 async def nonsense(exchange: Exchange) -> None:
-    """200, and no completion."""
+    """Answer 200 without a completion."""
     await exchange.json({**completion(), "choices": []})
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
 async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> None:
-    """After a rate limit, a failure, a reset and nonsense the fifth request is answered; the server counts the same."""
+    """The fifth request is answered after a rate limit, a failure, a reset and nonsense; the server's count agrees."""
     request = question(timeout=30)
     async with ChatServer({"m": failing_first(busy, broken, reset, nonsense)}) as server:
         retry = Retry(attempts=5, first_wait=0.001)
@@ -490,7 +485,6 @@ async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> 
 
 
 async def test_a_permanent_failure_takes_the_configured_number_of_requests() -> None:
-    """No layer below the one retry loop retries."""
     async with ChatServer({"m": broken}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=4, first_wait=0))
         with pytest.raises(ProviderFailed):

@@ -1,4 +1,4 @@
-"""`Timeout`: deadlines for a request, for its first text, and for the silence in between."""
+"""`Timeout`: deadlines for a request, for its first text, and for the silence between pieces of text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Verdict(BaseModel):
 
 
 def dripping(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest], Any]:
-    """An outcome that streams a piece after each pause, where it may, and ends some time after the last."""
+    """Return an outcome that streams a piece after each pause, if possible, and ends some time after the last."""
 
     async def drip(request: ModelRequest) -> str:
         for pause in pauses:
@@ -44,7 +44,7 @@ def dripping(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest]
 
 
 async def timed(model: Any, request: ModelRequest) -> tuple[float, str]:
-    """How long a call takes, and how it ends."""
+    """Return how long a call takes, and how it ends."""
     start = now()
     try:
         answered = await ask(model, request)
@@ -54,14 +54,13 @@ async def timed(model: Any, request: ModelRequest) -> tuple[float, str]:
 
 
 def check_end(model: Any, seconds: float, text: str, request: ModelRequest | None = None) -> None:
-    """A call of `model` takes so long, and ends so."""
+    """Check how long a call of `model` takes and how it ends."""
     ended = warped(timed(model, request or question()))
     assert ended[0] == pytest.approx(seconds)
     assert ended[1] == text
 
 
 def test_a_request_ends_at_its_deadline() -> None:
-    """Not before, not after."""
     check_end(Timeout(Leaf([lasting(4.9)]), 5), 4.9, "fine")
     check_end(Timeout(Leaf([hang]), 5), 5, "no answer within 5 s")
 
@@ -78,7 +77,6 @@ def test_each_request_of_a_call_has_its_own_deadline() -> None:
 
 
 def test_inner_models_see_the_deadline() -> None:
-    """The sooner one of the call's and the request's."""
     leaf = Leaf()
 
     async def twice() -> list[float]:
@@ -118,7 +116,7 @@ def test_silence_is_limited_before_and_between_pieces(
 
 
 def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None:
-    """It cannot be distinguished from a silent one."""
+    """A model that does not stream cannot be distinguished from a silent one."""
     check_end(Timeout(Leaf([lasting(3)]), first_text=5), 3, "fine")
     check_end(Timeout(Leaf([lasting(3)]), first_text=2), 2, "no text within 2 s")
 
@@ -127,7 +125,7 @@ def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None
     "options", [{"output": Verdict}, {"tools": [ToolSpec(name="f", description="", parameters={})]}]
 )
 def test_unstreamed_answers_have_only_the_whole_deadline(options: dict[str, Any]) -> None:
-    """Structured answers and tool calls arrive at once, however long that takes, without a listener."""
+    """Without a listener, structured answers and tool calls arrive in one piece, however long that takes."""
     leaf = Leaf([lasting(50, '{"winner": "a"}')])
     seconds, _ = warped(timed(Timeout(leaf, 100, first_text=1, between=1), question(**options)))
     assert seconds == pytest.approx(50)
@@ -135,7 +133,7 @@ def test_unstreamed_answers_have_only_the_whole_deadline(options: dict[str, Any]
 
 
 def test_cancellation_by_the_caller_is_not_a_timeout() -> None:
-    """At any time before the deadline, and with both deadlines entered."""
+    """The caller may cancel at any time before the deadline, and within both deadlines."""
 
     async def cancelled() -> None:
         call = asyncio.create_task(ask(Timeout(Leaf([hang]), 5, first_text=4), question()))
@@ -160,7 +158,7 @@ def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[s
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
 def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(options: dict[str, float]) -> None:
-    """The deadline is what happened; the model's error is its cause."""
+    """The model's error is the cause of the timeout."""
 
     async def stubborn(request: ModelRequest) -> None:
         try:
@@ -177,7 +175,6 @@ def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(option
 
 
 def test_a_late_piece_is_passed_on() -> None:
-    """A model may keep sending when the call is over."""
     tellers: list[Any] = []
     pieces: list[str] = []
 
@@ -206,7 +203,6 @@ def test_a_late_piece_is_passed_on() -> None:
     ids=str,
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """There has to be one, and each is a number of seconds."""
     with pytest.raises(ConfigurationError) as caught:
         Timeout(Leaf(), **options)
     assert caught.value.field == field
@@ -216,7 +212,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
 
 
 async def drip(exchange: Exchange) -> None:
-    """A stream of pieces that never ends."""
+    """Stream pieces forever."""
     await exchange.begin_events()
     while True:
         await exchange.event(chunk("a"))
@@ -232,13 +228,13 @@ async def stall(exchange: Exchange) -> None:
 
 
 async def silent(exchange: Exchange) -> None:
-    """A stream of comments."""
+    """Begin a stream and send only comments."""
     await exchange.begin_events()
     await keep_alive(exchange)
 
 
 async def keep_alive(exchange: Exchange) -> None:
-    """Comments for ever."""
+    """Send comments forever."""
     while True:
         await exchange.raw(b": keep-alive\n\n")
         await asyncio.sleep(0.005)

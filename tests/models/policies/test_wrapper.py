@@ -1,4 +1,4 @@
-"""`Wrapper`: what every model around models has, and all policies together."""
+"""`Wrapper`: what all wrappers have in common, and all policies together."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ pytestmark = pytest.mark.anyio
 
 
 class Holdable(Leaf):
-    """A model with connections that can be held."""
+    """Model with connections that can be kept open."""
 
     entered = 0
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Holdable]:
-        """Count those who hold."""
+        """Count an open connection."""
         self.entered += 1
         try:
             yield self
@@ -69,7 +69,7 @@ POLICIES: dict[str, Callable[[Any], Any]] = {
 
 
 def all_of(model: Any, *, max_concurrency: int = 50, between: float | None = 40) -> Wrapper:
-    """Every policy, in the order in which the pages put them; text is streamed, unless `between` is None."""
+    """Wrap `model` in every policy, in the documented order; text is streamed unless `between` is None."""
     model = Timeout(model, 60, between=between)
     model = ConcurrencyLimit(RateLimit(model, requests=10_000, tokens=10**9), max_concurrency)
     return Fallback(CircuitBreaker(model), Leaf([EmptyResponse("nothing")], name="second"))
@@ -89,20 +89,19 @@ async def test_each_policy_has_the_name_of_its_inner_model(make: Callable[[Any],
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("spec", [None, "intent/chat", 5, "nobody/knows"], ids=repr)
 def test_invalid_inner_models_are_rejected(make: Callable[[Any], Any], spec: Any) -> None:
-    """An intent is known to runs alone."""
+    """Intents can be resolved only by runs."""
     with pytest.raises(ConfigurationError):
         make(spec)
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
-    """Wherever a model is asked for."""
     result = await generator(name="echo").run("for", model=make(Leaf(["against"])))
     assert result.output == "against"
 
 
 async def test_opening_a_wrapper_opens_all_inner_models() -> None:
-    """Through every kind of wrapper, as long as the outermost is held, and those without connections are left out."""
+    """Every kind of wrapper does so while the outermost is open; models without connections are skipped."""
     models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
     wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
     async with Retrying(Fallback(*wrapped, Leaf())).open_connections():
@@ -111,7 +110,7 @@ async def test_opening_a_wrapper_opens_all_inner_models() -> None:
 
 
 async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> None:
-    """Five calls, one connection; without, one each."""
+    """Five calls use one connection; without an open wrapper each call uses its own."""
     async with ChatServer() as server:
         model = all_of(OpenAIModel("m", base_url=server.base_url), between=None)
         async with model.open_connections():
@@ -123,7 +122,7 @@ async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> No
 
 
 async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
-    """It changes the request and the answer; its calls are retried inside and counted once."""
+    """The wrapper changes the request and the answer; retries inside count as one call."""
 
     class Shouting(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -139,7 +138,7 @@ async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
 
 
 async def test_answers_changed_by_a_wrapper_are_checked() -> None:
-    """A wrapper is a model like any other: a blank answer is an error."""
+    """A blank answer of a wrapper is an error, as with any model."""
 
     class Silent(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -177,7 +176,7 @@ class Counting:
 
 
 class Duck:
-    """A wrapper that inherits nothing."""
+    """Wrapper that inherits nothing."""
 
     name = "duck"
 
@@ -185,14 +184,14 @@ class Duck:
         self.inner = inner
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Pass it on."""
+        """Pass the request on."""
         response: ModelResponse = await self.inner.request(request)
         return response
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """It does not declare that it reports attempts; the inner models do, and its own attempt is removed."""
+    """The inner models report attempts; the wrapper does not declare that, so its own attempt is removed."""
     counting = Counting(10)
     request = question(attempts=Attempts(meter=counting))
     async with ChatServer() as server:
@@ -205,7 +204,7 @@ async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> No
 
 
 async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
-    """LimitReached passes through every policy: it is no failure of the model."""
+    """LimitReached passes through every policy, since it is not a failure of the model."""
     counting = Counting(2)
     first, second = Leaf([down]), Leaf()
     model = Fallback(all_of(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
@@ -215,7 +214,7 @@ async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
 
 
 async def test_mass_cancellation_leaves_nothing_behind() -> None:
-    """300 calls through all policies, cancelled while asked, streaming or waiting: no task, no connection."""
+    """300 calls through all policies, cancelled at any stage, leave no task and no connection."""
 
     async def hang(exchange: Exchange) -> None:
         await exchange.until_gone()

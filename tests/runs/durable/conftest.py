@@ -1,4 +1,4 @@
-"""What the tests of kept runs share."""
+"""Helpers for the tests of durable runs."""
 
 from __future__ import annotations
 

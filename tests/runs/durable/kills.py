@@ -1,9 +1,9 @@
-"""Kills runs with SIGKILL, at random moments and at named points, carries them on, and reports what was paid twice.
+"""Kill durable runs with SIGKILL, at random moments and at named points, resume them, and report duplicate payments.
 
     python -m tests.runs.durable.kills --kills 500 [--store postgresql://…] [--seed N]
 
 Each life of a run is a forked process of its own. The clock of all of them stands still, so that a run that was killed
-any number of times has to come to the very bytes that an undisturbed one comes to.
+any number of times must have exactly the result of an undisturbed one.
 """
 
 from __future__ import annotations
@@ -42,21 +42,23 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 POINTS = ("before", "in flight", "answered", "in commit", "committed", "between rounds", "in judge", "suspended")
-"""Where a life can end: before a call, in it, when it is answered and nothing of it is recorded, within the transaction
-that records it, right after that, between two rounds, in the judge's (a moderator's, a voter's) call, and when the run
-waits for a human."""
+"""Points at which a life can end: before or during a call, after its answer but before recording, within the
+transaction that records it, right after that, between two rounds, in the call of a judge (or moderator or voter), and
+while the run waits for a human.
+"""
 
 OTHERS = ("human", "predicate", "fork")
-"""A debate with a human, who answers while the run is suspended; one whose `terminate_when` answers at random: in each
-life otherwise, so that only what is recorded can lead to the end that a run with these answers comes to; and a fork of
-a debate with an edited argument, whose parent is killed as well."""
+"""Further patterns: a debate with a human, who answers while the run is suspended; one whose `terminate_when` answers
+at random, differently in each life, so that only recorded answers lead to the same end; and a fork of a debate with an
+edited argument, whose parent is killed as well.
+"""
 
 _PATIENCE = 10.0
-"""Seconds that a server may take to see that a client is gone."""
+"""Maximum time in seconds until a server notices that a client is gone."""
 _PARENT = "-parent"
-"""End of the id of the run that a fork is forked from."""
+"""End of the id of a fork's parent."""
 _ROUND_TRIP = 0.003
-"""Seconds that a server takes to commit, about."""
+"""Approximate time in seconds for a commit on a server."""
 _JUDGES = ("judge", "moderator", "synthesizer", "vote")
 
 
@@ -71,10 +73,10 @@ class Job:
     run_id: str
     failing: float = 0.0
     decided: tuple[tuple[str, bool], ...] | None = None
-    """The answers of `terminate_when` by place, for a run that shall repeat another one's; None: any, in each life."""
+    """Recorded answers of `terminate_when` by place, for a run that repeats them; None for random answers."""
 
     def pattern_of_it(self) -> Any:
-        """Its block, built anew in each life."""
+        """The block of the run, created anew in each life."""
         if self.pattern == "human":
             sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
             return debate(name="rent", debaters=sides, max_rounds=2)
@@ -104,13 +106,13 @@ class Job:
 
 @dataclass
 class Killer:
-    """Ends this process the `count`th time that it reaches `point`."""
+    """Kills this process the `count`th time that it reaches `point`."""
 
     point: str | None
     count: int
 
     def at(self, point: str) -> None:
-        """This process is at `point`."""
+        """Report that this process has reached `point`."""
         if point == self.point:
             self.count -= 1
             if self.count == 0:
@@ -162,7 +164,7 @@ async def _resume(job: Job, killer: Killer, model: Any, store: Any) -> Any:
 
 
 async def _take(pattern: Any, run_id: str, **options: Any) -> Any:
-    """Resume a run; where it is refused, a busy server has yet to see that its process was killed."""
+    """Resume a run, and wait while a busy server has not noticed yet that its previous process was killed."""
     late = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -229,7 +231,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
 
 def _kill_in_commit(writer: Any, killer: Killer) -> None:
-    """When an answer's statement is under way, in either connection, and when many of them go on the disk."""
+    """Kill the process while a statement with an answer is executed, or while several answers are synced."""
 
     def watched(connect: Callable[[], Any]) -> Callable[[], Any]:
         def connected() -> Any:
@@ -251,35 +253,35 @@ def _kill_in_commit(writer: Any, killer: Killer) -> None:
 
 @dataclass
 class Report:
-    """Results of all the kills."""
+    """Results of all kills."""
 
     kills: int = 0
     runs: int = 0
     lives: int = 0
     paid: int = 0
     paid_again: list[str] = field(default_factory=list)
-    """Calls that were made though their answers had been kept."""
+    """Calls that were repeated although their answers had been stored."""
     changed: list[str] = field(default_factory=list)
-    """Steps that were kept twice, with different contents."""
+    """Steps that were stored twice with different contents."""
     unequal: list[str] = field(default_factory=list)
-    """Runs that did not come to what an undisturbed one comes to."""
+    """Runs whose results differ from those of undisturbed ones."""
     repeated: int = 0
     """Calls that were made more than once."""
     in_flight: int = 0
-    """Calls that were in flight, or of which nothing was kept yet, when their process was killed."""
+    """Calls that were in flight, or not stored yet, when their process was killed."""
     patterns: Counter[str] = field(default_factory=Counter)
-    """Runs by pattern."""
+    """Number of runs by pattern."""
     at: Counter[str] = field(default_factory=Counter)
-    """Kills by where they fell."""
+    """Number of kills by point."""
     seconds: float = 0.0
 
 
 class Failed(Exception):
-    """A life ended in an error."""
+    """Error that ended a life."""
 
 
 def forked(act: Callable[[], None], *, kill_after: float | None = None, silent: bool = False) -> bool:
-    """Return whether `act` finished in a forked process; False if it was killed."""
+    """Return whether `act` finished in a forked process; False if the process was killed."""
     child = os.fork()
     if not child:
         code = 1
@@ -306,7 +308,7 @@ def forked(act: Callable[[], None], *, kill_after: float | None = None, silent: 
 def campaign(
     kills: int, store: str | None, *, seed: int, folder: Path, in_a_row: int = 3, point: str | None = None
 ) -> Report:
-    """Kill runs until there were `kills`, each at most `in_a_row` times; always the first time at `point`, if given."""
+    """Make a total of `kills`, each run being killed at most `in_a_row` times; always first at `point`, if given."""
     draw, report = Random(seed), Report()
     undisturbed: dict[tuple[str, int, float], str] = {}
     start = time.monotonic()
@@ -333,7 +335,7 @@ def campaign(
 
 
 def _undisturbed(plain: Job) -> str:
-    """Return the result of the run without kills; empty if it fails then, too."""
+    """Return the result of the run without kills; empty if the run fails in this case, too."""
     plain.final.unlink(missing_ok=True)
     try:
         forked(lambda: live(plain, Killer(None, 0)), silent=plain.decided is None)
@@ -343,7 +345,7 @@ def _undisturbed(plain: Job) -> str:
 
 
 def _decided(job: Job) -> tuple[tuple[str, bool], ...]:
-    """The recorded answers of the run's `terminate_when`, by place."""
+    """Return the recorded answers of the run's `terminate_when`, by place."""
     lines = map(json.loads, job.log.read_text().splitlines())
     answers = [
         (line[1].partition(": ")[2], json.loads(line[2]))
@@ -370,7 +372,7 @@ def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, max_kills: i
 
 
 def _judge(job: Job, report: Report, undisturbed: str) -> None:
-    """Judge the lives of `job` by its log, the record of what was paid."""
+    """Check the lives of `job` by its log, the record of paid calls."""
     digests: dict[str, str] = {}
     recorded: dict[str, str] = {}
     paid: Counter[str] = Counter()
@@ -401,7 +403,7 @@ def _judge(job: Job, report: Report, undisturbed: str) -> None:
 
 
 def main() -> None:
-    """Print the report as JSON; exit code 1 if anything of it is wrong."""
+    """Print the report as JSON; the exit code is 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--store", default=None)

@@ -1,4 +1,4 @@
-"""What the tests of kept runs share: each pattern, a model that answers whatever it is asked, and a run's state."""
+"""Helpers for the tests of durable runs: every pattern, a model that answers any request, and the state of a run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _mirrored() -> Any:
 
 
 def _by_letter(judge: JudgeOptions) -> Any:
-    """Use a quorum, so that a failed ballot cancels no other one: when it did would be a matter of timing."""
+    """Use a quorum, so that a failed ballot cancels no other one at a time that depends on chance."""
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     return debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False, failures=SKIP)
 
@@ -96,7 +96,7 @@ PATTERNS: dict[str, Callable[[], Any]] = {
 
 
 def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
-    """An answer that is drawn from the request alone; with the probability `failing`, a provider's failure."""
+    """Return an answer that depends only on the request; with the probability `failing`, a provider's failure."""
     text = json.dumps([request.block, request.messages], default=str)
     draw = Random(sha256(text.encode()).hexdigest())
     if draw.random() < failing:
@@ -110,7 +110,7 @@ def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
 
 
 def filled(schema: dict[str, Any], definitions: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
-    """A value that fits `schema`, whose references are to `definitions`."""
+    """Return a value that fits `schema`, whose references are to `definitions`."""
     if "$ref" in schema:
         return filled(definitions[schema["$ref"].rpartition("/")[2]], definitions, draw)
     for choices in ("anyOf", "oneOf", "allOf"):
@@ -134,12 +134,12 @@ def filled(schema: dict[str, Any], definitions: dict[str, Any], draw: Random) ->
 
 
 def state_of(result: RunResult[Any], *, usage: bool = True) -> str:
-    """All that a run came to, as text: output, raw output, the audit trails, and the events.
+    """Return the result of a run as text: output, raw output, the audit trails, and the events.
 
-    What goes on at the same time comes in any order, in any run: so events and tasks are sorted, and without numbers.
-    A call that failed and was repeated, since its process was killed before it could be given up, is told and counted
-    twice, and is here once: `usage` is left out where there are any. So is the view that a judge was given: a ballot
-    that was given up is not built again. Whether an answer was replayed is left out in any case.
+    Concurrent work is ordered differently in each run, so events and tasks are sorted and have no numbers. A call that
+    failed and was repeated because its process was killed in between is reported and counted twice; it is included
+    once, and without `usage`. The same holds for the view of a judge: a failed ballot is not built again. Whether an
+    answer was replayed is always omitted.
     """
     repeated: tuple[type, ...] = () if usage else (RunFinished, JudgeViewMade)
     events = sorted(

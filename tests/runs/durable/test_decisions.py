@@ -1,4 +1,4 @@
-"""What the application's code decided is recorded: a resumed run is the run that it was, whatever is answered now."""
+"""Decisions of the application's code are recorded: a resumed run keeps them, whatever the code would decide now."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ QUESTION = "Should rents be capped?"
 
 
 class Killed(Exception):
-    """Ends a life of a run."""
+    """Error that ends a life of a run."""
 
 
 class Lives:
-    """The life of a run that is going on, and the turns and questions of all of them."""
+    """The current life of a run, and the turns and questions of all lives."""
 
     def __init__(self) -> None:
         self.life = 1
@@ -39,7 +39,7 @@ class Lives:
         self.requests: list[tuple[int, int]] = []
 
     def answer(self, when: dict[int, set[int]], *, wait: bool = False) -> Callable[[Context], Any]:
-        """A predicate that is true in the rounds `when` has for the life."""
+        """Return a predicate that is true in the rounds that `when` has for the current life."""
 
         def holds(ctx: Context) -> bool:
             number = ctx.sequencer.state.round
@@ -55,7 +55,7 @@ class Lives:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> None:
-    """Its answers hold in a later life, in which it would answer otherwise: no turn more, none less."""
+    """Its answers hold in a later life in which it would decide otherwise: the turns are the same."""
     lives, store = Lives(), MemoryStore()
 
     def act(_: Any, ctx: Context) -> None:
@@ -77,7 +77,7 @@ async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> No
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
-    """Killed after the last round, and resumed when the predicate says no: nothing is argued any more."""
+    """The run is killed after the last round, and nothing is argued when a changed predicate would continue."""
     lives, store = Lives(), MemoryStore()
     predicate = lives.answer({1: {1}, 2: set()})
 
@@ -94,7 +94,7 @@ async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
 async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
-    """Killed in the judge's call and resumed with another budget: its rounds are those that were paid."""
+    """It is killed in the judge's call and resumed with another budget: only the paid rounds remain."""
     store, rounds = MemoryStore(), list[str]()
     killed = True
 
@@ -143,7 +143,7 @@ async def test_a_topology_is_not_asked_again() -> None:
 
 
 def said_in(lives: Lives) -> Callable[[Any], str]:
-    """A debater that says which life it is."""
+    """Return a debater whose answers name the current life."""
     return lambda _: f"Said in life {lives.life}."
 
 
@@ -214,7 +214,7 @@ async def test_answers_of_function_blocks_in_other_patterns_are_recorded(kind: s
 
 
 async def test_a_rejected_answer_can_be_corrected() -> None:
-    """Only accepted answers are recorded: the run continues once the function is corrected."""
+    """Only accepted answers are recorded, so that the run continues once the function is corrected."""
     lives, store = Lives(), MemoryStore()
     sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
     verdicts: dict[int, Any] = {1: {"winner": "for"}, 2: VERDICT}
@@ -303,7 +303,7 @@ class WithoutDecisions(MemoryStore):
 
 
 async def test_a_run_without_recorded_decisions_evaluates_them_again() -> None:
-    """Its process died before: the decision is taken when the run is resumed."""
+    """The process of the run died before recording, so the decision is made when the run is resumed."""
     lives, store = Lives(), WithoutDecisions()
 
     def act(_: Any, ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""Runs that somebody else wrote: imported headers are hostile input."""
+"""Runs written by somebody else: imported headers are untrusted input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ numbers = st.sampled_from([1, 0, -1, 2.5, 1e308, 10**400])
 
 
 async def imported(**changes: Any) -> MemoryStore:
-    """A store with an imported run that has not taken its step yet, with these fields in its header."""
+    """Return a store with an imported run that has not made a step yet, with these fields in its header."""
     original, store = MemoryStore(), MemoryStore()
     await ASK.run("q", model=model(), store=original, run_id="it")
     run = await original.run("it")
@@ -45,7 +45,6 @@ async def imported(**changes: Any) -> MemoryStore:
 
 
 def model() -> FunctionModel:
-    """A model that answers whatever it is asked."""
     return FunctionModel(lambda _: "a")
 
 
@@ -78,7 +77,7 @@ async def test_an_invalid_header_field_is_named(field: str, value: object, allow
     header_name=values,
 )
 def test_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, header_name: Any) -> None:
-    """Never with an exception of another library or of Python itself."""
+    """No exception of another library or of Python itself is raised."""
 
     async def resume() -> None:
         store = await imported(limits=limits, session=session, model=header_name)

@@ -1,4 +1,4 @@
-"""Forks: nothing is asked that the parent has an answer to, and everything is that depends on a change."""
+"""Forks: answers of the parent are reused, and calls that depend on a change are repeated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Calls = list[tuple[str, str]]
 
 
 def model_of(calls: Calls, *, failing: float = 0.0, word: str = "") -> FunctionModel:
-    """A model that answers any request, always alike, and notes the block and the hash of what it is asked."""
+    """Return a deterministic model for any request that records the block and the hash of each."""
 
     def answer(request: ModelRequest) -> Any:
         calls.append((request.block, digest_of(request)))
@@ -41,7 +41,7 @@ def model_of(calls: Calls, *, failing: float = 0.0, word: str = "") -> FunctionM
 
 
 def timeless(value: Any) -> Any:
-    """An output as JSON data, without the seconds that the run took."""
+    """Return an output as JSON data, without the duration of the run."""
     data = to_jsonable_python(value)
     if isinstance(data, dict) and isinstance(data.get("analytics"), dict):
         data["analytics"].pop("seconds")
@@ -52,7 +52,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def two_sides(**options: Any) -> Any:
-    """A debate of two rounds between two sides."""
+    """Return a debate of two rounds between two sides."""
     return debate(name="rent", debaters=SIDES, max_rounds=2, **options)
 
 
@@ -60,7 +60,7 @@ def two_sides(**options: Any) -> Any:
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=example_count(3))
 async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
-    """In every pattern, also where providers fail; and so does a fork of the fork."""
+    """This holds in every pattern, even if providers fail, and for a fork of the fork."""
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
         first = await pattern.run(
@@ -143,7 +143,6 @@ async def test_more_rounds_add_only_new_calls() -> None:
 
 
 async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
-    """A fork only reads it."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     before = (await store.run("first"), await store.steps("first"))
@@ -205,7 +204,7 @@ async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
 
 
 async def test_an_edited_answer_with_fields_is_validated() -> None:
-    """Against the schema of the step."""
+    """The schema of the step is used."""
     store, calls = MemoryStore(), Calls()
     await two_sides(synthesizer=False).run(QUESTION, model=model_of(calls), store=store, run_id="first")
     judge = (await store.steps("first"))[-1].key
@@ -233,7 +232,7 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
     ],
 )
 async def test_invalid_edits_are_rejected_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
-    """The error names the field, what was given, and what is allowed."""
+    """The error names the field, the given value, and the allowed ones."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     with pytest.raises(ConfigurationError, match=words):
@@ -247,7 +246,7 @@ JUDGE = "rent/rent-judge"
 async def refusing(
     store: Any, pattern: Any, edits: dict[str, Any], words: str = "an answer that the step takes"
 ) -> None:
-    """A fork with `edits` is refused; nothing is asked or stored, and its id stays free."""
+    """Check that a fork with `edits` is rejected; nothing is called or stored, and its id stays free."""
     calls = Calls()
     before = [run.header.run_id for run in await store.runs()]
     with pytest.raises(ConfigurationError, match=words):
@@ -258,7 +257,7 @@ async def refusing(
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
-    """Of each kind of step in every pattern; the corrected call may have the same id."""
+    """This holds for each kind of step in every pattern; the corrected fork may have the same id."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=1)
     bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
@@ -275,7 +274,7 @@ async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
 
 
 async def test_a_pattern_can_reject_an_edit() -> None:
-    """The form is right, and the revised proposal is blank."""
+    """The type is correct, but the revised proposal is blank."""
     store = MemoryStore()
     await PATTERNS["consensus"]().run(QUESTION, model=model_of(Calls()), store=store, run_id="first", seed=1)
     revision = next(row for row in await store.steps("first") if row.key.endswith("plan-revise-ann"))
@@ -284,7 +283,7 @@ async def test_a_pattern_can_reject_an_edit() -> None:
 
 
 async def test_an_edit_after_repeated_calls_is_rejected() -> None:
-    """Before any of these is paid for; and where the judge is asked for something else than before."""
+    """The edit is rejected before a repeated call is paid for, and if the judge's request differs."""
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
     await two_sides().run(QUESTION, model=model_of(Calls()), store=store, run_id="first")
     await refusing(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
@@ -322,7 +321,6 @@ async def test_an_edit_must_be_a_valid_human_answer() -> None:
 
 
 async def test_invalid_forks_are_rejected() -> None:
-    """Nothing is stored or asked."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     with pytest.raises(RunNotFound):
@@ -347,7 +345,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 
 async def test_side_effects_are_reused_until_the_first_difference() -> None:
-    """They have no request that could be compared."""
+    """Side effects have no request that could be compared."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
 
@@ -396,7 +394,7 @@ async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
 
 
 async def test_limits_of_a_fork_count_only_new_calls() -> None:
-    """An answer that is taken costs nothing."""
+    """Reused answers cost nothing."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
     stricter = two_sides(judge=JudgeOptions(instructions="Be strict."), synthesizer=False)

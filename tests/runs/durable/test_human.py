@@ -1,4 +1,4 @@
-"""People in runs that are kept: a run comes to a stand for their answers, and goes on with them, in any process."""
+"""Humans in durable runs: a run suspends for their answers and is resumed in any process."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ VERDICT = {"reasoning": "It answered.", "winner": "for", "verdict": "Yes."}
 
 
 def sides(**blocks: Any) -> list[Debater]:
-    """Two sides, of which some are taken by blocks."""
+    """Return two sides, some of which are taken by blocks."""
     stances = {"ann": "for", "bob": "against"}
     return [Debater(name, stance, block=blocks.get(name)) for name, stance in stances.items()]
 
 
 def people(*seated: str, names: tuple[str, ...] = ("ann", "bob", "cy")) -> list[Persona]:
-    """Personas, of which those `seated` are humans."""
+    """Return personas, of which those in `seated` are humans."""
     return [Persona(name, role="expert", block=human(name=name) if name in seated else None) for name in names]
 
 
@@ -81,7 +81,7 @@ ROLES: dict[str, Callable[[], Any]] = {
 
 
 def typed(request: HumanRequest) -> Any:
-    """Answer as a human: drawn from the request alone, and valid for any role."""
+    """Answer as a human: the answer depends only on the request and is valid for any role."""
     if request.schema is None:
         return f"I say so, at {request.place}."
     fields = {"block": request.block, "messages": [request.place], "output_schema": request.schema, "choices": ()}
@@ -90,7 +90,7 @@ def typed(request: HumanRequest) -> Any:
 
 
 class Model:
-    """A model that counts what it is asked; voters of a consensus disagree where `split`."""
+    """Model that counts its requests; voters of a consensus disagree if `split` is true."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -136,7 +136,7 @@ async def test_a_run_without_a_store_is_refused_before_anything_is_paid(role: st
 
 
 async def test_concurrent_work_finishes_before_suspension() -> None:
-    """Personas speak at once: the models' answers are kept, and the humans' are all asked for."""
+    """Personas speak at once: the models' answers are stored, and all humans receive a request."""
     pattern, store, models = ROLES["two"](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
     assert [request.block for request in result.pending] == ["ann", "cy"]
@@ -146,7 +146,7 @@ async def test_concurrent_work_finishes_before_suspension() -> None:
 
 
 async def test_a_failed_run_does_not_wait_for_a_human() -> None:
-    """Who else spoke in that round has failed: the task that waited for the human is cancelled, and says why."""
+    """Another speaker of the round has failed: the task that waited for the human is cancelled, with the reason."""
     rent = debate(name="rent", debaters=sides(ann=human(name="ann")), turn_order="simultaneous", synthesizer=False)
     with pytest.raises(ProviderFailed) as failed:
         await rent.run(QUESTION, model=ScriptedModel(ProviderFailed("503")), store=MemoryStore())
@@ -195,7 +195,7 @@ async def test_a_review_is_in_the_audit_trail() -> None:
 
 
 async def test_only_the_first_answer_counts() -> None:
-    """A second one is an error that says so; it changes nothing."""
+    """A second one raises an error that says so, and changes nothing."""
     pattern, store = debate(name="rent", debaters=sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     await submit_answer(store, "it", VERDICT)
@@ -245,7 +245,7 @@ async def test_an_invalid_answer_that_fits_its_schema_is_asked_for_again() -> No
 
 
 async def test_hostile_answers_are_escaped_like_any_text() -> None:
-    """Forged lines stand behind a bar, what a terminal would obey is escaped; blank and huge ones are refused."""
+    """Forged lines follow a bar, control sequences are escaped; blank and huge answers are rejected."""
     pattern = debate(name="rent", debaters=sides(ann=human(name="ann")), judge=human(name="jo"), max_rounds=1)
     store, models = MemoryStore(), Model()
     await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
@@ -281,7 +281,7 @@ async def test_several_open_requests_need_a_name() -> None:
 
 
 async def test_a_running_run_accepts_no_answer() -> None:
-    """Whoever carries it out holds it."""
+    """The run belongs to its executor."""
     pattern, store = debate(name="rent", debaters=sides(ann=human(name="ann"))), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     await store.take("it")
@@ -290,7 +290,7 @@ async def test_a_running_run_accepts_no_answer() -> None:
 
 
 async def test_a_human_who_answers_at_once_is_asked_once() -> None:
-    """The answer is a step of its run; the audit trail knows of no review."""
+    """The answer is a step of its run; the audit trail contains no review."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> str:
@@ -307,7 +307,7 @@ async def test_a_human_who_answers_at_once_is_asked_once() -> None:
 
 
 async def test_without_a_store_no_call_is_made() -> None:
-    """The run is refused before it begins; a human who is asked at once needs no store."""
+    """The run is rejected before it begins; a human who answers at once needs no store."""
     models = Model()
     pattern = debate(name="rent", debaters=sides(bob=human(name="bob")))
     with pytest.raises(ConfigurationError, match=r"`store` is required: a store"):
@@ -334,7 +334,7 @@ else:
 
 
 def test_three_processes_run_one_debate(tmp_path: Path) -> None:
-    """Started in one, answered in a second, resumed in a third; the argument of the first is not repeated."""
+    """The run is started in one, answered in a second, and resumed in a third; no argument is repeated."""
 
     def run_program(verb: str) -> str:
         return warm.run(_PROGRAM, verb, str(tmp_path / "runs.sqlite3")).stdout.strip()
@@ -347,7 +347,7 @@ def test_three_processes_run_one_debate(tmp_path: Path) -> None:
 
 
 async def test_a_human_judge_sees_no_names() -> None:
-    """By stances, with aliases inside arguments, as a model that judges; with names only where the debate wants it."""
+    """The judge sees stances, with aliases inside arguments, like a model; names are an option of the debate."""
     verdict, prompts = {"reasoning": "-", "winner": None, "verdict": "-"}, list[str]()
 
     def ask(request: HumanRequest) -> dict[str, Any]:

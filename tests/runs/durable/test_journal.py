@@ -1,4 +1,4 @@
-"""What is kept of a run, and what it may be resumed with."""
+"""The journal of a run, and the conditions for resuming it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VERDICT = {"reasoning": "r", "winner": "for", "verdict": "v"}
 
 
 class Counting:
-    """A model that counts its calls, and fails at one of them, or ends the process's life there."""
+    """Model that counts its calls, and fails or ends the process's life at one of them."""
 
     def __init__(self, *, stop: int | None = None, failure: BaseException | None = None) -> None:
         self.calls = 0
@@ -63,12 +63,12 @@ class Counting:
 
 
 def rent(**options: Any) -> Any:
-    """A debate of two rounds, five calls."""
+    """Return a debate of two rounds, five calls."""
     return debate(**{"name": "rent", "debaters": SIDES, "max_rounds": 2, "synthesizer": False, **options})
 
 
 async def cut(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Counting:
-    """A run "it" that was cut short at the call `stop`."""
+    """Return a run "it" that was interrupted at the call `stop`."""
     first = Counting(stop=stop)
     with pytest.raises(asyncio.CancelledError):
         await pattern.run("Cap rents?", model=first.model, store=store, run_id="it", seed=5, **options)
@@ -76,7 +76,7 @@ async def cut(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Cou
 
 
 async def test_answered_calls_are_not_repeated() -> None:
-    """Only what is missing is; usage, calls and events are those of the whole run."""
+    """Only the missing calls are made; usage, calls and events are those of the whole run."""
     store = MemoryStore()
     await cut(rent(), store)
     second = Counting()
@@ -102,7 +102,7 @@ async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
 
 
 async def test_a_resumed_run_reports_the_original_times() -> None:
-    """A run that is read back starts when it started, and its tasks end when they ended."""
+    """The run has its original start, and its tasks have their original ends."""
     store = MemoryStore()
     first = await rent().run("Cap rents?", model=Counting().model, store=store)
     resumed = await rent().resume(first.run_id, model=Counting().model, store=store)
@@ -112,7 +112,7 @@ async def test_a_resumed_run_reports_the_original_times() -> None:
 
 
 async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
-    """Its last event, its result and its store, however long it takes to write it down."""
+    """The last event, the result and the store agree, however long writing takes."""
 
     class Slow(MemoryStore):
         async def finish(self, run_id: str, status: Any, outcome: Any) -> None:
@@ -129,7 +129,7 @@ async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
 
 
 async def test_a_run_is_found_by_its_question() -> None:
-    """Its question, block, labels and status."""
+    """Its question, block, labels and status can be searched."""
     store = MemoryStore()
     await rent().run(
         "Cap  rents\nnow?", model=Counting().model, store=StoreOptions(store=store, labels={"series": "a"})
@@ -208,7 +208,7 @@ async def test_limits_include_earlier_usage() -> None:
 
 
 async def test_a_limit_error_of_a_block_is_raised_again() -> None:
-    """A run without anything to show for it."""
+    """The run has no output."""
     store = MemoryStore()
     pair: Any = sequencer(name="pair").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached):
@@ -217,7 +217,7 @@ async def test_a_limit_error_of_a_block_is_raised_again() -> None:
 
 
 async def test_a_resumed_run_restores_the_session() -> None:
-    """Its state and history; one that could not be kept has to be given again."""
+    """The session's state and history are restored; one that could not be stored must be passed again."""
     store = MemoryStore()
     block = generator(name="ask", history=True)
 
@@ -286,7 +286,7 @@ class Fact(BaseModel):
     [("x", None), (None, None), ({"a": [1, 2.5, True, None]}, None), (Fact(text="x"), Fact), ((1, 2), tuple[int, int])],
 )
 async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: Any) -> None:
-    """Plain data, or what its type makes of it, without doing it again."""
+    """The value is plain data, or of the declared type, and the step is not executed again."""
     done: list[int] = []
 
     async def act(_: object, ctx: Context) -> bool:
@@ -319,7 +319,7 @@ async def test_values_that_cannot_be_stored_are_errors() -> None:
 
 
 async def test_a_step_failure_can_be_recorded() -> None:
-    """An error of the same name, with the same words."""
+    """The error has the same name and message."""
 
     class Broken(Exception):
         """An application's error."""
@@ -346,7 +346,7 @@ async def test_a_step_failure_can_be_recorded() -> None:
 
 
 def test_errors_survive_storage() -> None:
-    """With their facts, so that what patterns do about them is the same."""
+    """Patterns handle a restored error like the original, since all of its fields are restored."""
     error = ProviderFailed("down", status=503, retry_after=2.0, model="m", block="b")
     error.add_note("in block 'b'")
     decoded = failure_of(failure_text(error))
@@ -355,11 +355,10 @@ def test_errors_survive_storage() -> None:
 
 
 async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
-    """Its call is a step, with what it answered."""
+    """The call and its answer are a step."""
     topics: list[str] = []
 
     def look(topic: str) -> str:
-        """Look something up."""
         topics.append(topic)
         return "facts"
 
@@ -402,7 +401,7 @@ async def test_the_default_model_is_recorded_by_name(
 
 @pytest.mark.parametrize("store", [3, True, " ", ["x"]])
 async def test_invalid_stores_are_rejected(store: Any) -> None:
-    """Before anything is asked."""
+    """The error is raised before any model is called."""
     with pytest.raises(ConfigurationError, match="`store` must be a Store, a path"):
         await generator(name="ask").run("q", model=ScriptedModel(), store=store)
 
@@ -436,7 +435,7 @@ async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
 
 
 async def test_a_run_survives_a_failure_to_store_its_end() -> None:
-    """The result is given all the same, with a warning."""
+    """The result is returned nevertheless, with a warning."""
 
     class Full(MemoryStore):
         async def finish(self, *_: Any) -> None:
@@ -451,7 +450,7 @@ async def test_a_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """Whoever wrote it: nothing is asked, and nothing made up."""
+    """Whoever wrote the record, no call is made and nothing is invented."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")
@@ -463,7 +462,7 @@ async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None
 
 @pytest.mark.parametrize("kind", ["told", "annotations", "no such error", "FlowDebateWarning"])
 def test_a_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
-    """Error names from a file are looked up only among the errors."""
+    """Error names from a file are looked up only among the library's errors."""
     record = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
     error = failure_of(json.dumps(record))
     assert (type(error).__name__, str(error)) == ("Odd", "x")
@@ -471,7 +470,6 @@ def test_a_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
 
 @pytest.mark.parametrize(("place", "expected"), [("a/ann", True), ("a", True), ("a/an", False), ("a/ann/b", False)])
 def test_a_path_includes_its_subpaths(place: str, expected: bool) -> None:  # noqa: FBT001
-    """Not what is at a place whose name begins alike."""
     header = RunHeader(run_id="r", block="a", seed=1, created_at=0.0, question="q", input="q", fingerprint={})
     for row in (StepRow(key="a/ann#1", kind="call"), StepRow(key="a/ann/x", kind="call", body="1", seq=1)):
         assert Journal(MemoryStore(), header, rows=[row]).has_steps(place) is expected

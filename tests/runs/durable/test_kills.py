@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes canno
 
 
 def killed(*options: str) -> dict[str, Any]:
-    """The report of a campaign, in a process that has no threads, so that it can fork its lives."""
+    """Return the report of a campaign in a process without threads, which can fork its lives."""
     command = (warm.run_module("tests.runs.durable.kills"), *options)
     done = warm.run(*command, timeout=100, cwd=ROOT, check=False)
     assert done.stdout, done.stderr
@@ -35,7 +35,7 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
 
 
 def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
-    """At random, and at each named point, parallel patterns and failing providers included."""
+    """Kills are random and at each named point; parallel patterns and failing providers are included."""
     report = killed("--kills", "12", "--seed", "11")
     assert report["kills"] == 12
     assert_nothing_lost(report)

@@ -1,4 +1,4 @@
-"""Ownership of durable runs: one owner at a time, whatever fails, and whatever the store's file is called."""
+"""Ownership of durable runs: one owner at a time, whatever fails, and however the path of the store is spelled."""
 
 # ruff: noqa: ASYNC240 - nothing else runs on the loop
 
@@ -62,7 +62,7 @@ def talk(last: Callable[[], Any] = bool) -> Block[Any, Any]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Another program's lock on the file."""
+    """Lock the file as another program would."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     yield
@@ -72,7 +72,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def full(_: Path) -> Iterator[None]:
-    """A disk that takes nothing more: no file of this process may grow."""
+    """Simulate a full disk: no file of this process may grow."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
@@ -143,7 +143,7 @@ async def test_a_running_run_cannot_be_taken_by_its_own_process(tmp_path: Path) 
 
 
 async def result_of(call: Any) -> Any:
-    """Return what the call returns or raises."""
+    """Return the result of the call or its exception."""
     try:
         return await call
     except StoreError as error:
@@ -184,7 +184,7 @@ async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_a_file_with_two_hard_links_is_refused(tmp_path: Path) -> None:
-    """SQLite would keep a log beside each name, and lose what the other one has."""
+    """SQLite would keep a log beside each name and lose the contents of the other one."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await talk().run("q", model=CountingModel().model, store=store, run_id="it")
@@ -207,12 +207,12 @@ def unlink(path: Path) -> None:
 
 
 def move(path: Path) -> None:
-    """Give it another name."""
+    """Rename the file."""
     path.rename(path.with_name("moved"))
 
 
 def replace(path: Path) -> None:
-    """Put a copy in its place."""
+    """Replace the file with a copy."""
     path.with_name("new").write_bytes(path.read_bytes())
     path.with_name("new").replace(path)
 
@@ -224,7 +224,7 @@ def replace(path: Path) -> None:
 async def test_a_run_whose_file_was_deleted_is_not_complete(
     tmp_path: Path, remove: Callable[[Path], None], at: int | None
 ) -> None:
-    """It raises StoreLost, since its record is lost; the path is a new store for later runs."""
+    """The run raises StoreLost, since its record is lost; the path is a new store for later runs."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.runs()
@@ -240,7 +240,7 @@ async def test_a_run_whose_file_was_deleted_is_not_complete(
 
 
 async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> None:
-    """For those who name stores by path: the object that has lost its file is not used again."""
+    """If stores are named by path, the object whose file was deleted is not used again."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):
         await talk(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")
@@ -252,7 +252,7 @@ async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> N
 
 
 async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path) -> None:
-    """Each resumes it with its own store object, as another process would; no call is made and nothing is written."""
+    """Each resumes it with its own store object, like another process; no call is made and nothing is written."""
     path, counter = tmp_path / "runs.sqlite3", CountingModel()
     store = SqliteStore(path)
     result = await talk().run("q", model=counter.model, store=store, run_id="it")
@@ -268,7 +268,7 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
-    """Where its block has grown: of two that resume it one makes the call, and the other makes none."""
+    """Its block has grown: of two that resume it, one makes the call and the other makes none."""
     store, counter = MemoryStore(), CountingModel()
     await talk().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)

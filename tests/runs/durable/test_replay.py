@@ -1,4 +1,4 @@
-"""Replays of stored runs: at any moment the journal gives what the run has told so far, and nobody is asked."""
+"""Replays of stored runs: the journal reproduces the events so far at any moment, without a call."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.anyio
 
 SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 AT_ONCE = ("at once", "mirrored", "by letter", "reasons and letter", "deliberation", "consensus", "lookups", "people")
-"""Patterns in which several are asked at the same time."""
+"""Patterns with concurrent calls."""
 
 
 class Forbidden(Counter[str]):
@@ -60,7 +60,7 @@ class Forbidden(Counter[str]):
 
 
 def patterns(done: Forbidden) -> dict[str, Any]:
-    """Every pattern, and what blocks can do besides: side effects, tools, people, conditions."""
+    """Return every pattern, and other features of blocks: side effects, tools, humans, conditions."""
 
     def read(request: object) -> str:
         done["human"] += 1
@@ -103,7 +103,7 @@ def patterns(done: Forbidden) -> dict[str, Any]:
 
 @dataclass
 class Life:
-    """Settings that a run starts with, and whether it is the first life or follows an interruption."""
+    """Settings of a run at its start, and whether this is the first life or follows an interruption."""
 
     name: str
     seed: int = 0
@@ -112,11 +112,11 @@ class Life:
     calls: int | None = None
     profile: str = "full"
     interrupted: int | None = None
-    """The number of calls after which it is cancelled, and resumed."""
+    """Number of calls after which the run is cancelled and then resumed."""
 
 
 class Model:
-    """Answers after some turns of the event loop, asks for a tool where there is one, and fails now and then."""
+    """Model that answers after some turns of the event loop, calls a tool if there is one, and sometimes fails."""
 
     def __init__(self, life: Life, done: Forbidden) -> None:
         self._life = life
@@ -137,7 +137,7 @@ class Model:
 
 
 class Looked(MemoryStore):
-    """A store that remembers its contents after each write, and the number of events so far."""
+    """Store that records its contents after each write, with the number of events so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,16 +173,16 @@ class Looked(MemoryStore):
 def recorded(events: Sequence[Any]) -> list[tuple[str, str]]:
     """Return kind and path of the events that a journal reproduces, except the last one.
 
-    A judge's view is told within a call that is not repeated once its failure is recorded.
+    The event of a judge's view belongs to a call that is not repeated once its failure is recorded.
     """
     dropped = (RunFinished, CallRetried, CallFellBack, JudgeViewMade)
     return [(event.kind, event.path) for event in events if not isinstance(event, dropped)]
 
 
 async def lived(life: Life, done: Forbidden) -> tuple[Any, Looked, RunHandle[Any], dict[str, Any]]:
-    """The last life of a run: its pattern, its store, and the options to replay it with.
+    """Return the last life of a run: its pattern, its store, and the options for its replay.
 
-    A run that was interrupted, or waits for a person, is resumed, and its store then remembers the last life only.
+    A run that was interrupted, or waits for a human, is resumed, and its store then records only the last life.
     """
     pattern, store, model = patterns(done)[life.name], Looked(), Model(life, done)
     used_model: Any = FunctionModel(model)
@@ -218,7 +218,7 @@ LIVES = st.builds(
 
 @given(LIVES, st.data())
 async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
-    """In order; where several were asked at once, up to their order. Nobody is asked, and nothing is done again."""
+    """The order is equal except for concurrent calls. No call is made, and no effect is repeated."""
     done = Forbidden()
     pattern, store, handle, options = await lived(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -239,7 +239,7 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
 
 @given(LIVES, st.data())
 async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
-    """It continues from the last step that it has read, and leaves nothing behind."""
+    """The follower continues from the last step that it has read, and leaves nothing behind."""
     done = Forbidden()
     pattern, store, _, options = await lived(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -259,7 +259,7 @@ async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataO
 
 
 async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
-    """However often its journal is looked at."""
+    """The number of polls of the journal makes no difference."""
     done = Forbidden()
     pattern, store, _, options = await lived(Life("debate"), done)
     follower = Follower(pattern, **options)
@@ -273,14 +273,14 @@ async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_the_memory_of_a_replay_is_linear_in_the_text() -> None:
-    """A replay writes no prompt, each of which has everything that was said before."""
+    """A replay does not render prompts, each of which contains everything that was said before."""
     peaks = [await peak_of_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]
     assert peaks[1] < 10 * 80 * 2 * 4_000
 
 
 async def peak_of_replay(rounds: int) -> int:
-    """The most bytes that replaying a debate of `rounds` holds at once."""
+    """Return the peak memory in bytes of replaying a debate of `rounds`."""
     speaking = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes. " * 570)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=rounds, judge="single")
     await block.run(QUESTION, store=store, model=speaking, run_id="r")
@@ -295,7 +295,7 @@ async def peak_of_replay(rounds: int) -> int:
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_a_long_replay_does_not_block_the_loop() -> None:
-    """Once for each call at least."""
+    """The loop gets control at least once per call."""
     turns, (store, block) = 0, (MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=30))
     await block.run(QUESTION, store=store, model=FunctionModel(answer_to), run_id="r")
 
@@ -312,19 +312,18 @@ async def test_a_long_replay_does_not_block_the_loop() -> None:
 
 
 def rent() -> Any:
-    """A debate of one round."""
     return debate(name="rent", debaters=SIDES, max_rounds=1)
 
 
 async def replayed(block: Any, **options: Any) -> tuple[Any, Any]:
-    """The replay of a complete run of `block`, and the run."""
+    """Return the replay of a complete run of `block`, and the run."""
     store, model = MemoryStore(), FunctionModel(answer_to)
     result = await block.run(QUESTION, store=store, model=model, run_id="r")
     return await replay(block, await store.run("r"), await store.steps("r"), **options), result
 
 
 async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
-    """At whatever moment: its branches end, and no warning says that one of them was forgotten."""
+    """Its branches end at any moment without a warning about one that was never awaited."""
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     life = Life("lookups", interrupted=3)
@@ -347,7 +346,7 @@ async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
 
 
 async def test_a_replay_waits_for_a_thread() -> None:
-    """The events behind it are there."""
+    """The events after the thread's work are replayed."""
 
     async def measured(value: str) -> str:
         await asyncio.to_thread(time.sleep, 0.05)
@@ -358,7 +357,7 @@ async def test_a_replay_waits_for_a_thread() -> None:
 
 
 async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that waits for time to pass ends it, and the events before it are there."""
+    """A block that waits for time to pass ends the replay, and the events before it are available."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
     waits.set()
@@ -383,7 +382,7 @@ async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
-    """The reader gets the events so far, and the end that is stored."""
+    """The reader gets the events so far and the stored end."""
 
     def wrong(_: object) -> str:
         raise ValueError
@@ -400,13 +399,13 @@ async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
 
 
 async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
-    """However long the replay takes, and however busy the machine is."""
+    """The duration of the replay and the load of the machine make no difference."""
     replayed_run, result = await replayed(rent(), limits=Limits(seconds=1e-9))
     assert recorded(replayed_run.events) == recorded(result.events)
 
 
 async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
-    """Without the object, a replay uses its name: its next steps depend on its profile."""
+    """Without the object, a replay uses its name, whose profile determines the next steps."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")

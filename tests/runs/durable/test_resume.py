@@ -1,4 +1,4 @@
-"""A run that was cut short is resumed: nothing is paid twice, and it comes to what it would have come to."""
+"""Interrupted runs are resumed: nothing is paid twice, and the result is that of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIMES = {"at", "seconds", "createdAt", "updatedAt", "startedAt", "finishedAt", 
 
 
 class Paid:
-    """A model that counts what it is asked, and has the run cancelled at a call of your choice."""
+    """Model that counts its calls, and has the run cancelled at a call of your choice."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.requests: list[str] = []
@@ -66,7 +66,7 @@ def essence_of(result: RunResult[Any]) -> Any:
 
 
 def without_times(value: Any) -> Any:
-    """`value` without what a clock says."""
+    """Return `value` without times."""
     if isinstance(value, dict):
         return {key: without_times(part) for key, part in value.items() if key not in _TIMES}
     return [without_times(part) for part in value] if isinstance(value, list) else value
@@ -78,7 +78,7 @@ def without_times(value: Any) -> Any:
 async def test_a_run_interrupted_at_any_call_has_the_same_result(
     name: str, data: st.DataObject, failing: float, seed: int
 ) -> None:
-    """The law: cancelled at any call, any number of times, it is resumed with each call made once."""
+    """A run that is cancelled at any calls, any number of times, makes each call once in total."""
     pattern = PATTERNS[name]()
     full = Paid(failing=failing)
     undisturbed = await outcome(pattern.run(QUESTION, model=full.model, seed=seed))
@@ -114,7 +114,7 @@ async def test_a_run_interrupted_at_any_call_has_the_same_result(
     [("by letter", ["ballot"] * 4 + ["quote"] * 2), ("reasons and letter", ["reasons", "ballot"] * 2)],
 )
 async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name: str, calls: list[str]) -> None:
-    """Ballots, reasons and quotes are steps of their own: whichever is the last, none is paid for again."""
+    """Ballots, reasons and quotes are separate steps: none is paid for again, whichever was last."""
     pattern = PATTERNS[name]()
     full = Paid()
     undisturbed = await outcome(pattern.run(QUESTION, model=full.model, seed=1))
@@ -159,7 +159,7 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
 async def test_a_resumed_run_uses_its_original_models(
     options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An override replaces those that blocks name, a default and the environment's do not, whatever that is now."""
+    """An override replaces the models of blocks; the default and the environment's model do not, even if changed."""
     names: list[list[str]] = []
 
     @handler(name="asks")

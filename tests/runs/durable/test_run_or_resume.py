@@ -25,7 +25,7 @@ QUESTION = "How should we get to work?"
 
 
 class Counted:
-    """A model that counts its answers, and fails at the call of your choice."""
+    """Model that counts its answers, and fails at a call of your choice."""
 
     def __init__(self, *, fail_at: int | None = None) -> None:
         self.answers = 0
@@ -41,7 +41,7 @@ class Counted:
 
 
 def pattern(rounds: int = 1) -> Any:
-    """A debate of two turns a round, and a judge."""
+    """Return a debate of two turns per round and a judge."""
     return debate(name="city", debaters=SIDES, max_rounds=rounds, synthesizer=False)
 
 
@@ -63,7 +63,7 @@ async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
     [("Where do we meet?", 1, 7, "question"), (QUESTION, 2, 7, "outline"), (QUESTION, 1, 8, "seed")],
 )
 async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
-    """RunChanged names what differs, before anything is paid."""
+    """RunChanged names the differences before any call is paid for."""
     store, counted = MemoryStore(), Counted()
     await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1", seed=7)
     with pytest.raises(RunChanged) as caught:
@@ -75,7 +75,7 @@ async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds:
 
 
 async def test_without_the_option_a_used_id_is_an_error() -> None:
-    """RunExists, so that nothing is resumed unasked."""
+    """RunExists is raised, so that no run is resumed unintentionally."""
     store, counted = MemoryStore(), Counted()
     await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1")
     with pytest.raises(RunExists):
@@ -84,7 +84,7 @@ async def test_without_the_option_a_used_id_is_an_error() -> None:
 
 
 async def test_a_run_in_progress_is_not_started_twice() -> None:
-    """RunConflict for the second of two processes."""
+    """RunConflict is raised in the second of two processes."""
     store, going, done = MemoryStore(), asyncio.Event(), asyncio.Event()
 
     async def wait(value: str) -> str:
@@ -102,7 +102,7 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
 
 
 async def test_one_of_two_simultaneous_starts_conflicts() -> None:
-    """Both have found no run of that id."""
+    """Neither of them has found a run of this id."""
     done = asyncio.Event()
 
     @handler(name="slow")
@@ -126,7 +126,7 @@ async def test_one_of_two_simultaneous_starts_conflicts() -> None:
 
 
 async def test_a_run_of_another_process_is_waited_for() -> None:
-    """Both calls return its one result; if that process ends early, this one continues."""
+    """Both calls return the same result; if that process ends early, this one continues."""
     store, going, done, calls = MemoryStore(), asyncio.Event(), asyncio.Event(), 0
 
     @handler(name="slow")
