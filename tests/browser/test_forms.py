@@ -47,6 +47,18 @@ def test_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], 
     assert page.locator("h1").inner_text() == "Is it better to work from home or in an office?"
 
 
+def test_the_chosen_pattern_is_visible_on_a_narrow_screen(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """The row of patterns scrolls to it."""
+    page = visit(stage.url).open("/new?pattern=consensus")
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.reload()
+    box = page.locator("a[data-pattern][aria-current]").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+    assert page.get_by_role("button", name="Add an agent").count() == 1
+
+
 def sides_of(page: Page) -> list[tuple[str, str]]:
     """Return the placeholder sides of a form."""
     names = page.locator(".seats [data-name=name] input")
@@ -171,7 +183,7 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
     [
         ("Rounds", "many", "a whole number, at least 1"),
         ("Orders for the judge", "often", "single"),
-        ("Name", "Ann", "text that is not blank"),
+        ("Name", "Ann", "Is required"),
     ],
 )
 def test_problem_is_shown_at_its_field(

@@ -153,5 +153,6 @@ def test_an_unknown_kind_of_fault_is_rejected_with_its_line(tmp_path: Path) -> N
     faults = [{**CHANGES[0]["faults"][0], "kind": "typo"}]
     path.write_text(json.dumps(CHANGES[2]) + "\n" + json.dumps({**CHANGES[0], "faults": faults}))
     result = run(None, str(path))
-    assert "line 2: unknown kind of fault 'typo'" in result.output
+    assert "line 2: `faults.kind` must be" in result.output
+    assert "(got typo)" in result.output
     assert "off-by-one" in result.output

@@ -89,6 +89,7 @@ def _environment() -> Environment:
         json=as_json,
         exact=json.dumps,  # in ASCII, so that nothing in it is made visible
         words=_words,
+        singular=_singular,
         error=_error_words,
         failure=_failure,
         role=role_in_words,
@@ -156,6 +157,16 @@ def _failure(text: str) -> str:
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
 """Spellings of names for which it is not enough to replace underscores with spaces."""
+
+
+def _singular(plural: str) -> str:
+    """Return one of the things that `plural` names, with its article.
+
+    >>> _singular("Agents"), _singular("phases")
+    ('an agent', 'a phase')
+    """
+    noun = plural.lower().removesuffix("s")
+    return f"{'an' if noun[:1] in set('aeiou') else 'a'} {noun}"
 
 
 def _words(name: object) -> str:

@@ -289,6 +289,9 @@ for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.queryS
   });
 }
 
+// On a narrow screen, the row of patterns scrolls.
+document.querySelector("a[data-pattern][aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 for (const each of /** @type {NodeListOf<HTMLElement>} */ (form.querySelectorAll(":is([data-do=add], [data-do=text])"))) each.hidden = false;
 enable(form);
 const sent = keepDraft(form, "new");
