@@ -1,4 +1,4 @@
-"""Many runs of one block: each question is asked once, whatever fails, and whenever it is cut short."""
+"""Batches of runs of one block: each question is answered once, despite failures and interruptions."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def workers() -> list[asyncio.Task[Any]]:
-    """The tasks that carry out batches, in this loop."""
+    """Return the tasks that carry out batches in this loop."""
     return [task for task in asyncio.all_tasks() if task.get_name() == "flowdebate batch"]
 
 
 def short(**more: Any) -> Any:
-    """A debate of three calls."""
+    """Return a debate of three calls."""
     return debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **more)
 
 
 class Paid:
-    """A model that keeps what it has answered, and has a task cancelled at a call of your choice."""
+    """Model that records its answers, and has a task cancelled at a call of your choice."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.answered: list[str] = []
@@ -72,7 +72,7 @@ class Paid:
 
 @dataclass
 class Busy:
-    """A block's function that counts how many of it go on at once; some fail, after some turns of the loop."""
+    """Function block that counts its concurrent calls; some fail, after some turns of the loop."""
 
     failing: frozenset[int] = frozenset()
     turns: tuple[int, ...] = (0,)
@@ -107,7 +107,7 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
     turns: tuple[int, ...],
     lazily: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    """The law: results in order, each with its own output or error, and the summary counts them."""
+    """Results are in order, each with its own output or error, and the summary counts them."""
     busy = Busy(failing, turns)
     questions = iter(range(count)) if lazily else range(count)
     result = await handler(busy, name="busy").batch(questions, max_concurrency=concurrency).all()
@@ -133,7 +133,7 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
 async def test_an_interrupted_batch_pays_for_each_answer_once(
     cuts: list[int], failing: float, concurrency: int, name: str
 ) -> None:
-    """The law: cancelled at any calls, it has the same result, and no call is repeated."""
+    """A batch that is cancelled at any calls has the same result, and no call is repeated."""
     pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
     full = Paid(failing=failing)
     undisturbed = await pattern.batch(questions, model=full.model, batch_id="b").all()
@@ -183,7 +183,7 @@ def stored_in(store: Any) -> dict[str, Any]:
 
 
 async def test_complete_items_are_returned_without_a_call() -> None:
-    """They are marked, their usage is in the summary, and only later items make calls."""
+    """Complete items are marked, their usage is in the summary, and only later items make calls."""
     store, paid = MemoryStore(), Paid()
     first = await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
     repeat = await short().batch(["a", "b", "c"], **stored_in(store), model=paid.model).all()
@@ -197,7 +197,7 @@ async def test_complete_items_are_returned_without_a_call() -> None:
 
 
 async def test_a_batch_can_be_a_table() -> None:
-    """It has one flat row per item, including failed ones, with the columns of the input; all values are JSON."""
+    """The table has a flat row per item, including failed ones, with the columns of the input; values are JSON."""
     questions = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
 
     def answer(request: ModelRequest) -> Any:
@@ -219,7 +219,7 @@ async def test_a_batch_can_be_a_table() -> None:
 
 
 async def test_failed_items_are_retried() -> None:
-    """Only the call that has failed is repeated."""
+    """Only the failed call is repeated."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
     failed = await short().batch(["a", "b"], **stored_in(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
@@ -236,7 +236,7 @@ async def test_failed_items_are_retried() -> None:
 
 @pytest.mark.parametrize("make", [list, iter])
 async def test_a_changed_question_is_an_error(make: Any) -> None:
-    """All questions of a list are compared before any call; those of an iterator, as they come."""
+    """All questions of a list are compared before any call; those of an iterator, one by one."""
     store, paid = MemoryStore(), Paid()
     await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
     changed = ["a", "B", "c"]
@@ -249,7 +249,7 @@ async def test_a_changed_question_is_an_error(make: Any) -> None:
 
 
 async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
-    """A batch is of one piece; a seed is never changed."""
+    """All items of a batch have the same configuration; a seed is never changed."""
     store, paid = MemoryStore(), Paid()
     await short().batch(["a"], **stored_in(store), model=paid.model).all()
     longer = debate(name="rent", debaters=SIDES, max_rounds=2, synthesizer=False)
@@ -263,7 +263,7 @@ async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
 
 
 async def test_unrelated_runs_are_ignored() -> None:
-    """Somebody else has started a run under an id of the batch."""
+    """RunChanged is raised if an id of the batch belongs to a run outside the batch."""
     store, paid = MemoryStore(), Paid()
     seed = (await short().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
     await short().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
@@ -273,7 +273,7 @@ async def test_unrelated_runs_are_ignored() -> None:
 
 
 async def test_a_run_started_by_another_process_is_resumed() -> None:
-    """Where it is over it is given; where somebody carries it out, the item says so."""
+    """A complete run is returned; if another process is executing the run, the item reports it."""
     store, paid = MemoryStore(), Paid()
     late = short().batch(slowly(["a", "b"], gate := asyncio.Event()), **stored_in(store), model=paid.model)
     task = asyncio.ensure_future(late.all())
@@ -288,14 +288,14 @@ async def test_a_run_started_by_another_process_is_resumed() -> None:
 
 
 async def slowly(questions: list[str], gate: asyncio.Event) -> AsyncIterator[str]:
-    """Questions that come once the gate is open."""
+    """Yield the questions once the gate is open."""
     await gate.wait()
     for question in questions:
         yield question
 
 
 async def test_the_same_batch_has_the_same_seeds() -> None:
-    """They are derived from its seed, which is derived from its id; a single run can repeat an item."""
+    """Seeds are derived from the batch's seed, which is derived from its id; a single run can repeat an item."""
     paid = Paid()
     by_id = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
     repeat = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
@@ -383,7 +383,7 @@ async def test_with_raise_the_first_failure_ends_the_batch() -> None:
 
 
 async def test_a_run_that_cancels_itself_is_an_item() -> None:
-    """It does not end the other runs."""
+    """The other runs continue."""
 
     def give_up(question: int, ctx: Context) -> int:
         if question == 1:
@@ -396,7 +396,7 @@ async def test_a_run_that_cancels_itself_is_an_item() -> None:
 
 
 async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
-    """Its run does not even begin."""
+    """The run does not even begin."""
     result = await handler(lambda value, ctx: None, name="any").batch([1, object()], store=MemoryStore()).all()
     assert [item.status for item in result] == ["complete", "failed"]
     assert isinstance(result[1].error, ConfigurationError)
@@ -404,7 +404,7 @@ async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
 
 
 async def test_a_conflicting_run_id_is_a_failed_item() -> None:
-    """Its error is its own: it says nothing of the batch's runs."""
+    """The error concerns only this item, and no run of the batch."""
 
     def clash(question: str, ctx: Context) -> None:
         raise RunExists("elsewhere", "another")
@@ -414,7 +414,7 @@ async def test_a_conflicting_run_id_is_a_failed_item() -> None:
 
 
 async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
-    """A block that cleans up when it is cancelled is not left behind."""
+    """A block that cleans up after its cancellation is not left behind."""
     started, cleaned, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def tidy(question: int, ctx: Context) -> None:
@@ -461,7 +461,7 @@ async def test_a_batch_that_is_closed_ends_for_its_reader() -> None:
 
 
 async def test_a_batch_can_be_iterated_once() -> None:
-    """A second reader is refused."""
+    """A second reader is rejected."""
     batch = handler(Busy(), name="busy").batch(range(2))
     await batch.all()
     with pytest.raises(ConfigurationError, match="the only one"):
@@ -486,13 +486,13 @@ async def test_a_batch_can_be_iterated_once() -> None:
     ],
 )
 def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: str) -> None:
-    """When the batch is made, before anything runs."""
+    """The error is raised when the batch is created, before anything runs."""
     with pytest.raises(ConfigurationError, match=message):
         short().batch(**{"questions": ["a"], **wrong})
 
 
 async def test_rows_have_fields_and_labels() -> None:
-    """`question` says what of a row is asked; a StoreOptions says more of how runs are kept."""
+    """`question` selects the field to ask; StoreOptions configure how runs are stored."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
     keeping = StoreOptions(store=store, labels={"of": "me"})
@@ -549,7 +549,7 @@ async def test_runs_under_way_are_in_the_summary() -> None:
 
 
 async def test_outcomes_of_patterns_are_counted() -> None:
-    """A debate's winner by name, a deliberation's settling, a consensus' proposer; nothing of the others."""
+    """Debates are counted by winner, deliberations by settlement, and consensuses by proposer; others are not."""
     counted = {}
     for name, make in PATTERNS.items():
         result = await make().batch([f"{number}?" for number in range(6)], model=Paid().model, batch_id="b").all()
@@ -575,7 +575,7 @@ def test_a_summary_estimates_the_remaining_time() -> None:
 
 
 def test_scripts_need_no_loop() -> None:
-    """`batch_sync` gives all of it: a sequence with a summary."""
+    """`batch_sync` returns everything as a sequence with a summary."""
     result = handler(Busy(), name="busy").batch_sync(range(3), max_concurrency=2)
     assert ([item.output for item in result], len(result), result[0].index) == ([0, -1, -2], 3, 0)
     assert repr(result) == "<BatchResult of 3, 0 failed>"

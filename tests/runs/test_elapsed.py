@@ -1,4 +1,4 @@
-"""How long a run has been going on, as blocks see it."""
+"""The elapsed time of a run, as available to blocks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.anyio
 
 
 async def step() -> int:
-    """A side effect that takes a moment."""
+    """Side effect that takes a moment."""
     await asyncio.sleep(0.02)
     return 1
 
 
 async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
-    """From nearly nothing on, and never back."""
+    """It begins at nearly zero and never decreases."""
     times: list[float] = []
 
     async def wait(_: object, ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""What all events have: a place, a time, and a wire form."""
+"""Common properties of all events: a place, a time, and a wire form."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def look_up(topic: str) -> str:
 
 
 def held() -> list[Any]:
-    """The events of a run that calls a tool."""
+    """Return the events of a run that calls a tool."""
     price = generator(name="a/b", prompt="Say the price.", tools=[look_up])
     model = ScriptedModel(ToolCall(id="1", name="look_up", arguments='{"topic": "rent"}'), "It is 12 EUR.")
     return list(sequencer(name="all").then(price).run_sync("rent?", model=model).events)
 
 
 def test_every_event_has_a_path_and_a_time() -> None:
-    """The place is that of the block that emits it, the time does not go back."""
+    """The path is that of the block that emits the event, and the time never decreases."""
     events = held()
     assert all(isinstance(event, BaseEvent) for event in events)
     assert [(event.kind, event.path) for event in events] == [
@@ -44,7 +44,7 @@ def test_every_event_has_a_path_and_a_time() -> None:
 
 
 def test_every_event_has_a_wire_form() -> None:
-    """JSON data with camelCase keys, its kind first; what events hold is in its wire form as well."""
+    """The wire form is JSON data with camelCase keys, the kind first, and contains everything that the event does."""
     events = held()
     for event in events:
         wire = event.to_wire()
@@ -67,7 +67,7 @@ def test_path_and_time_are_not_part_of_event_equality() -> None:
 
 
 def test_the_union_has_every_kind_of_event() -> None:
-    """A match over it is exhaustive, and each kind has a unique name."""
+    """A match over the union is exhaustive, and each kind has a unique name."""
     kinds = set(_leaves(BaseEvent))
     assert {kind.__name__ for kind in get_args(Event)} == {kind.__name__ for kind in kinds}
     assert len({kind.kind for kind in get_args(Event)}) == len(get_args(Event))

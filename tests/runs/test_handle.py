@@ -1,4 +1,4 @@
-"""A handle on a run that goes on: follow it, await it, cancel it, read it."""
+"""Handles of runs in progress: following, awaiting, cancelling and reading them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def counting(steps: int, *, fails: bool = False) -> Any:
-    """A block that emits 0, 1, 2, …, one at a time."""
+    """Return a block that emits 0, 1, 2, …, one at a time."""
 
     async def count(_: object, ctx: Context) -> int:
         for step in range(steps):
@@ -39,7 +39,7 @@ def counting(steps: int, *, fails: bool = False) -> Any:
 
 @given(st.integers(0, 4), st.booleans(), st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int]) -> None:  # noqa: FBT001
-    """However many there are and however late they come, from RunStarted to RunFinished; then iteration just ends."""
+    """Any number of readers, however late, get the events from RunStarted to RunFinished; then iteration ends."""
 
     async def scenario() -> None:
         handle = counting(steps, fails=fails).start(0)
@@ -91,7 +91,7 @@ async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
 
 
 async def test_a_run_has_started_when_start_returns() -> None:
-    """Its id, its status and its first event are there."""
+    """The id, the status and the first event are available."""
     handle = counting(1).start(0)
     assert [type(event) for event in handle.events] == [RunStarted]
     assert handle.status == "running"
@@ -100,7 +100,7 @@ async def test_a_run_has_started_when_start_returns() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
-    """A run that has not started is included; iteration ends, awaiting raises CancelledError, and events agree."""
+    """This includes runs that have not started; iteration ends, awaiting raises CancelledError, and events agree."""
     handle = counting(5).start(0)
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -118,7 +118,6 @@ async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
 
 
 async def test_cancelling_a_finished_run_changes_nothing() -> None:
-    """The result is unchanged."""
     handle = counting(1).start(0)
     result = await handle
     handle.cancel()
@@ -148,7 +147,7 @@ async def test_a_cancelled_waiter_cancels_the_run() -> None:
 
 
 async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
-    """It receives no further events."""
+    """The reader receives no further events."""
     handle = counting(3).start(0)
     reader = aiter(handle)
     await anext(reader)
@@ -159,7 +158,7 @@ async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
 
 
 async def test_a_model_is_asked_to_stream_only_while_somebody_reads() -> None:
-    """Pieces go to those who read at that moment; a late reader gets the whole answers."""
+    """Only current readers receive pieces; a late reader gets complete answers."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:
@@ -176,13 +175,13 @@ async def test_a_model_is_asked_to_stream_only_while_somebody_reads() -> None:
 
 
 def test_start_needs_a_running_loop() -> None:
-    """ConfigurationError says what to do instead; nothing is left un-awaited."""
+    """ConfigurationError names the alternative, and no coroutine is left un-awaited."""
     with pytest.raises(ConfigurationError, match=r"count.start\(\): .*Call it from async code, or use run_sync"):
         counting(1).start(0)
 
 
 async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
-    """When the caller's loop closes, started runs end and say so."""
+    """The loop of the caller closes, and its runs end and report it."""
 
     def other_loop() -> RunHandle[Any]:
         async def leave() -> RunHandle[Any]:
@@ -259,7 +258,7 @@ async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
 
 
 async def test_current_readers_see_the_start_of_a_call() -> None:
-    """Once for each call, with block, model, place and time; it is no part of the recorded events."""
+    """Readers see each call once, with block, model, path and time; it is not one of the recorded events."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:

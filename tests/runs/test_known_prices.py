@@ -1,4 +1,4 @@
-"""Prices that are known without being typed, from `genai-prices`: what a run cost, and a budget in money."""
+"""Known prices from `genai-prices`: the cost of a run, and a budget in money."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUESTION = "Should rents be capped?"
 
 @pytest.fixture
 def servers() -> Iterator[dict[VendorName, Vendor]]:
-    """The stub servers of four vendors."""
+    """Start the stub servers of four vendors."""
     with vendors() as running:
         yield running
 
@@ -46,12 +46,12 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def tokens(**more: int) -> Usage:
-    """A million tokens of each."""
+    """Return a million tokens of each kind."""
     return Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000, **more)
 
 
 def test_cached_tokens_have_a_price_of_their_own() -> None:
-    """Read ones are cheaper, written ones dearer; the local model and servers of this machine are free."""
+    """Cache reads are cheaper and cache writes dearer; the local model and servers of this machine are free."""
     plain = known_price("anthropic/claude-haiku-4-5", tokens())
     read = known_price("anthropic/claude-haiku-4-5", tokens(cached_tokens=900_000))
     written = known_price("anthropic/claude-haiku-4-5", tokens(cache_written_tokens=900_000))
@@ -80,7 +80,7 @@ def test_costs_have_a_currency_and_the_date_of_their_prices(servers: dict[Vendor
 
 
 def test_fetched_prices_have_the_date_of_the_download() -> None:
-    """An application may let `genai-prices` fetch newer ones while it runs."""
+    """An application may let `genai-prices` fetch newer prices during a run."""
     from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
 
     fetched = DataSnapshot(get_snapshot().providers, from_auto_update=True, timestamp=datetime(2031, 5, 6, tzinfo=UTC))
@@ -93,14 +93,14 @@ def test_fetched_prices_have_the_date_of_the_download() -> None:
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "groq", "mistral", "xai", "deepseek", "openrouter"])
 def test_default_models_have_a_known_price(name: str) -> None:
-    """The most used providers are checked."""
+    """The most frequently used providers are checked."""
     from flowdebate.models import PROVIDERS
 
     assert (known_price(f"{name}/{PROVIDERS[name].default}", tokens()) or 0) > 0
 
 
 def test_a_run_says_what_it_cost_without_prices(servers: dict[VendorName, Vendor]) -> None:
-    """The sum of its models; none where one of them has no known price."""
+    """The cost is the sum over all models; it is unknown if one of them has no known price."""
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
     paid = sum(
         known_price("openai/gpt-5-mini", event.usage) or 0
@@ -114,7 +114,7 @@ def test_a_run_says_what_it_cost_without_prices(servers: dict[VendorName, Vendor
 
 
 def test_a_price_table_overrides_known_prices(servers: dict[VendorName, Vendor]) -> None:
-    """For the models that it has."""
+    """Other models keep their known prices."""
     limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=0, completion=1_000_000)})
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"}, limits=limits)
     written = sum(usage.reasoning_tokens + 22 for usage in servers["openai"].asked)
@@ -122,14 +122,14 @@ def test_a_price_table_overrides_known_prices(servers: dict[VendorName, Vendor])
 
 
 def test_a_budget_in_money_needs_no_prices(servers: dict[VendorName, Vendor]) -> None:
-    """The request that would go beyond it is not sent."""
+    """The request that would exceed the budget is not sent."""
     result = RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=Limits(cost=1e-5))
     assert (result.status, result.limit) == ("limit", "cost")
     assert len(servers["openai"].asked) < 3
 
 
 def test_a_budget_in_money_says_which_model_has_no_known_price(servers: dict[VendorName, Vendor]) -> None:
-    """Before that model is asked."""
+    """The error is raised before the model is called."""
     servers["openai"].models = ("house-model",)
     with pytest.raises(ConfigurationError, match=r"'openai/house-model'.*price is not known"):
         RENT.run_sync(QUESTION, model="openai/house-model", limits=Limits(cost=1.0))
@@ -137,7 +137,7 @@ def test_a_budget_in_money_says_which_model_has_no_known_price(servers: dict[Ven
 
 
 def test_without_the_package_prices_are_unknown(unknown: None, servers: dict[VendorName, Vendor]) -> None:
-    """No cost without prices, and no budget in money; errors say what to install."""
+    """The cost and a budget in money need a table of prices; errors say what to install."""
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
     with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
         Limits(cost=1.0)

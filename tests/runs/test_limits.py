@@ -1,4 +1,4 @@
-"""What a run may take: no call is sent that would go beyond it, and what was done before is kept."""
+"""Limits of a run: no call is sent that would exceed them, and earlier results are kept."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ QUESTION = "Should rents be capped?"
 
 
 def answer(text: str, prompt: int | None = 100, completion: int | None = 10) -> ModelResponse:
-    """Make an answer whose price is known."""
+    """Return an answer with a known price."""
     return ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion))
 
 
 def rent(**options: Any) -> Any:
-    """Two sides and two rounds: five calls."""
+    """Return two sides and two rounds: five calls."""
     return debate(**{"name": "rent", "debaters": SIDES, "synthesizer": False, **options})
 
 
 def answers() -> FunctionModel:
-    """Answers everything."""
+    """Model that answers every request."""
     return FunctionModel(lambda request: VERDICT if request.block.endswith("-judge") else f"by {request.block}")
 
 
 @given(st.integers(1, 3), st.integers(1, 12))
 def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, limit: int) -> None:
-    """The debate ends with a prefix of what it would have been, and says that a limit ended it."""
+    """The debate ends with a prefix of its unlimited transcript, and reports that a limit ended it."""
     full = rent(max_rounds=rounds).run_sync(QUESTION, model=answers(), seed=1)
     model = answers()
     cut = rent(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=limit))
@@ -63,7 +63,7 @@ def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, li
 
 
 def test_a_limit_raises_if_there_is_no_output() -> None:
-    """A limit is an error there; the run says how it ended."""
+    """Without an output the limit is an error, and the run reports how it ended."""
     twice = sequencer(name="twice").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached, match=r"calls=1 \(1 used\)") as caught:
         twice.run_sync("?", model=ScriptedModel("first", "second"), limits=Limits(calls=1))
@@ -73,7 +73,7 @@ def test_a_limit_raises_if_there_is_no_output() -> None:
 
 
 def test_every_attempt_counts() -> None:
-    """A call that is repeated takes as many calls as were sent."""
+    """A retried call counts as many times as it was sent."""
     down = ProviderFailed("503", status=503)
     model = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
     with pytest.raises(LimitReached):
@@ -83,7 +83,7 @@ def test_every_attempt_counts() -> None:
 
 
 async def test_calls_in_flight_are_reserved() -> None:
-    """However many begin at once, no more are sent than are left."""
+    """However many calls begin at once, the limit is not exceeded."""
     calls = 0
 
     async def answer(_: ModelRequest) -> str:
@@ -99,7 +99,7 @@ async def test_calls_in_flight_are_reserved() -> None:
 
 
 def test_tokens_are_counted_as_reported() -> None:
-    """A call that begins below the limit is made; the next one, above it, is not."""
+    """A call that begins below the limit is made, even if it exceeds it; the next one is not."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*[answer("yes") for _ in range(10)])
     with pytest.raises(LimitReached) as caught:
@@ -109,7 +109,7 @@ def test_tokens_are_counted_as_reported() -> None:
 
 
 def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
-    """With `max_tokens` the limit is not overshot at all."""
+    """With `max_tokens` the limit is not exceeded at all."""
     ask = generator(name="ask", settings=ModelSettings(max_tokens=500))
     model = ScriptedModel("never")
     with pytest.raises(LimitReached):
@@ -118,7 +118,7 @@ def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
 
 
 def test_unreported_tokens_are_estimated() -> None:
-    """A server that keeps silent does not get round the limit."""
+    """A server that reports no usage does not bypass the limit."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*["yes"] * 10)
     with pytest.raises(LimitReached):
@@ -141,7 +141,7 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
 
 
 def test_a_model_without_a_price_is_not_called() -> None:
-    """Its cost is unknown."""
+    """The cost would be unknown."""
     model = ScriptedModel("never")
     with pytest.raises(ConfigurationError, match="every model of the run"):
         generator(name="ask").run_sync(
@@ -151,7 +151,7 @@ def test_a_model_without_a_price_is_not_called() -> None:
 
 
 def test_cached_tokens_have_a_price_of_their_own() -> None:
-    """Where the table gives one."""
+    """The price is taken from the table if it has one."""
     usage = Usage(calls=1, prompt_tokens=1_000, cached_tokens=800, completion_tokens=0)
     assert Price(prompt=10, completion=0, cached=1).of(usage) == pytest.approx((200 * 10 + 800) / 1e6)
     assert Price(prompt=10, completion=0).of(usage) == pytest.approx(0.01)
@@ -173,7 +173,7 @@ async def test_the_time_of_a_run_is_bounded() -> None:
 
 
 async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
-    """A TimeoutError of the application stays one."""
+    """A TimeoutError of the application is raised unchanged."""
 
     def late(_: object) -> None:
         raise TimeoutError("mine")
@@ -183,7 +183,7 @@ async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
 
 
 def test_working_time_excludes_waits() -> None:
-    """Time before a retry is not work of the model."""
+    """The wait before a retry does not count as work of the model."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -197,8 +197,6 @@ def test_working_time_excludes_waits() -> None:
 
 
 def test_exhausted_working_time_ends_the_run() -> None:
-    """The next call is not made."""
-
     async def slow(_: ModelRequest) -> str:
         await asyncio.sleep(0.02)
         return "yes"
@@ -228,14 +226,13 @@ def test_exhausted_working_time_ends_the_run() -> None:
     ids=str,
 )
 def test_meaningless_limits_are_rejected(wrong: dict[str, Any]) -> None:
-    """With the field that is wrong."""
+    """The error names the invalid field."""
     with pytest.raises(ConfigurationError) as caught:
         Limits(**wrong)
     assert caught.value.location == "Limits"
 
 
 def test_limits_must_be_a_limits_object() -> None:
-    """A dict is not guessed at."""
     with pytest.raises(ConfigurationError, match="limits"):
         generator(name="ask").run_sync("?", limits={"calls": 3})  # type: ignore[arg-type]  # that is the point
 

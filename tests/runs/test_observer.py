@@ -1,4 +1,4 @@
-"""Observers: entered around each call that is made, and around nothing else."""
+"""Observers: entered around each call that is actually made, and around nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Notes(Observer):
-    """An observer that notes how each call begins and ends."""
+    """Observer that records how each call begins and ends."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -33,7 +33,7 @@ class Notes(Observer):
 
     @contextmanager
     def call(self, started: CallStarted, request: ModelRequest, /) -> Iterator[None]:
-        """Note the call."""
+        """Record the call."""
         self.open.add(started.path)
         end = "answered"
         try:
@@ -48,7 +48,7 @@ class Notes(Observer):
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
-    """With the place that its event has."""
+    """The observed path is that of the call's event."""
     notes = Notes()
     result = await PATTERNS[name]().run(QUESTION, model=FunctionModel(answer_to), seed=1, observe=notes)
     assert sorted(path for path, _ in notes.calls) == sorted(
@@ -59,7 +59,7 @@ async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
 
 
 async def test_a_failing_call_passes_its_error_through() -> None:
-    """The observer sees the class of the error, and the run continues as its policy says."""
+    """The observer sees the class of the error, and the run continues according to its policy."""
 
     def failing(request: ModelRequest) -> Any:
         if "bob" in request.block:
@@ -83,7 +83,7 @@ async def test_a_failing_call_passes_its_error_through() -> None:
 
 
 async def test_replayed_and_reused_answers_are_not_observed() -> None:
-    """A resumed run, and a fork without changes."""
+    """This holds for a resumed run, and for a fork without changes."""
     store, notes = MemoryStore(), Notes()
     model = FunctionModel(answer_to)
     await PATTERNS["debate"]().run(QUESTION, model=model, store=store, run_id="r", observe=notes)

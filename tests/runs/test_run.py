@@ -1,4 +1,4 @@
-"""One run: its result, its events, what is drawn by chance, what it costs."""
+"""Single runs: result, events, randomness and usage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 @given(pipelines(), SMALL)
 def test_every_run_begins_and_ends_with_its_own_events(recipe: Pipeline, value: int) -> None:
-    """First RunStarted, last RunFinished, one of each, on every way out; the status is how it ended."""
+    """RunStarted is first and RunFinished is last, once each, and the status matches the outcome."""
     listened: list[Any] = []
     peek = handler(lambda _, ctx: listened.append(ctx.run), name="peek")
     block = sequencer(name="all").tap(peek).then(recipe.build(Journal()))
@@ -59,7 +59,7 @@ def test_every_run_begins_and_ends_with_its_own_events(recipe: Pipeline, value: 
 
 
 def test_a_result_says_everything_about_its_run() -> None:
-    """Output, identity, session, seed, usage, duration."""
+    """The result contains output, identity, session, seed, usage and duration."""
     session = Session()
     result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), session=session, seed=7)
     assert result.output == "yes"
@@ -76,7 +76,7 @@ def test_a_result_says_everything_about_its_run() -> None:
 
 
 def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
-    """Not None: an application that reads it expects it."""
+    """None would be unexpected for an application that reads the part."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
     for attempt in (lambda: result.tasks, lambda: result.transcript):
@@ -85,7 +85,7 @@ def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
 
 
 def test_each_run_has_its_own_id_and_seed() -> None:
-    """Unless a seed is given."""
+    """The seed may be given."""
     results = [handler(str).run_sync(5) for _ in range(20)]
     assert len({result.run_id for result in results}) == 20
     assert len({result.seed for result in results}) == 20
@@ -93,13 +93,13 @@ def test_each_run_has_its_own_id_and_seed() -> None:
 
 @pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
 def test_a_seed_is_an_int(seed: Any) -> None:
-    """A bool is rejected."""
+    """Booleans are rejected."""
     with pytest.raises(ConfigurationError, match="run: `seed` must be a whole number or None"):
         handler(str).run_sync(5, seed=seed)
 
 
 def draws(name: str = "draw") -> Block[Any, Any]:
-    """A block that draws by chance, after it let others go first."""
+    """Return a block that draws random numbers after letting others go first."""
 
     async def draw(pauses: int, ctx: Context) -> tuple[str, list[float]]:
         for _ in range(pauses):
@@ -115,7 +115,7 @@ def draws(name: str = "draw") -> Block[Any, Any]:
     st.lists(st.integers(0, 3), min_size=4, max_size=4),
 )
 def test_a_seed_repeats_the_draws_of_each_path(seed: int, pauses: list[int], second_pauses: list[int]) -> None:
-    """Whichever block comes first to it; different places draw differently, and so do different seeds."""
+    """The order of the blocks does not matter; different paths and different seeds draw different numbers."""
     block = sequencer(name="all").for_each(draws())
     first = dict(block.run_sync(pauses, seed=seed).output)
     second = dict(block.run_sync(second_pauses[: len(pauses)], seed=seed).output)
@@ -223,7 +223,7 @@ def test_a_run_emits_each_warning_once() -> None:
 
 
 def test_a_context_knows_its_path() -> None:
-    """The run's id, seed, session, clock and usage."""
+    """The context also has the run's id, seed, session, clock and usage."""
     session = Session(state={"a": 1})
 
     def look(_: object, ctx: Context) -> tuple[Any, ...]:
@@ -238,7 +238,7 @@ def test_a_context_knows_its_path() -> None:
 
 
 class Held:
-    """A model that has to be held while a run asks it."""
+    """Model that must be open while a run calls it."""
 
     def __init__(self, *, leaves: bool = True) -> None:
         self.name = "held"
@@ -247,7 +247,7 @@ class Held:
 
     @contextlib.asynccontextmanager
     async def open_connections(self) -> AsyncIterator[None]:
-        """Open until the run ends."""
+        """Stay open until the run ends."""
         self.log.append("hold")
         yield
         self.log.append("let go")
@@ -267,7 +267,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """This holds for any outcome; a failure to close it is logged and hides neither an output nor an error."""
+    """This holds for any outcome; a failure to close is logged and hides neither an output nor an error."""
     block = sequencer(name="all").tap(generator(name="a")).then(generator(name="b"))
     model = Held(leaves=leaves)
     assert block.run_sync("?", model=model).output == "yes"
@@ -280,7 +280,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
 
 
 async def test_concurrent_runs_of_one_block_do_not_mix() -> None:
-    """Blocks hold configuration only: outputs, sessions, states, events and seeds are each run's own."""
+    """Blocks contain only configuration: outputs, sessions, states, events and seeds belong to the run."""
     together = asyncio.Event()
     arrived: list[int] = []
 
@@ -326,7 +326,7 @@ def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) ->
 
 
 async def test_an_unreferenced_run_is_garbage_collected() -> None:
-    """No cycle leads back to a run: many of them need no garbage collector."""
+    """No cycle leads back to a run, so that many of them need no garbage collector."""
     rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
     verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}
     result = await rent.run("Q?", model=ScriptedModel("one", "two", verdict), session={"held": (witness := Boom())})
@@ -351,7 +351,7 @@ _INSIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", _INSIDE)
 async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
-    """It would escape the run's limits, store and model; the error names the alternative inside the run."""
+    """The nested run would escape the run's limits, store and model; the error names the alternative."""
 
     async def wrong(value: str, ctx: Context) -> Any:
         return await result_of(_INSIDE[way](value))

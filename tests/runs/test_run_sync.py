@@ -1,4 +1,4 @@
-"""`run_sync`: for scripts, and for notebooks, where a loop is running already."""
+"""`run_sync` for scripts, and for notebooks, in which a loop is already running."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD")
 
 
 async def where(value: str, ctx: Context) -> tuple[str, str, str]:
-    """A block that says in which thread it acts, and what it sees of the caller's context."""
+    """Return a block that reports its thread, and what it sees of the caller's context."""
     await asyncio.sleep(0)
     return value, threading.current_thread().name, WORD.get("unset")
 
 
 async def boom(_: object) -> None:
-    """A block that fails."""
     raise RuntimeError("boom")
 
 
 def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
-    """Its errors have no other error before them."""
+    """Errors are not chained to another error."""
     assert handler(where).run_sync("x").output[:2] == ("x", threading.current_thread().name)
     with pytest.raises(RuntimeError, match="boom") as caught:
         handler(boom).run_sync("x")
@@ -41,7 +40,7 @@ def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
 
 
 async def test_inside_a_running_loop_run_sync_uses_another_thread() -> None:
-    """With the caller's context variables; the result and the errors are the same."""
+    """The caller's context variables are available; the result and the errors are the same."""
     WORD.set("hello")
     assert handler(where).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
     with pytest.raises(RuntimeError, match="boom"):
@@ -96,7 +95,7 @@ def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
 
 
 def test_the_output_is_not_formatted() -> None:
-    """Its `repr` may take a large part of the run's time, and is not needed."""
+    """The `repr` is not needed, and may take a large part of the run's time."""
     formatted: list[object] = []
 
     class Long:

@@ -1,4 +1,4 @@
-"""Sessions: what lives longer than a run."""
+"""Sessions: objects that outlive a run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def count(_: object, ctx: Context) -> int:
-    """A block that counts in the session's state."""
+    """Return a block that counts in the session's state."""
     ctx.session.state["count"] = ctx.session.state.get("count", 0) + 1
     return int(ctx.session.state["count"])
 
 
 def test_a_session_is_shared_by_its_runs() -> None:
-    """The very object: what the application changes, blocks see."""
+    """The session is the same object: blocks see changes by the application."""
     session = Session(state={"count": 5})
     assert [handler(count).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
     session.state["count"] = 0
@@ -37,12 +37,11 @@ def test_a_dict_is_a_session_s_state() -> None:
 
 
 def test_without_a_session_each_run_has_a_new_one() -> None:
-    """Nothing is left behind."""
     assert [handler(count).run_sync(0).output for _ in range(2)] == [1, 1]
 
 
 def test_any_mutable_mapping_is_a_state() -> None:
-    """Such as one that the application keeps elsewhere."""
+    """The application may store the mapping elsewhere."""
     state: Any = UserDict(count=1)
     assert handler(count).run_sync(0, session=state).output == 2
     assert state["count"] == 2
@@ -50,7 +49,7 @@ def test_any_mutable_mapping_is_a_state() -> None:
 
 @pytest.mark.parametrize("session", [5, "session", [], (), frozenset(), Session, object()])
 def test_anything_else_is_refused(session: Any) -> None:
-    """ConfigurationError, before anything acts."""
+    """ConfigurationError is raised before any block acts."""
     acted: list[object] = []
     with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session, a dict \(its state\) or None"):
         handler(acted.append).run_sync(0, session=session)
@@ -58,7 +57,7 @@ def test_anything_else_is_refused(session: Any) -> None:
 
 
 def test_a_session_has_three_parts() -> None:
-    """By keyword only."""
+    """They are keyword arguments only."""
     session = Session()
     assert (session.state, session.history, session.resources) == ({}, [], {})
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""What the tests of stores share."""
+"""Helpers for the tests of stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("a_server", "open_umask")
 
 @pytest.fixture
 def open_umask() -> Iterator[None]:
-    """A process whose new files everybody may read and write."""
+    """Set a umask with which new files are readable and writable by everybody."""
     before = os.umask(0)
     yield
     os.umask(before)

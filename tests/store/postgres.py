@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: started when it is needed first, gone when the process ends."""
+"""PostgreSQL server of the tests: started on first use, and stopped when the process ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ("Server", "a_server")
 
 @pytest.fixture(scope="session")
 def a_server() -> Iterator[Server]:
-    """One server for all tests of the process; tests skip with the reason if it is not available."""
+    """Return the one server of the process; skip the test with the reason if it is not available."""
     try:
         server = Server().__enter__()
     except Unavailable as error:

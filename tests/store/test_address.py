@@ -1,4 +1,4 @@
-"""Addresses of stores: understood or refused, never a path, and shown without user and password."""
+"""Addresses of stores: parsed or rejected, never used as a path, and displayed without user and password."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     ],
 )
 def test_store_addresses_are_parsed(text: str, place: str) -> None:
-    """With a driver's name, in any case, in libpq's form, and paths."""
+    """An address may have a driver's name, any case or libpq's form, or be a path."""
     if "=" in text and "/" not in text.partition("=")[0]:
         pytest.importorskip("psycopg")
     assert read_place(text, location="run") == place
@@ -90,7 +90,7 @@ def test_store_addresses_are_parsed(text: str, place: str) -> None:
 
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
-    """By each way in which a store is named."""
+    """This holds for each way in which a store is named."""
     for name in (text, Path(text)):
         with pytest.raises(ConfigurationError, match="postgresql://") as refused:
             open_store(name)
@@ -105,7 +105,7 @@ def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
 
 @pytest.mark.parametrize("text", [f"mysql://ann:{SECRET}@db/app", f"postgresql+psycopg://ann:{SECRET}/x@db/app"])
 def test_the_command_names_the_option_or_the_variable(text: str) -> None:
-    """In one line without the password; exit code 2."""
+    """The error is one line without the password; the exit code is 2."""
     for arguments, variables in ((("--store", text), {}), ((), {"FLOWDEBATE_STORE": text})):
         done = run(COMMAND, "runs", *arguments, env={**os.environ, **variables}, check=False)
         assert done.returncode == 2
@@ -141,7 +141,6 @@ def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: s
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
 def test_an_encoded_password_reaches_the_driver(password: str) -> None:
-    """The driver gets the decoded password."""
     conninfo = pytest.importorskip("psycopg.conninfo")
     address = read_place(f"postgresql+psycopg://ann:{quote(password, safe='')}@db/app", location="run")
     assert conninfo.conninfo_to_dict(address)["password"] == password

@@ -63,7 +63,7 @@ acts = st.one_of(
 
 
 async def tell(archive: Archive, act: Act) -> None:
-    """Tell the archive one thing."""
+    """Record one fact in the archive."""
     part, debate, value = act
     tells: dict[str, Callable[[], Awaitable[None]]] = {
         "past_debates": lambda: archive.past_debates.add(value),
@@ -78,7 +78,7 @@ async def tell(archive: Archive, act: Act) -> None:
 
 
 async def answers(archive: Archive) -> list[Any]:
-    """All that an archive can be asked."""
+    """Return all answers of the archive."""
     everybody = ["ann", "bob", "Zoë", "stranger"]
     return [
         [
@@ -158,7 +158,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_concurrent_rating_changes_lose_nothing(tmp_path: Path) -> None:
-    """Each change counts once; that of a debate which both tell of, too."""
+    """Each change counts once, even if both report the same debate."""
     path = tmp_path / "runs.sqlite3"
     children = [Warm(PROCESS, str(path), name) for name in ("bob", "dan")]
     assert [await asyncio.to_thread(child.wait, 60) for child in children] == [0, 0]
@@ -177,7 +177,7 @@ async def test_concurrent_rating_changes_lose_nothing(tmp_path: Path) -> None:
 
 
 async def agent(request: Any, ctx: Context) -> Any:
-    """An agent that criticises, revises, and votes for ann."""
+    """Return an agent that criticises, revises, and votes for ann."""
     if isinstance(request, ProposalAsked):
         return f"{request.agent}: cap rents"
     if isinstance(request, CritiqueAsked):
@@ -189,7 +189,7 @@ async def agent(request: Any, ctx: Context) -> Any:
 
 
 async def test_a_consensus_remembers_what_an_earlier_process_agreed_on(tmp_path: Path) -> None:
-    """Its outcome, what helped, who was rated how, and what they held; as it would in one process."""
+    """Outcomes, helpful critiques, ratings and positions are the same as within one process."""
     from flowdebate import Persona
 
     personas = [Persona(name, f"{name} of the council", block=agent) for name in ("ann", "bob", "cy")]
@@ -221,7 +221,7 @@ async def test_a_consensus_remembers_what_an_earlier_process_agreed_on(tmp_path:
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101, None, 7])
 def test_a_name_is_a_short_line_of_text(name: Any) -> None:
-    """Anything else is refused when the archive is made."""
+    """Other names are rejected when the archive is created."""
     with pytest.raises(ConfigurationError, match=r"stored_archive: `name` .*printable text of 1 to 100"):
         stored_archive(MemoryStore(), name=name)
 
@@ -234,7 +234,7 @@ def test_an_archive_needs_a_store(store: Any) -> None:
 
 
 async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
-    """They are rejected, and nothing is stored."""
+    """The numbers are rejected, and nothing is stored."""
     archive = stored_archive(MemoryStore())
     with pytest.raises(StoreError, match="the document of debate 1 in archive/default/ratings cannot be stored"):
         await archive.ratings.apply("1", {"ann": float("nan")})
@@ -269,7 +269,7 @@ async def test_a_document_that_cannot_be_read_is_named(body: str, problem: str) 
 
 
 def test_a_stored_archive_has_every_part() -> None:
-    """No part is only in memory."""
+    """Every part of an archive is stored."""
     archive = stored_archive(MemoryStore(), patience=3.0)
     assert archive.patience == 3.0
     parts = [getattr(archive, field.name) for field in fields(Archive) if field.name != "patience"]
@@ -282,7 +282,7 @@ def test_a_stored_archive_has_every_part() -> None:
 
 
 async def held(archive: Archive) -> str:
-    """The id of a debate that agrees on ann's proposal."""
+    """Return the id of a debate that agrees on ann's proposal."""
     from flowdebate import Persona
 
     personas = [Persona(name, f"{name} of the council", block=agent) for name in ("ann", "bob", "cy")]
@@ -294,7 +294,7 @@ async def held(archive: Archive) -> str:
 
 
 async def test_outcomes_and_answers_can_be_corrected() -> None:
-    """The last outcome counts then, for the debate and its voters, also in a process that has read the first."""
+    """The last outcome counts for the debate and its voters, also in a process that has read the first."""
     store = MemoryStore()
     archive, second_archive = stored_archive(store), stored_archive(store)
     debate = await held(archive)
@@ -310,7 +310,7 @@ async def test_outcomes_and_answers_can_be_corrected() -> None:
 
 
 async def test_a_forgotten_debate_leaves_no_trace() -> None:
-    """Not a word of it is left, and other debates stay."""
+    """None of its words is left, and other debates stay."""
     store = MemoryStore()
     archive = stored_archive(store)
     one, second = await held(archive), await held(archive)
@@ -338,7 +338,6 @@ async def test_a_forgotten_debate_leaves_no_trace() -> None:
     ],
 )
 async def test_an_invalid_correction_is_rejected(correction: dict[str, Any], problem: str) -> None:
-    """Nothing is changed."""
     archive = stored_archive(MemoryStore())
     debate = await held(archive)
     before = await answers(archive)

@@ -24,39 +24,39 @@ T = TypeVar("T")
 
 
 class TestMemoryStore(StoreConformance):
-    """In memory: an object is a place."""
+    """Stores in memory: each object is a location."""
 
     shared = False
 
     @pytest.fixture
     def make(self) -> MakeStore:
-        """Make a new location each time."""
+        """Return a new location each time."""
         return MemoryStore
 
 
 class TestSqliteStore(StoreConformance):
-    """In a file."""
+    """Stores in a file."""
 
     @pytest.fixture
     def make(self, tmp_path: Path) -> MakeStore:
-        """Make one file for each test."""
+        """Return the same file within a test."""
         return lambda: SqliteStore(tmp_path / "runs.sqlite3")
 
 
 class TestPostgresStore(StoreConformance):
-    """In a database: a schema for each test."""
+    """Stores in a database, with one schema per test."""
 
     examples = 10
 
     @pytest.fixture
     def make(self, a_server: Server) -> MakeStore:
-        """The one server of the test session."""
+        """Return a store on the server of the test session."""
         schema = f"t {secrets.token_hex(8)}"
         return lambda: PostgresStore(a_server.url, schema=schema, connections=2, grace=0)
 
 
 class Forgetful(PostgresStore):
-    """A store that loses its server's answers: everything but an intention is executed again."""
+    """Store that loses its server's answers: everything but an intention is executed again."""
 
     async def _do(self, operation: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
         failures: list[bool] = []
@@ -78,6 +78,6 @@ class TestPostgresStoreWhoseAnswersAreLost(StoreConformance):
 
     @pytest.fixture
     def make(self, a_server: Server) -> MakeStore:
-        """Make a new location each time."""
+        """Return a new location each time."""
         schema = f"t {secrets.token_hex(8)}"
         return lambda: Forgetful(a_server.url, schema=schema, connections=2, grace=0)

@@ -1,4 +1,4 @@
-"""A store that begins no step any more."""
+"""Draining stores, which begin no further steps."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
 
 
 def test_a_draining_store_is_a_store_in_every_python_version() -> None:
-    """From 3.12 on a protocol is checked without `__getattr__`: each method has to be there."""
+    """From 3.12 on, a protocol is checked without `__getattr__`, so that each method must be defined."""
     store = Draining(MemoryStore())
     names = [name for name in dir(Store) if not name.startswith("_")]
     assert [name for name in names if inspect.getattr_static(store, name, None) is None] == []

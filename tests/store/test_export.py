@@ -1,4 +1,4 @@
-"""Runs out of a store and into another."""
+"""Export of runs from one store and import into another."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DATA = Path(__file__).with_name("data")
 
 
 def header(run_id: str = "r1", **changes: Any) -> RunHeader:
-    """A run's header."""
+    """Return a run's header."""
     given_: dict[str, Any] = {
         "block": "rent",
         "seed": 7,
@@ -63,12 +63,12 @@ def header(run_id: str = "r1", **changes: Any) -> RunHeader:
 
 
 def stored(run_id: str = "r1", *, steps: int = 0, **changes: Any) -> StoredRun:
-    """A run as a store has it."""
+    """Return a run as stored."""
     return StoredRun(header=header(run_id), status="complete", updated_at=200.5, steps=steps, **changes)
 
 
 def row(key: str, seq: int | None = None, body: str = '{"text": "No."}') -> StepRow:
-    """A step; finished where it has a place."""
+    """Return a step; it is finished if it has a place."""
     if seq is None:
         return StepRow(key=key, kind="call", request="ab", attempts=2, failures=("late",))
     return StepRow(key=key, kind="call", request="ab", seq=seq, at=150.0 + seq, body=body)
@@ -78,7 +78,7 @@ ROWS = [row("round[1]/con#0", 1), row("round[1]/pro#0", 2, "[1, 2]"), row("round
 
 
 async def filled(*run_ids: str) -> MemoryStore:
-    """A store with runs of three steps each, the last of them open."""
+    """Return a store with runs of three steps each, the last of them open."""
     store = MemoryStore()
     for run_id in run_ids:
         await store.add(stored(run_id, steps=2, outcome={"output": "Yes.", "usage": {"calls": 2}}), ROWS)
@@ -86,12 +86,11 @@ async def filled(*run_ids: str) -> MemoryStore:
 
 
 async def lines_of(store: Store, run_id: str = "r1") -> list[str]:
-    """The run's lines."""
     return [line async for line in export_run(store, run_id)]
 
 
 async def everything(store: Store) -> list[tuple[StoredRun, list[StepRow]]]:
-    """All that a store keeps of its runs."""
+    """Return everything that a store has of its runs."""
     return [(run, list(await store.steps(run.header.run_id))) for run in await store.runs()]
 
 
@@ -134,7 +133,7 @@ open_rows = st.builds(
 
 @st.composite
 def whole_runs(draw: st.DrawFn) -> tuple[StoredRun, list[StepRow]]:
-    """Any run that a store can hold, with its steps in the order in which a store gives them."""
+    """Draw any run that a store can contain, with its steps in the order of the store."""
     rows: list[StepRow] = draw(st.lists(open_rows, max_size=4, unique_by=lambda one: one.key))
     finished = draw(st.integers(0, len(rows)))
     done = [
@@ -167,7 +166,7 @@ many_runs = st.lists(whole_runs(), max_size=3, unique_by=lambda one: one[0].head
 
 @given(many_runs)
 def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRun, list[StepRow]]]) -> None:
-    """In all their fields, whatever is written in them, several in one file; and each line fits the schema."""
+    """All fields are equal, whatever their contents, with several runs in one file; each line fits the schema."""
     check = jsonschema.Draft202012Validator(export_schema())
 
     async def there_and_back(folder: str) -> None:
@@ -233,7 +232,7 @@ async def test_invalid_json_is_not_exported() -> None:
 
 
 def changed(line: str, *path: str, to: Any) -> str:
-    """The line with another value at `path`."""
+    """Return the line with another value at `path`."""
     value = inner = json.loads(line)
     for part in path[:-1]:
         inner = inner[part]
@@ -282,7 +281,7 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
 
 
 async def test_a_run_with_a_plan_of_another_version_is_not_imported() -> None:
-    """With both numbers, and what to do."""
+    """The error states both versions and what to do."""
     lines = await lines_of(await filled("r1"))
     lines[0] = changed(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
     store, problem = (
@@ -296,7 +295,7 @@ async def test_a_run_with_a_plan_of_another_version_is_not_imported() -> None:
 
 @pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
 async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str) -> None:
-    """The message says which line of what, what is allowed and what was given; nothing of its run is kept."""
+    """The error names the line, the field, the allowed and the given value; nothing of its run is kept."""
     path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
     lines = await lines_of(await filled("r1"))
     lines[index] = changed(lines[index], *path, to=to)
@@ -340,7 +339,7 @@ async def test_a_hostile_line_is_refused(name: str) -> None:
 
 
 async def refused(lines: list[Any], message: str) -> None:
-    """Check that neither kind of store keeps anything of these lines; a good run before them stays."""
+    """Check that neither kind of store keeps anything of these lines; a valid run before them stays."""
     good = await lines_of(await filled("good"), "good")
     with TemporaryDirectory() as folder:
         for store in (MemoryStore(), SqliteStore(f"{folder}/runs.sqlite3")):
@@ -358,7 +357,7 @@ async def refused(lines: list[Any], message: str) -> None:
 
 @given(st.data())
 def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
-    """Cut off, or with other bytes in it: one clear error at most, and each run that is there has all its steps."""
+    """If it is cut or has other bytes, there is at most one clear error, and each imported run has all its steps."""
 
     async def befall() -> None:
         source, store = await filled("r1", "r2"), MemoryStore()
@@ -377,7 +376,7 @@ def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
 
 
 async def test_a_truncated_export_is_reported() -> None:
-    """Within a line, or between two."""
+    """The cut may be within a line, or between two."""
     lines = await lines_of(await filled("r1"))
     for cut in ([*lines[:-1], lines[-1][:20]], lines[:-1]):
         with pytest.raises(BadFile, match="the end of the file may have been cut off"):
@@ -385,7 +384,7 @@ async def test_a_truncated_export_is_reported() -> None:
 
 
 async def test_a_line_that_is_too_long_is_rejected_before_it_is_read(tmp_path: Path) -> None:
-    """It costs neither memory nor time."""
+    """The line costs neither memory nor time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.truncate(65_000_000)
@@ -414,7 +413,7 @@ async def test_an_existing_run_is_rejected_or_skipped() -> None:
 
 
 async def test_changes_by_editors_are_harmless() -> None:
-    """A byte order mark, other line ends, empty lines; and a file without any run."""
+    """A byte order mark, other line ends and empty lines are ignored; a file may have no run."""
     lines = await lines_of(await filled("r1"))
     store = MemoryStore()
     text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"
@@ -427,7 +426,6 @@ async def test_changes_by_editors_are_harmless() -> None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """List the names in the folder."""
     return [path.name for path in folder.iterdir()]
 
 
@@ -451,7 +449,7 @@ async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
 
 
 async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
-    """With the reason."""
+    """The error includes the reason."""
     store = await filled("r1")
     for path in (tmp_path / "none" / "runs.jsonl", tmp_path / ("x" * 300)):
         with pytest.raises(BadFile, match="cannot be written"):
@@ -472,7 +470,7 @@ async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: Non
 
 
 async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
-    """In the store, in an export of it, and where that is imported as trusted; no file can claim the contrary."""
+    """The mark survives an export and a trusted import; no file can claim the contrary."""
     path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
     lines = await lines_of(await filled("r1"))
     assert "foreign" not in lines[0]
@@ -486,14 +484,14 @@ async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
 
 
 async def test_a_trusted_file_is_imported_unchanged() -> None:
-    """The application's own runs are then not foreign."""
+    """The application's own runs are not marked as foreign."""
     store = MemoryStore()
     await import_runs(store, await lines_of(await filled("r1")), trusted=True)
     assert await everything(store) == await everything(await filled("r1"))
 
 
 def test_the_schema_is_a_valid_json_schema() -> None:
-    """Of draft 2020-12; with the format's number, and the fields and words of the rows."""
+    """The schema is of draft 2020-12, and has the format's version and the fields and values of the rows."""
     schema = export_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$defs"]["run_line"]["properties"]["format"]["const"] == 1
@@ -518,7 +516,7 @@ async def test_documents_of_a_run_are_exported_with_it() -> None:
 
 
 async def test_a_document_with_invalid_json_is_rejected() -> None:
-    """With its key, before anything is stored."""
+    """The error gives the key, before anything is stored."""
     line, *steps = await lines_of(await filled("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()
@@ -543,7 +541,7 @@ OUTCOMES = st.dictionaries(
 
 @given(OUTCOMES)
 def test_an_outcome_survives_storage(outcome: dict[str, Any]) -> None:
-    """Although an output that is the raw output is written once."""
+    """An output that equals the raw output is written once."""
     packed = json.loads(json.dumps(pack_outcome(outcome)))
     assert json.dumps(unpack_outcome(packed), sort_keys=True) == json.dumps(outcome, sort_keys=True)
     once = outcome.keys() & {"output", "raw", "output_is_raw"} == {"output", "raw"} and (

@@ -1,4 +1,4 @@
-"""What a store in a SQLite file does when the disk, the file or the process fails: for real, each time."""
+"""Behaviour of a store in a SQLite file when the disk, the file or the process really fails."""
 
 # ruff: noqa: ASYNC221, ASYNC240, S603 - nothing else runs on the loop, and the processes are the test's own
 
@@ -73,7 +73,7 @@ def child(code: str, path: Path) -> str:
 
 
 async def keys_in(path: Path, run_id: str = "r1") -> list[str]:
-    """The keys of a run's finished steps, as a new process would read them."""
+    """Return the keys of a run's finished steps, as read by a new process."""
     store = SqliteStore(path)
     rows = await store.steps(run_id)
     await store.close()
@@ -114,7 +114,7 @@ async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None
 
 
 async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """The file system has 256 kB; without permission to mount one, the test above must suffice."""
+    """The file system has 256 kB; without permission to mount one, the test is skipped."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount, unmount = shutil.which("mount"), shutil.which("umount")
@@ -142,7 +142,7 @@ async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -
 
 
 async def test_running_out_of_file_handles_is_reported_and_recoverable(tmp_path: Path) -> None:
-    """Nothing is left half made."""
+    """Nothing is left half created."""
     code = """
     import resource
     from contextlib import suppress
@@ -172,7 +172,7 @@ async def test_running_out_of_file_handles_is_reported_and_recoverable(tmp_path:
 
 
 async def test_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
-    """Whoever comes first makes it, and all others wait for that."""
+    """One process creates the file, and all others wait for it."""
     for number in range(5):
         stores = [SqliteStore(tmp_path / f"{number}.sqlite3") for _ in range(8)]
         await asyncio.gather(*(store.create(header(f"r{index}")) for index, store in enumerate(stores)))
@@ -181,7 +181,7 @@ async def test_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
 
 
 async def test_writes_of_other_objects_and_processes_are_preserved(tmp_path: Path) -> None:
-    """POSIX ends all of a process's locks on a file when it closes the file, however often it has opened it."""
+    """POSIX releases all locks of a process on a file when any of its handles is closed."""
     path = tmp_path / "runs.sqlite3"
     store, second = SqliteStore(path), SqliteStore(path)
     await store.create(header("r1"))
@@ -194,7 +194,7 @@ async def test_writes_of_other_objects_and_processes_are_preserved(tmp_path: Pat
 
 
 def ids_elsewhere(path: Path) -> list[str]:
-    """The ids of the runs, as another process finds them."""
+    """Return the ids of the runs, as read by another process."""
     code = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT run_id FROM runs').fetchall())"
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], timeout=60, check=True, capture_output=True, text=True
@@ -206,12 +206,12 @@ def ids_elsewhere(path: Path) -> list[str]:
 
 
 def modes(folder: Path) -> set[str]:
-    """The modes of everything in the folder, and its own."""
+    """Return the modes of the folder and everything in it."""
     return {stat.filemode(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
 
 
 async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """The file, its log, its locks, its lists of open steps and the folders that it needs, whatever the umask."""
+    """This holds for the file, log, locks, lists of open steps and created folders, with any umask."""
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
     await store.create(header())
     await store.intend("r1", "a", "call", "x" * 2_000_000)
@@ -224,7 +224,7 @@ async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: N
 
 
 async def test_an_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None) -> None:
-    """Whoever opened it to others did so on purpose."""
+    """The owner may have opened it to others on purpose."""
     path = tmp_path / "runs.sqlite3"
     await open_and_close(path)
     path.chmod(0o640)
@@ -233,7 +233,7 @@ async def test_an_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None
 
 
 async def open_and_close(path: Path) -> None:
-    """Read the store at `path`, which that creates."""
+    """Create the store at `path` by reading it."""
     store = SqliteStore(path)
     await store.runs()
     await store.close()
@@ -241,7 +241,7 @@ async def open_and_close(path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["file", "folder"])
 async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
-    """To a user who may read the file, or the folder, and no more."""
+    """The user may read the file or the folder, but not write to it."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder, "runs.sqlite3")
@@ -317,7 +317,7 @@ sys.stdin.read()
 
 
 async def a_store(path: Path) -> bytes:
-    """A closed store's file, with enough in it to be cut."""
+    """Return a closed store's file with enough contents to be cut."""
     store = SqliteStore(path)
     await store.create(header())
     for number in range(20):
@@ -327,7 +327,7 @@ async def a_store(path: Path) -> bytes:
 
 
 async def stays_as_it_is(path: Path, problem: str) -> None:
-    """Check that whatever is done with the file is refused, and changes nothing of it."""
+    """Check that every access to the file is rejected and leaves it unchanged."""
     before = path.read_bytes()
     store = SqliteStore(path)
     for call in (store.create(header("new")), store.run("r1"), store.runs(), store.put("c", "k", "1")):
@@ -357,7 +357,7 @@ async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content
 
 @pytest.mark.parametrize("application", [0, 7])
 async def test_a_database_of_another_program_is_reported(tmp_path: Path, application: int) -> None:
-    """It has other tables or another application id."""
+    """The database has other tables or another application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {application}")
@@ -369,7 +369,7 @@ async def test_a_database_of_another_program_is_reported(tmp_path: Path, applica
 
 @pytest.mark.parametrize("version", [0, 2, 99])
 async def test_a_store_of_another_version_is_rejected(version: int, tmp_path: Path) -> None:
-    """With both numbers, and what to do."""
+    """The error states both versions and what to do."""
     path = tmp_path / "runs.sqlite3"
     await a_store(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -406,7 +406,6 @@ async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["folder", "file/runs.sqlite3", "x" * 300])
 async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None:
-    """The path is a folder, below a file, or too long."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     store = SqliteStore(tmp_path / path)
@@ -444,7 +443,7 @@ asyncio.run(main())
 
 
 async def test_answers_survive_a_killed_process(tmp_path: Path) -> None:
-    """Twenty processes resume one run, and each is killed at another moment; the next one takes it over at once."""
+    """Twenty processes resume one run, each is killed at another moment, and the next one takes over at once."""
     path = tmp_path / "runs.sqlite3"
     moments = random.Random(7)
     printed: list[str] = []
@@ -464,7 +463,7 @@ async def test_answers_survive_a_killed_process(tmp_path: Path) -> None:
 
 
 async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
-    """While the writer is in the midst of it; the task hears of its cancellation at once."""
+    """The writer is in the middle of the commit; the task is notified of its cancellation at once."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.create(header())
@@ -483,7 +482,7 @@ async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
 async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end: str) -> None:
-    """Though those who wrote it are cancelled, and the loop is gone."""
+    """The tasks that wrote are cancelled, and the loop is closed."""
     code = f"""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
 
@@ -502,7 +501,7 @@ async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
-    """Its thread and its connection stay behind; one that was not used yet may be used in the child."""
+    """Thread and connection stay with the parent; an unused store may be used in the child."""
     code = """
     fresh = SqliteStore(path)
 
@@ -543,7 +542,7 @@ async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -
 
 
 def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
-    """The next user of the store finishes them: the loop was stopped before its next turn."""
+    """The next user of the store finishes them, since the loop was stopped before its next turn."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     asyncio.run(store.create(header()))
     loop = asyncio.new_event_loop()
@@ -562,7 +561,7 @@ def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
 
 
 async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> None:
-    """A failure to sync is not tried again, since a second one may claim to have done what the first could not."""
+    """A failed sync is not retried, since a second one may claim to have done what the first could not."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header())
     broken = OSError(errno.EIO, "Input/output error")
@@ -589,7 +588,7 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
 
 
 async def test_the_log_does_not_grow_without_limit(tmp_path: Path) -> None:
-    """Though all that is written comes from many tasks at once."""
+    """All writes come from many concurrent tasks."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0
     with patch.object(writer, "_LOG_JOBS", 50):

@@ -1,4 +1,4 @@
-"""What a SQLite store writes beside its file: that steps are started, for those who take over from a dead process."""
+"""Files of a SQLite store that list open steps, for processes that take over from a dead one."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ asyncio.run(main())
 
 
 async def test_open_steps_of_a_killed_process_are_known(tmp_path: Path) -> None:
-    """To those who look on, to who takes the run over, and in the file, when nothing is left beside it."""
+    """Observers and the next owner know them, and so does the file itself if nothing is left beside it."""
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL

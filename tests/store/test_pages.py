@@ -45,12 +45,12 @@ FILTERS: dict[str, dict[str, Any]] = {
     "runs_block": {"block": "x"},
     "run_labels": {"labels": {"t": "1"}, "text": "a"},
 }
-"""Filters by the index in whose order their runs are read."""
+"""Filters by the index whose order is used for their runs."""
 
 
 @pytest.mark.parametrize("index", FILTERS)
 def test_sqlite_begins_a_page_where_the_last_one_ended(tmp_path: Path, index: str) -> None:
-    """It seeks in the index and sorts nothing."""
+    """The query seeks in the index and sorts nothing."""
     plan = sqlite_plan(tmp_path, **{**ASKED, **FILTERS[index]})
     assert plan[0].startswith("SEARCH run")
     assert index in plan[0] or "USING PRIMARY KEY (label=? AND" in plan[0]
@@ -65,7 +65,7 @@ TEXTS = st.text(st.sampled_from("aAäÄßsS \"*^-'\x00\x1a\ud8000🙂\n")) | st.
 
 @given(questions=st.lists(TEXTS, min_size=1, max_size=8), text=TEXTS.filter(bool), many=st.booleans())
 def test_sqlite_finds_a_text_anywhere_in_a_question(questions: list[str], text: str, *, many: bool) -> None:
-    """In any case of its letters, whatever the text is; by the index of trigrams, or where many have it, without."""
+    """Case does not matter; the index of trigrams is used unless many questions contain the text."""
     with (
         TemporaryDirectory() as folder,
         closing(connect(Path(folder) / "runs.sqlite3", 1.0, name="runs")) as connection,
@@ -86,7 +86,7 @@ def test_sqlite_finds_a_text_anywhere_in_a_question(questions: list[str], text: 
 
 
 def test_sqlite_finds_a_rare_text_among_many_runs_by_its_index(tmp_path: Path) -> None:
-    """It reads no other run."""
+    """The query reads no other run."""
     plan = sqlite_plan(tmp_path, parts='"abc"', text="abc", status="complete", labels={"t": "1"})
     assert plan[0].startswith("SCAN run_texts VIRTUAL TABLE")
     assert plan[1] == "SEARCH run_numbers USING INTEGER PRIMARY KEY (rowid=?)"
@@ -94,13 +94,13 @@ def test_sqlite_finds_a_rare_text_among_many_runs_by_its_index(tmp_path: Path) -
 
 
 def test_sqlite_finds_runs_of_a_pattern_and_status_by_one_index(tmp_path: Path) -> None:
-    """A status that none of them has is looked for in no run."""
+    """No run is read to find out that none has the status."""
     plan = sqlite_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
 
 
 def test_sqlite_looks_for_two_characters_in_the_newest_runs(tmp_path: Path) -> None:
-    """No index of trigrams has them: a search of all runs would take the longer the more there are."""
+    """No trigram contains them, and a search of all runs would take time linear in their number."""
     with closing(connect(tmp_path / "runs.sqlite3", 1.0, name="runs")) as connection:
         questions = ["rarely xy", *["often"] * NEWEST_SEARCHED, "lately xy"]
         headers = [header("", question=question) for question in questions]
@@ -128,7 +128,7 @@ def sqlite_plan(folder: Path, **filters: Any) -> list[str]:
 
 @pytest.mark.parametrize("index", [*FILTERS, "runs_grams", "runs_pkey"])
 async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Server, index: str) -> None:
-    """It uses an index once the table is large enough; rare texts and ids have their own indexes."""
+    """An index is used once the table is large enough; rare texts and ids have their own indexes."""
     schema = f"t{secrets.token_hex(8)}"
     store = PostgresStore(a_server.url, schema=schema)
     await store.runs()
@@ -159,7 +159,7 @@ async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Serve
 
 
 async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Server) -> None:
-    """Its trigrams are of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
+    """Its trigrams consist of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
     schema, letters = f"t{secrets.token_hex(8)}", "\u0436\u0436"
     store = PostgresStore(a_server.url, schema=schema)
     await store.runs()
@@ -179,7 +179,7 @@ async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Ser
 
 
 async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
-    """A long list is free as soon as its reader has forgotten it, not only at the next read."""
+    """Memory of a long list is freed when its reader releases it, not only at the next read."""
 
     class Result:
         pass
@@ -195,7 +195,7 @@ async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
 
 
 async def test_ids_that_are_no_valid_unicode_are_listed_in_one_order(tmp_path: Path) -> None:
-    """A database stores half of a surrogate pair escaped, and orders what it stores; memory does the same."""
+    """A database stores half of a surrogate pair escaped and sorts the escaped text; memory does the same."""
     listed = []
     for store in (MemoryStore(), SqliteStore(tmp_path / "runs.sqlite3")):
         for run_id in ("0", "\ud800", "z", "\ue000", "\U0001f600"):

@@ -1,4 +1,4 @@
-"""A PostgreSQL store, its server being stopped, its sessions ended, its owners killed."""
+"""PostgreSQL stores whose server is stopped, whose sessions are ended, and whose owners are killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HOLDER = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND (classid::big
 
 @pytest.fixture
 def schema() -> str:
-    """A place of the test's own."""
+    """Return a schema of the test's own."""
     return f"t{secrets.token_hex(8)}"
 
 
@@ -49,14 +49,14 @@ def asked(server: Server, statement: str, *values: object) -> list[tuple[Any, ..
 
 
 async def written(store: PostgresStore, *numbers: int) -> None:
-    """Steps of run r, one after the other."""
+    """Write steps of run r, one after the other."""
     for number in range(*numbers):
         await store.intend("r", f"k{number}", "call", None)
         await store.commit("r", f"k{number}", "call", str(number), 1.0)
 
 
 async def taken(store: PostgresStore, run_id: str, within: float) -> StoredRun:
-    """The run, as soon as it can be had."""
+    """Take the run as soon as it is available."""
     end = time.monotonic() + within
     while True:
         try:
@@ -67,7 +67,7 @@ async def taken(store: PostgresStore, run_id: str, within: float) -> StoredRun:
 
 
 async def test_a_restarted_server_loses_nothing(a_server: Server, schema: str) -> None:
-    """Steps that are written meanwhile wait for it; all are there once, in order, and the run has its owner still."""
+    """Steps written meanwhile wait for it; all are stored once, in order, and the run keeps its owner."""
     store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
     await written(store, 10)
@@ -84,7 +84,7 @@ async def test_a_restarted_server_loses_nothing(a_server: Server, schema: str) -
 
 
 async def test_closed_sessions_are_reopened(a_server: Server, schema: str) -> None:
-    """Again and again an administrator ends them all while steps are written."""
+    """An administrator ends them all repeatedly while steps are written."""
     store, second_store = (PostgresStore(a_server.url, schema=schema) for _ in range(2))
     await store.create(header("r"))
     ended = 0
@@ -101,7 +101,7 @@ async def test_closed_sessions_are_reopened(a_server: Server, schema: str) -> No
 
 
 async def test_an_owner_reconnects_by_itself(a_server: Server, schema: str) -> None:
-    """While a call takes its time and nothing is written: its lock is held by another session before long."""
+    """During a long call without writes, another session holds its lock before long."""
     store = PostgresStore(a_server.url, schema=schema)
     await store.create(header("r"))
     (before,) = asked(a_server, HOLDER, store._owner.id)
@@ -114,7 +114,7 @@ async def test_an_owner_reconnects_by_itself(a_server: Server, schema: str) -> N
 
 
 async def test_an_owner_that_was_away_too_long_loses_its_run(a_server: Server, schema: str) -> None:
-    """The run was taken in between: what the old owner writes is refused, although it has written before."""
+    """The run was taken in between: later writes of the old owner are rejected, although earlier ones succeeded."""
     old, new = (PostgresStore(a_server.url, schema=schema, grace=0) for _ in range(2))
     await old.create(header("r"))
     old._owner.end()
@@ -143,7 +143,7 @@ asyncio.run(main())
 
 
 async def test_runs_of_a_killed_process_are_released_within_seconds(a_server: Server, schema: str) -> None:
-    """Its lock dies with it; until then the run is not to be had."""
+    """The lock ends with the process; until then the run is not available."""
     store = PostgresStore(a_server.url, schema=schema)
     with launched(DYING, a_server.url, schema) as process:
         assert process.stdout is not None
@@ -195,7 +195,7 @@ async def test_a_process_that_exits_without_closing_has_written_everything(a_ser
 
 
 async def test_four_processes_may_create_the_schema_at_once(a_server: Server, schema: str) -> None:
-    """One makes the tables, the others wait for it, and all have their runs."""
+    """One of them creates the tables, the others wait, and all have their runs."""
     waiting, go = os.pipe()
     processes = [Warm(FIRST, a_server.url, schema, name, stdin=waiting) for name in "abcd"]
     os.close(waiting)
@@ -208,7 +208,7 @@ async def test_four_processes_may_create_the_schema_at_once(a_server: Server, sc
 
 
 async def test_a_process_works_with_a_compatible_newer_schema(a_server: Server, schema: str) -> None:
-    """It rejects an incompatible one, even while using the store, and says what to do."""
+    """An incompatible schema is rejected, even while the store is used, with advice."""
     running = PostgresStore(a_server.url, schema=schema)
     await running.create(header("r"))
     change = f"UPDATE {schema}.migrations SET version_num = '0999', oldest = '{{}}' RETURNING 1"  # noqa: S608
@@ -265,7 +265,7 @@ async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(a_s
 
 
 class Unheard(PostgresStore):
-    """A store that loses the first answer; before the retry, another client changes the document."""
+    """Store that loses the first answer; before the retry, another client changes the document."""
 
     def __init__(self, url: str, *, schema: str, ends: bool) -> None:
         super().__init__(url, schema=schema)
@@ -302,7 +302,7 @@ async def test_an_unconfirmed_document_change_is_applied_once(a_server: Server, 
 
 
 async def test_statements_have_a_time_limit(a_server: Server, schema: str) -> None:
-    """Raises StoreError with the time, and works again afterwards."""
+    """StoreError states the time, and the store works again afterwards."""
     store = PostgresStore(a_server.url, schema=schema, timeout=0.2)
     await store.create(header("r"))
     with psycopg.connect(a_server.url) as session:
@@ -314,7 +314,7 @@ async def test_statements_have_a_time_limit(a_server: Server, schema: str) -> No
 
 
 async def test_waiting_ends_after_the_configured_patience(a_server: Server, schema: str) -> None:
-    """A server that stays away is a StoreError after that time, and is used again when it is back."""
+    """A server that stays away causes a StoreError after that time, and is used again when it is back."""
     store = PostgresStore(a_server.url, schema=schema, patience=0.3)
     await store.create(header("r"))
     await asyncio.to_thread(a_server.stop)
@@ -328,7 +328,7 @@ async def test_waiting_ends_after_the_configured_patience(a_server: Server, sche
 
 
 async def test_a_newer_schema_is_not_changed(a_server: Server, schema: str) -> None:
-    """Raises StoreError with both numbers; nothing is changed there."""
+    """StoreError states both versions; nothing is changed."""
     store = PostgresStore(a_server.url, schema=schema)
     await store.create(header("r"))
     await store.close()
@@ -341,7 +341,7 @@ async def test_a_newer_schema_is_not_changed(a_server: Server, schema: str) -> N
 
 
 async def test_an_unusable_database_is_reported_clearly(a_server: Server) -> None:
-    """A wrong password, no such database, no server, no PostgreSQL: StoreError with the place, no password."""
+    """StoreError names the place without its password: a wrong password, a missing database, server or PostgreSQL."""
     right = f"127.0.0.1:{a_server.port}"
     with closing(socket.create_server(("127.0.0.1", 0))) as listening, closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
@@ -366,7 +366,7 @@ async def test_an_unusable_database_is_reported_clearly(a_server: Server) -> Non
 
 
 def page(listening: socket.socket) -> None:
-    """A server of something else: whatever it is asked, it has a page."""
+    """Serve a page for any request, like a server of another kind."""
     while True:
         try:
             client, _ = listening.accept()
@@ -381,7 +381,7 @@ def page(listening: socket.socket) -> None:
     "url", ["postgresql://me:s3cret@host:port/x", "postgresql://me:s3cret%@host", "postgresql://me:s3@cret@[::1/x"]
 )
 def test_an_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
-    """It may contain a password, so the ConfigurationError omits it."""
+    """The address may contain a password, so the ConfigurationError omits it."""
     with pytest.raises(ConfigurationError) as caught:
         PostgresStore(url)
     assert "cret" not in "".join(traceback.format_exception(caught.value))
@@ -392,13 +392,13 @@ def test_an_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
     [({"connections": 0}, "connections"), ({"timeout": -1}, "timeout"), ({"patience": float("nan")}, "patience")],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """ConfigurationError with the field."""
+    """ConfigurationError names the field."""
     with pytest.raises(ConfigurationError, match=field):
         PostgresStore("postgresql://localhost/x", **options)
 
 
 def test_a_missing_driver_error_says_what_to_install() -> None:
-    """ConfigurationError with the command."""
+    """ConfigurationError gives the command."""
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from flowdebate.store.postgres.store import PostgresStore\n"
@@ -418,7 +418,7 @@ def test_the_last_migration_is_the_current_schema() -> None:
 
 @contextmanager
 def launched(code: str, *arguments: str) -> Iterator[Warm]:
-    """A process, ended for sure; while it is read from, its stdin has no end."""
+    """Start a process that is always ended; while it is read from, its stdin has no end."""
     reading, writing = os.pipe()
     try:
         with Warm(code, *arguments, stdin=reading, stdout=subprocess.PIPE) as process:
