@@ -1,4 +1,4 @@
-"""Courses of answers: the successive answers of each voice of a run, and the outcome."""
+"""Courses of answers: the successive answers of each voice in a run, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 class AnswerCourse(WireModel):
-    """Successive answers of the voices of a run to a question, and their outcome."""
+    """Successive answers of a run's voices to one question, and their outcome."""
 
     voices: dict[str, list[str | None]]
-    """Answers of each voice, the first one first; None if there is none."""
+    """Answers of each voice in order; None for a missing answer."""
     outcome: str | None = None
-    """Common outcome of the voices; None for nothing."""
+    """Joint outcome of the voices; None without an outcome."""
     truth: str | None = None
-    """The right answer; None if it is not known."""
+    """Correct answer; None if unknown."""
     cluster: str | None = None
-    """Cluster of related courses, such as a topic; None: the course is independent of all others."""
+    """Cluster of related courses, such as a topic; None for an independent course."""
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count the voices with several answers, voices that changed, and voices that adopted another's first answer.
+    """Count the voices with several answers, those that changed, and those that adopted another's first answer.
 
     Answers are compared by their words.
 
@@ -39,7 +39,7 @@ def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
 
 
 def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
-    """Extend `same` to missing answers: they are equal only to each other."""
+    """Extend `same` to missing answers, which equal only each other."""
 
     def are_same(one: str | None, other: str | None) -> bool:
         return one is other if one is None or other is None else one == other or same(one, other)
@@ -48,7 +48,7 @@ def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
 
 
 def changes_in(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield the change of the first answer for each voice that answered twice."""
+    """Yield the change from the first answer for each voice that answered at least twice."""
     firsts = {name: answers[0] for name, answers in course.voices.items() if answers}
     for name, answers in course.voices.items():
         if len(answers) < 2:  # noqa: PLR2004 - a change is between two

@@ -1,6 +1,6 @@
-"""Similarity of texts in words or meaning: measures behind one protocol, convergence of proposals, and copies.
+"""Similarity of texts by words or meaning: measures behind one protocol, convergence of proposals, and copies.
 
-Similarity is not agreement: opposite stances on one subject share most of their words, and so do their embeddings.
+Similarity is not agreement: opposite stances on one subject share most of their words, and their embeddings are close.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from wordllama import WordLlamaInference
 
 Matrix: TypeAlias = list[list[float]]
-"""A row for each text, with a number from 0 to 1 for each text."""
+"""Square matrix of numbers from 0 to 1, with a row and a column per text."""
 
 
 @runtime_checkable
 class Similarity(Protocol):
-    """A measure of similarity: a call with texts returns a square matrix.
+    """Measure of similarity, called with texts to compute a square matrix.
 
     The matrix is symmetric, from 0 to 1, with 1.0 for identical texts, and does not depend on the order of the texts.
-    No string is an error.
+    Every string is accepted.
     """
 
     @property
@@ -41,12 +41,12 @@ class Similarity(Protocol):
         """Name of the measure in results."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
-        """Compute the similarity of each of `texts` with each."""
+        """Compute the similarity of each pair of `texts`."""
 
 
 @dataclass(frozen=True)
 class Jaccard:
-    """Similarity by shared words, as a share of all words of two texts (Jaccard 1912); needs no library.
+    """Similarity by shared words, as a share of all words in two texts (Jaccard 1912); needs no library.
 
     >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
     [1.0, 0.6666666666666666, 0.0]
@@ -62,7 +62,7 @@ class Jaccard:
 class TfIdf:
     """Similarity by the cosine of words, weighted by their rarity among the texts (Spärck Jones 1972).
 
-    Needs scikit-learn (`pip install "flowdebate[similarity]"`), which takes a second to import, at the first call.
+    Needs scikit-learn (`pip install "flowdebate[similarity]"`), which is imported at the first call and takes a second.
     """
 
     name: ClassVar[str] = "tf-idf"
@@ -76,10 +76,10 @@ class TfIdf:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Similarity by the cosine of embeddings by WordLlama, whose wheel contains the weights: nothing is downloaded.
+    """Similarity by the cosine of WordLlama embeddings; the wheel contains the weights, so nothing is downloaded.
 
-    Needs wordllama (`pip install "flowdebate[similarity]"`). Its first call in a process takes about a second, to
-    import it and to read the weights; a text takes a fraction of a millisecond from then on.
+    Needs wordllama (`pip install "flowdebate[similarity]"`). The first call in a process takes about a second, to
+    import it and read the weights; after that, a text takes a fraction of a millisecond.
     """
 
     name: ClassVar[str] = "embeddings"
@@ -92,16 +92,16 @@ class Embeddings:
 
 
 def best_similarity() -> Similarity:
-    """Return the best measure with an installed library: Embeddings, else TfIdf, else Jaccard. Imports none of them."""
+    """Return the best measure whose library is installed (Embeddings, TfIdf, or Jaccard), without importing any."""
     if find_spec("wordllama"):
         return Embeddings()
     return TfIdf() if find_spec("sklearn") else Jaccard()
 
 
 def text_words(text: str) -> list[str]:
-    """Split a text in any script into words, without case; pairs of characters in scripts without blanks.
+    """Split a text in any script into case-folded words; in scripts without blanks, into pairs of characters.
 
-    A text without words is split into its signs, so that only blank texts are empty.
+    A text without words is split into its symbols, so that the result is empty only for blank texts.
 
     >>> text_words("Cap RENTS at 3.5%"), text_words("家賃に上限"), text_words("?!")
     (['cap', 'rents', 'at', '3.5'], ['家賃', '賃に', 'に上', '上限'], ['?', '!'])
@@ -112,7 +112,9 @@ def text_words(text: str) -> list[str]:
 
 
 def copied_run(text: str, source: str) -> int:
-    """Return the length of the longest run of words of `text` within `source`, without case and punctuation.
+    """Return the length of the longest run of words in `text` that also occurs in `source`.
+
+    Case and punctuation are ignored.
 
     >>> copied_run("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
     4
@@ -135,7 +137,7 @@ def copied_run(text: str, source: str) -> int:
 
 
 def copied_share(text: str, source: str) -> float:
-    """Compute the share of the distinct pairs of neighbouring words of `text` within `source`; 0.0 if it has no pair.
+    """Compute the share of `text`'s distinct pairs of neighbouring words that occur in `source`; 0.0 without pairs.
 
     >>> copied_share("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
     0.6
@@ -145,7 +147,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Number the runs made of one of `runs`, `length` words long, and its successor in `following`."""
+    """Number the runs that extend one of `runs`, `length` words long, by its successor in `following`."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -161,7 +163,7 @@ _NO_BLANKS = re.compile(
 
 
 def _split_by_script(word: str) -> Iterator[str]:
-    """Split `word`, with runs of a script without blanks as pairs of characters."""
+    """Split `word`, turning runs in a script without blanks into pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:
@@ -179,10 +181,10 @@ MOST_COPIED = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
-    """Extent of a turn's copies from an earlier one."""
+    """How much of a turn is copied from an earlier one."""
 
     excess: float
-    """Excess over the bounds; above 1, the turn is a copy."""
+    """Ratio to the allowed maximum; above 1, the turn counts as a copy."""
     message: str
 
 
@@ -190,7 +192,7 @@ NOT_COPIED = Copy(0.0, "")
 
 
 def measure_copy(text: str, earlier: str) -> Copy:
-    """Measure how much of `text` is in `earlier`; of few words, which share pairs by chance, only the run counts.
+    """Measure how much of `text` is in `earlier`; for short texts, which share pairs by chance, only the run counts.
 
     >>> measure_copy("Trams are quiet.", "They are loud.").excess < 1
     True
@@ -206,19 +208,19 @@ def measure_copy(text: str, earlier: str) -> Copy:
 
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
-"""Status of convergence: in agreement; approaching; far apart; repeating without agreement."""
+"""Status of convergence: in agreement, approaching, far apart, or repeating without agreement."""
 
 
 class Convergence(WireModel):
-    """Convergence of the proposals of a round."""
+    """Convergence of the proposals in a round."""
 
     similarity: float
-    """The mean over all pairs of proposals, from 0 to 1; 1 for a single one."""
+    """Mean over all pairs of proposals, from 0 to 1; 1 for a single proposal."""
     stability: float | None = None
-    """The mean similarity of each agent's text with the same agent's text before; None if nobody had one."""
+    """Mean similarity of each agent's text to the same agent's previous text; None if nobody has one."""
     status: ConvergenceStatus
     backend: str
-    """The name of the measure of similarity."""
+    """Name of the similarity measure."""
 
 
 def convergence(
@@ -230,17 +232,17 @@ def convergence(
     converged: float = 0.85,
     diverging: float = 0.40,
 ) -> Convergence:
-    """Compare the proposals `now` with each other, and with the proposals of the round `before`; both by agent.
+    """Compare the proposals `now` with each other, and with those of the round `before`; both are keyed by agent.
 
     - `positions`: each agent's short answer. Similarity is not agreement, so proposals whose positions differ
       (`same_answer`) have not converged, even if their texts are similar. Agents without a position, or with one
       without words, contradict nobody.
     - `similarity`: the measure; None is `best_similarity()`.
 
-    "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart (its mean
-    similarity with the others is below `diverging`); "stagnant" where positions differ and the stability is `converged`
-    or more; else "diverging" below `diverging`, and "refining" for all the rest. A single proposal agrees with nobody:
-    it is "refining".
+    The status is "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart
+    (its mean similarity to the others is below `diverging`). It is "stagnant" if positions differ and the stability is
+    `converged` or more, otherwise "diverging" below `diverging`, and "refining" in all other cases. A single proposal
+    has nobody to agree with and is "refining".
 
     >>> from flowdebate.measures import Jaccard
     >>> texts = {"ann": "We should cap rents now", "bob": "We should not cap rents now"}
@@ -276,13 +278,13 @@ def convergence(
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """Compute the mean, independent of order: exactly the number if all are equal, and 1 without numbers."""
+    """Compute the mean independently of order: exactly the number if all are equal, and 1 without numbers."""
     every = list(numbers) or [1.0]
     return every[0] if every.count(every[0]) == len(every) else math.fsum(every) / len(every)
 
 
 def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
-    """Compute the matrix of `measure`; raise OutputError if a custom measure returns something else."""
+    """Compute the matrix of `measure`; raise OutputError if a custom measure returns anything else."""
     matrix = measure(texts)
     count = len(texts)
     square = len(matrix) == count and all(len(row) == count for row in matrix)
@@ -296,7 +298,7 @@ def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
 
 
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
-    """Apply `scores` to the distinct texts in sorted order, so that the laws of a `Similarity` hold to the last bit."""
+    """Apply `scores` to the distinct texts in sorted order, so that the guarantees of `Similarity` hold exactly."""
     distinct = sorted(set(texts))
     scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}
@@ -343,7 +345,7 @@ def _meanings(texts: list[str]) -> Matrix:
 
 @cache
 def _wordllama() -> WordLlamaInference:
-    """Return the model, which is read once in a process."""
+    """Return the model, which is loaded once per process."""
     from pathlib import Path
 
     # wordllama calls `logging.basicConfig`, which does nothing where there is a handler: importing a library may not

@@ -1,4 +1,4 @@
-"""Statements of agents, by heuristics for English: short answers, and flips between rounds."""
+"""Statements of agents, analysed by heuristics for English: short answers, and flips between rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.measures.similarity import Jaccard, Similarity
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
-"""Kind of a change: the answer is withdrawn, negated or replaced, or extended."""
+"""Kind of change: the answer is withdrawn, negated or replaced, or extended."""
 
 # Answers
 _UNSEEN = {"Cc", "Cf"}  # categories of invisible characters: controls, zero-width ones, changes of direction
@@ -39,9 +39,9 @@ class Position(WireModel):
 
     agent: str
     claim: str = ""
-    """The subject; positions are compared where agent and claim are the same."""
+    """Subject of the position; positions are compared if both agent and claim are the same."""
     answer: str | None
-    """The stance or short answer; None if there is none, or after a retraction."""
+    """Stance or short answer; None if missing or retracted."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     round: Annotated[int, Field(ge=0)]
     """Number of the round; 0 for a first proposal."""
@@ -58,7 +58,7 @@ class Flip(WireModel):
 
 @lru_cache(maxsize=1024)
 def answer_words(text: str) -> tuple[str, ...]:
-    """Split a short answer into words for comparison: without case, invisible characters, and punctuation at edges.
+    """Split a short answer into words for comparison, ignoring case, invisible characters, and punctuation at edges.
 
     >>> answer_words(" **Yes**, “C++”: -5.5!")
     ('yes', 'c++', '-5.5')
@@ -72,10 +72,10 @@ def answer_words(text: str) -> tuple[str, ...]:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Return whether two short answers are equal, or one only continues the other.
+    """Return whether two short answers are equal, or one merely continues the other.
 
-    "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not have an
-    (English) negation, nor follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
+    "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not contain an
+    (English) negation or follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
 
     >>> same_answer("Yes.", "yes, in cities"), same_answer("Yes", "No"), same_answer("5", "5 million")
     (True, False, False)
@@ -88,7 +88,7 @@ def same_answer(one: str, other: str) -> bool:
 
 
 def is_negative(words: Sequence[str]) -> bool:
-    """Return whether a negation is among `words`; English only.
+    """Return whether `words` contain a negation; English only.
 
     >>> is_negative(answer_words("They shouldn’t.")), is_negative(answer_words("They should."))
     (True, False)
@@ -97,7 +97,7 @@ def is_negative(words: Sequence[str]) -> bool:
 
 
 def numbers_of(words: Sequence[str]) -> set[str]:
-    """Return the numbers in `words` written with digits.
+    """Return the numbers in `words` that are written in digits.
 
     >>> sorted(numbers_of(answer_words("from 3% to 4.5")))
     ['3', '4.5']
@@ -120,14 +120,14 @@ def _is_edge(char: str) -> bool:
 
 
 def flips(history: Sequence[Position], *, similarity: Similarity | None = None) -> list[Flip]:
-    """List the changes of mind in `history`, by round: each position against the agent's last on the same claim.
+    """List the changes of mind in `history` by round, comparing each position with the agent's last on that claim.
 
     - retraction: an answer becomes None, blank, or a withdrawal ("I withdraw that").
-    - contradiction: one of the two is negated, or the answer is a different one.
-    - refinement: the answer extends the words before ("yes" to "yes, but not in cities"); or both have eight words or
-      more, the same numbers, and are alike by `similarity` (None is `Jaccard()`).
+    - contradiction: one of the two is negated, or the answers differ.
+    - refinement: the answer extends the previous words ("yes" to "yes, but not in cities"); or both have at least eight
+      words, the same numbers, and are similar by `similarity` (None is `Jaccard()`).
 
-    Repeating or shortening an answer is not a flip. An agent who states nothing in a round keeps its last position.
+    Repeating or shortening an answer is not a flip. An agent who states nothing in a round keeps the last position.
 
     >>> answers = ["yes", "Yes, but not in cities", "no", None]
     >>> changes = flips([Position(agent="ann", answer=text, round=n) for n, text in enumerate(answers, 1)])
@@ -148,7 +148,7 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
 
 
 def _flip_kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
-    """Return the kind of change between two answers; None without a change, or without an answer before."""
+    """Return the kind of change between two answers; None without a change or a previous answer."""
     if before is None or _is_nothing(before):
         return None
     if after is None or _is_nothing(after):

@@ -19,7 +19,7 @@ from flowdebate.errors import ConfigurationError, OutputError
 Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
 
 Edge: TypeAlias = tuple[str, str]
-"""`(critic, target)`: the first reviews the proposal of the second."""
+"""`(critic, target)`: the critic reviews the proposal of the target."""
 
 _WHERE = "edges()"
 _ROUNDING = 1e-9  # 0.29 of 100 is 28.999999999999996 in floats
@@ -36,15 +36,15 @@ def edges(
     targets: Collection[str] | None = None,
     critics: Collection[str] | None = None,
 ) -> list[Edge]:
-    """Choose who criticises whom in `round` among the agents `names`, in their order; never their own proposal.
+    """Choose who criticises whom in `round` among the agents `names`, in their order; never themselves.
 
-    - `topology`: a name, or a function of `(names, round, random)` that returns edges. OutputError if the function
-      returns unknown agents, edges to oneself, or repetitions.
+    - `topology`: a name, or a function of `(names, round, random)` that returns edges. Raise OutputError if it returns
+      unknown agents, edges to oneself, or duplicates.
     - `hub`: the hub of a star, one of `names`; None is the first by name.
-    - `sparsity`: the share of the others that review a proposal, from 0 to 1, for sparse and random-graph; at least one
-      does.
-    - `targets`, `critics`: the agents with a proposal, and the agents who can review one; None is all. Other edges are
-      left out. A proposal without a critic gets the least busy other agent who can review it.
+    - `sparsity`: the share of the other agents that review a proposal, from 0 to 1, for sparse and random-graph;
+      at least one does.
+    - `targets`, `critics`: the agents with a proposal, and the agents who can review; None means all. Other edges are
+      left out. A proposal without a critic is assigned the least busy other agent who can review it.
 
     >>> from random import Random
     >>> edges("ring", ["ann", "bob", "cy", "di"], round=1, random=Random(7), targets={"ann"})
@@ -80,15 +80,15 @@ def edges(
 
 
 def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Everybody reviews every other proposal: N(N - 1) edges (Du et al. 2023)."""
+    """Let everybody review every other proposal: N(N - 1) edges (Du et al. 2023)."""
     return list(permutations(names, 2))
 
 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
     """Assign each agent one proposal to review and one reviewer: N edges.
 
-    All look equally far ahead in the order of names, by a hash of the names plus the round, so that in N - 1 rounds
-    everybody has reviewed everybody.
+    All agents look equally far ahead in the order of names. The distance is a hash of the names plus the round, so that
+    after N - 1 rounds everybody has reviewed everybody.
     """
     ring_of = sorted(names)
     count = len(ring_of)
@@ -99,7 +99,7 @@ def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:
 
 
 def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign each agent both neighbours in the order of names: 2N edges, 2 for two agents."""
+    """Assign each agent both neighbours in the order of names: 2N edges, or 2 for two agents."""
     ring_of = sorted(names)
     neighbours = zip(ring_of, ring_of[1:] + ring_of[:1], strict=True)
     directed = [edge for one, other in neighbours if one != other for edge in ((one, other), (other, one))]
@@ -107,7 +107,7 @@ def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noq
 
 
 def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = None) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign all others to the hub, and the hub to them: 2(N - 1) edges; the default hub is the first by name."""
+    """Let the hub (default: the first by name) review all others, and all others review the hub: 2(N - 1) edges."""
     centre = min(names, default=None) if hub is None else hub
     rim = [name for name in sorted(names) if name != centre]
     return [edge for name in rim if centre is not None for edge in ((centre, name), (name, centre))]
@@ -127,7 +127,7 @@ def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float 
 
 
 def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign as many critics to each proposal as `sparse`, drawn anew from `random` each time."""
+    """Assign the same number of critics to each proposal as `sparse`, drawn from `random` each time."""
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
     for target in sorted(names):
@@ -137,12 +137,12 @@ def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: 
 
 
 def _critics(count: int, sparsity: float) -> int:
-    """Return the number of critics of each of `count` proposals."""
+    """Return the number of critics for each of `count` proposals."""
     return min(count - 1, max(1, math.floor((count - 1) * sparsity + _ROUNDING))) if count else 0
 
 
 def _digest(*names: str) -> int:
-    """Compute a hash that is the same in every process; it accepts lone surrogates too."""
+    """Compute a hash that is the same in every process; it also accepts lone surrogates."""
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
     data = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return int.from_bytes(sha256(data).digest()[:8], "big")

@@ -1,6 +1,6 @@
 """Exact counting of votes and scores, independent of the order of ballots.
 
-Numbers are added as fractions: a float is read as the simplest fraction that rounds to it.
+Numbers are added as fractions; a float is read as the simplest fraction that rounds to it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from flowdebate.errors import ConfigurationError
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
-"""Degree of agreement, from unanimous to only single votes; "split" and "contested" have no majority."""
+"""Degree of agreement, from unanimous to single votes only; "split" and "contested" have no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
-"""Rule of a vote: more than half of the voters, at least two thirds, all, or more than half of the weight."""
+"""Voting rule: more than half of the voters, at least two thirds, all, or more than half of the weight."""
 
 _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
@@ -43,7 +43,7 @@ class Ballot(WireModel):
     voter: str
     """The voter's name."""
     choice: str | None
-    """The author of the chosen proposal; None, or any other name, makes it spoiled."""
+    """Author of the chosen proposal; the ballot is spoiled if this is None or any other name."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     """Confidence of the voter, from 0 to 1."""
     reasoning: str = ""
@@ -51,33 +51,34 @@ class Ballot(WireModel):
 
 
 class Tally(WireModel):
-    """The count of a vote; `valid + spoiled + failed == eligible`."""
+    """Count of a vote; `valid + spoiled + failed == eligible`."""
 
     rule: VotingRule
-    """Voting rule for finding a winner."""
+    """Voting rule that determines the winner."""
     eligible: int
-    """The number of voters, including non-voters."""
+    """Number of eligible voters, including non-voters."""
     valid: int
-    """Votes for one of the choices."""
+    """Number of votes for one of the choices."""
     spoiled: int
-    """Votes for none of the choices."""
+    """Number of votes for none of the choices."""
     failed: int
-    """Eligible voters without a ballot."""
+    """Number of eligible voters without a ballot."""
     counts: dict[str, int]
-    """Valid votes for each choice, in the order of the choices; 0 where there is none."""
+    """Valid votes per choice, in the order of the choices; 0 for a choice without votes."""
     weights: dict[str, float]
-    """The weight of the valid votes for each choice."""
+    """Total weight of the valid votes per choice."""
     winner: str | None
-    """The leader, by heads (weighted: by weight); None without a quorum, and for an unbroken tie."""
+    """Choice with the most votes (weighted: the most weight); None without a quorum or for an unbroken tie."""
     tied: list[str]
-    """The choices that share the lead, in their order; empty if a single choice leads, or none does."""
+    """Choices that share the lead, in their order; empty if at most one choice leads."""
     quorum: int
-    """The number of valid votes that a winner needs."""
+    """Number of valid votes required for a winner."""
     quorum_met: bool
     """True if there were enough valid votes."""
     confidence: float
-    """The votes for the winner, each counted by its confidence, as a share of all eligible voters (weighted: of all
-    weight), from 0 to 1; 0 without a winner."""
+    """Votes for the winner, each counted by its confidence, as a share of all eligible voters (weighted: of all
+    weight), from 0 to 1; 0 without a winner.
+    """
     reached: bool
     """True if the winner meets the rule's requirement."""
     reason: str
@@ -85,9 +86,9 @@ class Tally(WireModel):
 
 
 def exact(number: float) -> Fraction:
-    """Return the simplest fraction that rounds to the float `number`; else the number as it is written.
+    """Return the simplest fraction that rounds to the float `number`, or otherwise its decimal representation.
 
-    No float is exactly 1/3 or 0.1; read like this, three thirds are 1, and 0.1 + 0.2 is 0.3.
+    No float is exactly 1/3 or 0.1; read this way, three thirds are 1, and 0.1 + 0.2 is 0.3.
 
     >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
     (Fraction(1, 1), Fraction(3, 10))
@@ -97,7 +98,7 @@ def exact(number: float) -> Fraction:
 
 
 def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Compute the exact share of each of `sides` in `scores`, 1 in all; equal shares if none of them has any.
+    """Compute the exact share of each of `sides` in `scores`, summing to 1; equal shares if all scores are zero.
 
     >>> portions({"a": 0.75, "b": 0.25}, ["a", "b"])
     {'a': Fraction(3, 4), 'b': Fraction(1, 4)}
@@ -108,12 +109,12 @@ def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fra
 
 
 def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Split one vote in equal parts for each of `firsts`."""
+    """Split one vote equally among `firsts`."""
     return {side: Fraction(side in firsts, len(firsts)) for side in sides}
 
 
 def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Add up `parts` for each of `sides`, in their order."""
+    """Sum `parts` for each of `sides`, in their order."""
     totals = dict.fromkeys(sides, _ZERO)
     for part in parts:
         for side, amount in part.items():
@@ -122,7 +123,7 @@ def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict
 
 
 def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
-    """Return the keys with the most of `totals`, in their order.
+    """Return the keys with the highest of `totals`, in their order.
 
     >>> leaders({"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)})
     ['b', 'c']
@@ -132,7 +133,7 @@ def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
 
 
 def margin(totals: Mapping[str, Fraction]) -> Fraction:
-    """Compute the lead of the first over the second of `totals`.
+    """Compute the lead of the highest of `totals` over the second highest.
 
     >>> margin({"a": Fraction(1), "b": Fraction(3)})
     Fraction(2, 1)
@@ -142,9 +143,9 @@ def margin(totals: Mapping[str, Fraction]) -> Fraction:
 
 
 def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
-    """Compute the share of all `eligible` voters with the most frequent choice, from 0 to 1; exact.
+    """Compute the exact share of all `eligible` voters with the most frequent choice, from 0 to 1.
 
-    Voters without a valid vote agreed with nobody.
+    Voters without a valid vote agree with nobody.
 
     >>> agreement({"ann": 2, "bob": 1}, eligible=4)
     Fraction(1, 2)
@@ -158,9 +159,9 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
 
 
 def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
-    """Name the degree of agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, else split.
+    """Classify the degree of agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, otherwise split.
 
-    Contested is a split in which no choice has a second vote.
+    A split in which no choice has a second vote is contested.
 
     >>> strength({"ann": 3, "bob": 2}, eligible=5), strength({"ann": 1, "bob": 1}, eligible=3)
     ('moderate', 'contested')
@@ -190,16 +191,16 @@ def tally(
 ) -> Tally:
     """Count the `ballots` of the `eligible` voters for the `choices`, named by the authors of the proposals.
 
-    Every rule is about all eligible voters: a voter without a valid vote has not agreed, so missing votes never create
+    Every rule refers to all eligible voters: a voter without a valid vote has not agreed, so missing votes never create
     a consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
 
-    - `weights`: a positive number for each voter; 1 for voters without one, and for all if it is None. The numbers are
+    - `weights`: a positive number per voter; 1 for voters without one, and for all if it is None. The numbers are
       added exactly: 0.1 + 0.2 is 0.3.
-    - `quorum`: the number of valid votes needed for a winner; None is half of the eligible voters, rounded up,
-      and two at least (one for a single voter).
-    - `tie_break`: the winner of a tie, one of the tied; ignored where there is none. It never makes a consensus.
+    - `quorum`: the number of valid votes required for a winner; None is half of the eligible voters, rounded up,
+      and at least two (one for a single voter).
+    - `tie_break`: the winner of a tie, one of the tied choices; ignored without a tie. It never creates a consensus.
 
-    ConfigurationError for a second ballot of a voter, and for a ballot of an ineligible voter.
+    Raise ConfigurationError for a second ballot by the same voter, and for a ballot by an ineligible voter.
 
     >>> votes = [Ballot(voter="ann", choice="bob"), Ballot(voter="bob", choice="bob"), Ballot(voter="cy", choice="ann")]
     >>> result = tally(votes, choices=["ann", "bob"], eligible=["ann", "bob", "cy"], rule="supermajority")
@@ -249,7 +250,7 @@ def tally(
 
 
 def _sum(valid: Sequence[Ballot], choices: Sequence[str], counted: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Add up the votes for each choice, each weighted by its voter."""
+    """Sum the votes for each choice, weighted by voter."""
     return total(({str(ballot.choice): counted[ballot.voter]} for ballot in valid), choices)
 
 
@@ -263,7 +264,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the missed quorum."""
+    """Describe the reason for the outcome; `quorum` is the quorum that was missed."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
@@ -283,7 +284,7 @@ def _check_tally(
     weights: Mapping[str, float] | None,
     quorum: object,
 ) -> None:
-    """ConfigurationError for invalid arguments."""
+    """Raise ConfigurationError for invalid arguments."""
     if rule not in get_args(VotingRule):
         raise ConfigurationError(_WHERE, "rule", rule, f"one of {join_choices(get_args(VotingRule))}")
     for field, names in (("choices", choices), ("eligible", eligible)):

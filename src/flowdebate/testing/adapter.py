@@ -1,4 +1,4 @@
-"""Adapter conformance suite: tests for each promise of a model backed by another framework."""
+"""Adapter conformance suite: one test for each promise of a model backed by another framework."""
 
 from __future__ import annotations
 
@@ -40,30 +40,32 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeAnswer:
-    """Answer of a framework's fake model, to be converted to the framework's form."""
+    """Answer of a framework's fake model, to be converted to the framework's own type."""
 
     pieces: tuple[str, ...] = ()
-    """The text, in the pieces of a stream."""
+    """Text of the answer, split into the pieces of a stream."""
     data: Mapping[str, Any] | None = None
-    """The structured answer, instead of a text."""
+    """Structured answer, instead of text."""
     usage: tuple[int, int] | None = None
-    """Tokens of the prompt and of the answer; None for a model without a report."""
+    """Tokens of the prompt and of the answer; None for a model that does not report usage."""
 
     @property
     def text(self) -> str:
-        """The whole text."""
+        """Complete text of the answer."""
         return "".join(self.pieces)
 
 
 Script: TypeAlias = Callable[[str], Awaitable[FakeAnswer]]
-"""Script of the fake model: it answers a prompt, the full text sent to the fake; its exceptions are the framework's."""
+"""Script of the fake model: it answers a prompt (the full text sent to the fake) or raises the framework's
+exceptions.
+"""
 MakeAdapter: TypeAlias = "Callable[[Script], Model]"
-"""Factory of the adapter around the framework's fake model; the fake awaits the script for each request."""
+"""Factory for the adapter around the framework's fake model; the fake awaits the script for each request."""
 
 
 @dataclass(slots=True)
 class _Answers:
-    """A script of fixed answers, in order; exceptions are raised. `prompts` records the prompts."""
+    """Script of fixed answers in order, which raises exceptions among them. `prompts` records the prompts."""
 
     answers: list[FakeAnswer | Exception]
     prompts: list[str] = field(default_factory=list)
@@ -77,7 +79,7 @@ class _Answers:
 
 
 class _Endless:
-    """Script that never answers, until it is cancelled."""
+    """Script that does not answer before it is cancelled."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -100,7 +102,7 @@ class _TheirFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test of `check` in a new event loop, without a plugin; it is skipped if the fake does not support it."""
+    """Make a test that runs `check` in a new event loop, without a plugin; skip it if the fake lacks support."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -142,25 +144,25 @@ async def _raised(expected: type[ErrorT], asking: Coroutine[Any, Any, object]) -
 
 
 class AdapterConformance:
-    """Conformance tests of a model backed by another framework: derive a class with a pytest fixture `make`.
+    """Conformance tests for a model backed by another framework: derive a class with a pytest fixture `make`.
 
         class TestMyModel(AdapterConformance):
             @pytest.fixture
             def make(self):
                 return lambda script: MyModel(their_fake_model(script))
 
-    `make(script)` is the adapter around the framework's fake model. For each request the fake awaits `script(prompt)`,
-    with all text shown to it as `prompt`, and gives the `FakeAnswer` in the framework's own form.
+    `make(script)` returns the adapter around the framework's fake model. For each request the fake awaits
+    `script(prompt)`, where `prompt` is all text sent to it, and returns the `FakeAnswer` in the framework's own type.
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}
-    """Reasons why the framework's fake model cannot show a promise, by the name of the test."""
+    """Reasons why the framework's fake model cannot demonstrate a promise, keyed by test name."""
     takes_tools: ClassVar[bool] = False
-    """True if the model calls the tools of a request; otherwise it refuses them."""
+    """True if the model calls the tools of a request; False if it refuses them."""
 
     @_promise
     async def test_text(self, make: MakeAdapter) -> None:
-        """Check that a text answer arrives, and that all messages reach the framework in their order."""
+        """Check that a text answer arrives, and that all messages reach the framework in order."""
         script = _Answers([FakeAnswer(pieces=("Cars ", "out."))])
         response = await call.ask(make(script), _request())
         assert response.text == "Cars out."
@@ -168,7 +170,7 @@ class AdapterConformance:
 
     @_promise
     async def test_conversation(self, make: MakeAdapter) -> None:
-        """Check that earlier questions and answers reach the framework, too."""
+        """Check that earlier questions and answers also reach the framework."""
         script = _Answers([FakeAnswer(pieces=("No.",))])
         request = _request("First question")
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
@@ -188,7 +190,7 @@ class AdapterConformance:
 
     @_promise
     async def test_schema_that_does_not_fit(self, make: MakeAdapter) -> None:
-        """Check that an answer violating its schema is requested again with the reason, or raises a SchemaViolation."""
+        """Check that an answer violating its schema is requested again with the reason, or raises SchemaViolation."""
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
@@ -202,7 +204,7 @@ class AdapterConformance:
 
     @_promise
     async def test_stream(self, make: MakeAdapter) -> None:
-        """Check that a listener gets the text in pieces, and that they add up to the whole text."""
+        """Check that a listener receives the text in pieces that add up to the whole text."""
         heard: list[str] = []
         script = _Answers([FakeAnswer(pieces=("Cars ", "are ", "out."))])
         response = await call.ask(make(script), _request(on_text=heard.append))
@@ -211,7 +213,7 @@ class AdapterConformance:
 
     @_promise
     async def test_usage(self, make: MakeAdapter) -> None:
-        """Check that tokens are counted, streamed or not."""
+        """Check that tokens are counted with and without streaming."""
         for listener in _LISTENERS:
             script = _Answers([FakeAnswer(pieces=("Cars ", "out."), usage=(120, 7))])
             usage = (await call.ask(make(script), _request(on_text=listener))).usage
@@ -219,14 +221,14 @@ class AdapterConformance:
 
     @_promise
     async def test_usage_of_a_structured_answer(self, make: MakeAdapter) -> None:
-        """Check that tokens of a structured answer are counted as well."""
+        """Check that tokens of a structured answer are counted."""
         script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3}, usage=(80, 9))])
         response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
         assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (80, 9)
 
     @_promise
     async def test_unknown_usage(self, make: MakeAdapter) -> None:
-        """Check that tokens without a report of the framework are unknown, not zero."""
+        """Check that tokens are unknown, not zero, if the framework does not report them."""
         response = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert response.usage.calls == 1
         assert response.usage.total_tokens is None
@@ -245,7 +247,7 @@ class AdapterConformance:
 
     @_promise
     async def test_deadline(self, make: MakeAdapter) -> None:
-        """Check that the deadline of a call holds, and ends the framework's request."""
+        """Check that the deadline of a call is enforced and ends the framework's request."""
         script = _Endless()
         model = make(script)
         warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())  # first calls import a lot
@@ -256,7 +258,7 @@ class AdapterConformance:
 
     @_promise
     async def test_exception(self, make: MakeAdapter) -> None:
-        """Check that an exception of the framework becomes a ModelError with the name of its class."""
+        """Check that an exception of the framework becomes a ModelError that names its class."""
         for listener in _LISTENERS:
             model = make(_Answers([_TheirFailure("no engine")]))
             error = await _raised(ModelError, call.ask(model, _request(on_text=listener)))
@@ -265,7 +267,7 @@ class AdapterConformance:
 
     @_promise
     async def test_resume(self, make: MakeAdapter) -> None:
-        """Check that a resumed run asks the framework only for missing answers."""
+        """Check that a resumed run requests only the missing answers from the framework."""
         prompts: list[str] = []
         broken = True
 
@@ -289,7 +291,7 @@ class AdapterConformance:
 
     @_promise
     async def test_limits(self, make: MakeAdapter) -> None:
-        """Check that the limits of a run hold: beyond them the framework is not asked."""
+        """Check that no request reaches the framework beyond the limits of the run."""
         script = _Answers([FakeAnswer(pieces=("One.",))])
         two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
         error = await _raised(LimitReached, two.run("May cars go?", model=make(script), limits=Limits(calls=1)))
@@ -298,7 +300,7 @@ class AdapterConformance:
 
     @_promise
     async def test_concurrency(self, make: MakeAdapter) -> None:
-        """Check that one model answers several calls at once, and each gets its own answer."""
+        """Check that one model handles several calls at once, each with its own answer."""
         barrier = asyncio.Barrier(_AT_ONCE)
 
         async def script(prompt: str) -> FakeAnswer:
@@ -312,7 +314,7 @@ class AdapterConformance:
 
     @_promise
     async def test_tools(self, make: MakeAdapter) -> None:
-        """Check that tools of a request are called or refused, never ignored."""
+        """Check that the tools of a request are called or refused, never ignored."""
         tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
         script = _Answers([FakeAnswer(pieces=("Out.",))])
         if self.takes_tools:
@@ -324,7 +326,7 @@ class AdapterConformance:
 
     @_promise
     async def test_debate(self, make: MakeAdapter) -> None:
-        """Check that the model takes every role of a debate: debaters, and the judge."""
+        """Check that the model can take every role in a debate, including the judge."""
         verdict = FakeAnswer(data={"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."})
         script = _Answers([FakeAnswer(pieces=("Clean air.",)), FakeAnswer(pieces=("Shops die.",)), verdict])
         city = debate(

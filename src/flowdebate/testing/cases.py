@@ -1,4 +1,4 @@
-"""Debate cases: whole debates as values, with hostile blocks and values, and a `repr` for failure messages."""
+"""Debate cases: whole debates as values, hostile blocks and values, and a `repr` for failure messages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class Sabotage(Exception):
-    """Exception of hostile functions and values, like an exception of the application."""
+    """Exception raised by hostile functions and values, in place of an application's exception."""
 
 
 class Unprintable:
-    """Object whose `str()` fails; only its `repr` works.
+    """Object whose `str()` fails, but whose `repr` works.
 
     >>> str(Unprintable())
     Traceback (most recent call last):
@@ -41,7 +41,7 @@ class Unprintable:
 
 
 class Unreadable(Mapping[str, object]):
-    """Mapping with plausible keys, but unreadable values.
+    """Mapping with plausible keys but unreadable values.
 
     >>> "winner" in list(Unreadable())
     True
@@ -61,12 +61,12 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""The input of a predicate: the round, the arguments so far, the model calls so far; or it raises Sabotage."""
+"""Input of a predicate: the round, the number of arguments so far, or the number of model calls so far; or Sabotage."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Returns:
-    """A block's function returning `values` in turn, one for each round, and then from the start.
+    """Block function that returns `values` in turn, one per round, and then starts again.
 
     Exceptions among them are raised. With `wait` the result is awaitable.
 
@@ -97,7 +97,7 @@ class Returns:
 
 @dataclass(frozen=True)
 class StopWhen:
-    """A `terminate_when` condition, true once `measure` reaches `at_least`; with `wait` the result is awaitable.
+    """`terminate_when` condition that is true once `measure` reaches `at_least`; with `wait` the result is awaitable.
 
     >>> StopWhen("round", 2)
     StopWhen(measure='round', at_least=2, wait=False)
@@ -128,19 +128,21 @@ async def _later(function: Callable[[Context], T], ctx: Context) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """The answers of a model to each kind of block, in turn, and then from the start."""
+    """Answers of a model to each kind of block, used in turn and then from the start."""
 
     arguments: Sequence[Any] = ("An argument.",)
-    """Answers to requests for text: from debaters, and from a synthesizer without a schema."""
+    """Answers to requests for text, from debaters and from a synthesizer without a schema."""
     decisions: Sequence[Any] = ()
     """Answers to requests for a moderator's decision."""
     verdict: object = None
-    """Answer to requests for a judge's verdict, also with a score for each side."""
+    """Answer to requests for a judge's verdict, also used to derive a score for each side."""
     deliverable: object = None
-    """Answer to all other requests: from a synthesizer with a schema. An audience votes for each side in turn."""
+    """Answer to all other requests, which come from a synthesizer with a schema. An audience votes for each side in
+    turn.
+    """
 
     def model(self) -> FunctionModel:
-        """Create a new model with these answers, from the beginning."""
+        """Create a new model that gives these answers from the beginning."""
         counts: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
@@ -152,7 +154,7 @@ class Answers:
         return FunctionModel(answer, name="answers")
 
     def _replies_to(self, request: ModelRequest) -> tuple[str, Sequence[Any]]:
-        """Return the requesting role and its replies, by the schema of the answer: blocks may have any name."""
+        """Return the role that made the request and its replies, by the answer schema: blocks may have any name."""
         if request.output_schema is None:
             return "argument", self.arguments or (None,)
         fields = set(request.output_schema.get("properties", ()))
@@ -169,9 +171,9 @@ class Answers:
 
 
 def _as_scores(verdict: object, request: ModelRequest) -> object:
-    """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 for each.
+    """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 for each without a winner.
 
-    Sides whose names differ from their stances get equal scores; values that are not verdicts are unchanged.
+    Sides whose names differ from their stances get equal scores; values other than verdicts stay unchanged.
     """
     if not isinstance(verdict, dict) or "winner" not in verdict:
         return verdict
@@ -183,7 +185,7 @@ def _as_scores(verdict: object, request: ModelRequest) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class DebateCase:
-    """A debate, its question, and the answers of a model.
+    """Debate with its question and the answers of a model.
 
     >>> sides = [{"name": "a", "stance": "cap rents"}, {"name": "b", "stance": "free rents"}]
     >>> found = {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It was answered."}
@@ -202,17 +204,17 @@ class DebateCase:
 
     @property
     def roster(self) -> tuple[Debater, ...]:
-        """The debaters, as `Debater` objects."""
+        """Debaters as `Debater` objects."""
         return check_roster(self.options["debaters"], location="case")
 
     @property
     def stances(self) -> list[str]:
-        """The possible winners' stances, in declared order."""
+        """Stances of the possible winners, in declared order."""
         return [debater.stance for debater in self.roster]
 
     @property
     def max_rounds(self) -> int:
-        """The highest number of rounds: the sum of its phases, if it has any."""
+        """Maximum number of rounds; with phases, the sum of their rounds."""
         format_ = find_format(self.options.get("format"), location="case", pattern="debate")
         phase_values = self.options.get("phases") or (None if format_ is None else format_.phases) or None
         phases = check_phases(phase_values, location="case", members=len(self.roster))
@@ -222,7 +224,7 @@ class DebateCase:
         return debate(**self.options)
 
     def model(self) -> FunctionModel:
-        """Create a new model with the case's answers, from the beginning; one for each run."""
+        """Create a new model that gives the case's answers from the beginning; use one per run."""
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:

@@ -1,4 +1,4 @@
-"""Checks of patterns: the library's promises, for drawn questions, answers, failures and orders.
+"""Checks of patterns: the library's promises, tested on generated questions, answers, failures and orders.
 
 from flowdebate.testing import check_debate
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     promise.__name__: promise for group in (OF_A_RUN, OF_RUNS, OF_A_CANCELLATION, OF_A_CHECK) for promise in group
 }
-"""All checked promises, by name."""
+"""All checked promises, keyed by name."""
 
 # Never in a prompt by chance: if it is shown, the pattern has asked it.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
@@ -72,41 +72,42 @@ class CheckOptions(TypedDict, total=False):
     """Options of `check_pattern` and `check_debate`."""
 
     max_examples: int
-    """Number of examples to draw; default 100."""
+    """Number of generated examples; default 100."""
     seed: int | None
-    """Seed of the draws; None (default) draws another one each time and names it in the error.
+    """Seed of the examples; None (default) chooses a new one each time and names it in the error.
 
-    With a number the draws are the same for one release of hypothesis and one set of loaded modules, whose constants it
-    tries."""
+    A given number generates the same examples for the same release of hypothesis and the same set of loaded modules,
+    whose constants hypothesis tries.
+    """
     failures: bool
     """True if models fail in some of the examples; default True."""
     questions: SearchStrategy[str] | None
     """Strategy for questions; default `flowdebate.testing.strategies.questions()`."""
     texts: Sequence[str]
-    """Additional texts for models to say, such as a text awaited by `terminate_when`."""
+    """Additional texts that models may say, such as one that `terminate_when` waits for."""
     answers: Answering | None
-    """Function with answers to some model requests; it returns None for the others."""
+    """Function that answers some model requests, and returns None for the others."""
     skip: Sequence[str]
     """Names of promises to skip for this pattern."""
     examples: Sequence[Example]
-    """Examples to check before any is drawn."""
+    """Examples to check before any is generated."""
     max_calls: int
-    """Number of model calls at which a run counts as endless; default 2,000."""
+    """Number of model calls after which a run counts as endless; default 2,000."""
     max_seconds: float
-    """Seconds before a run counts as endless; default 5."""
+    """Seconds after which a run counts as endless; default 5."""
 
 
 def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check a debate with `check_pattern`; raise ConfigurationError for another pattern."""
+    """Check a debate with `check_pattern`; raise ConfigurationError for any other pattern."""
     _check("check_debate", pattern, options, only=DebateRawOutput)
 
 
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check that the library's promises hold for `pattern`, a pattern or a function to build one.
+    """Check that the library's promises hold for `pattern`, a pattern or a function that builds one.
 
-    Each drawn example runs it six or seven times with simulated models and humans, even if it names models; a function
-    is called twice for each example. The first broken promise raises PromiseBroken, an AssertionError: it names the
-    promise, and the smallest example. Needs hypothesis.
+    Each generated example runs it six or seven times with simulated models and humans, even if it names models; a
+    function is called twice per example. The first broken promise raises PromiseBroken, an AssertionError that names
+    the promise and the smallest failing example. Needs hypothesis.
     """
     _check("check_pattern", pattern, options)
 
@@ -119,19 +120,19 @@ def _check(location: str, pattern: object, options: CheckOptions, *, only: type[
 
 @dataclass(kw_only=True)
 class Finding:
-    """The result of a check."""
+    """Result of a check."""
 
     examples: int = 0
-    """Number of drawn examples up to the first broken promise; all of them if there was none."""
+    """Number of generated examples up to the first broken promise, or in total if there was none."""
     broken: PromiseBroken | None = None
-    """The smallest failure."""
+    """Smallest failure found."""
     shrunk: int = 0
-    """Number of further examples in search of a smaller failure."""
+    """Number of further examples tried in search of a smaller failure."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
-    """Seconds of all examples so far."""
+    """Duration of all examples so far in seconds."""
     hung: bool = False
-    """True after a run over its time limit: a smaller example would take as long."""
+    """True if a run exceeded its time limit; a smaller example would take as long."""
 
 
 def find_broken_promise(
@@ -142,7 +143,7 @@ def find_broken_promise(
     shrink: bool = True,
     **options: Unpack[CheckOptions],
 ) -> Finding:
-    """Return the result of `check_pattern` as a value: the failure, if any, and the number of examples."""
+    """Run `check_pattern` and return its result as a value: the failure, if any, and the number of examples."""
     make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
@@ -170,7 +171,7 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check drawn examples until one breaks a promise, then smaller ones; at last, check promises about all of them."""
+    """Check generated examples until one breaks a promise, then smaller ones, and finally overall promises."""
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples
@@ -217,7 +218,7 @@ def _draw(check: _Check) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Check:
-    """A check in progress."""
+    """Check in progress."""
 
     make: Callable[[], Block[Any, Any]]
     only: type[Any]
@@ -226,14 +227,14 @@ class _Check:
     seed: int
     options: CheckOptions
     max_shrinks: int
-    """Maximum number of examples in search of a smaller one."""
+    """Maximum number of examples tried in search of a smaller one."""
     finding: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
-    """Number of waits in the first example, by place in the application's code."""
+    """Number of waits in the first example, keyed by location in the application's code."""
 
     @cached_property
     def clock(self) -> Clock:
-        """The time of each run."""
+        """Clock that limits the time of each run."""
         return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:
@@ -263,7 +264,7 @@ class _Check:
             self._announce()
 
     def _announce(self) -> None:
-        """Announce the time of an example if the check will take long."""
+        """Announce the expected time if the check will take long."""
         examples, took = self.options.get("max_examples", 100), self.finding.seconds / self.finding.examples
         if took * examples > _LONG:
             warnings.warn(
@@ -274,7 +275,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Record the first broken promise about all examples."""
+        """Record the first broken promise that concerns all examples."""
         self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -299,7 +300,7 @@ class _Check:
     async def _subjects(
         self, pattern: Block[Any, Any], example: Example
     ) -> AsyncIterator[tuple[Sequence[Callable[..., Iterator[str]]], Played | Runs | Cancelled]]:
-        """Yield the runs of `example`, each with the promises to check at its end."""
+        """Yield the runs of `example`, each with the promises to check afterwards."""
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.finding.seen
@@ -339,7 +340,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Cancel runs while they wait: at each place in the first example, and at one place in further examples."""
+        """Cancel runs while they wait: at every location in the first example, at one in further examples."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -356,7 +357,7 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run at its wait number `number` at `place`; None if the run ended."""
+        """Cancel a run at its wait number `number` at `place`; return None if the run ended before."""
         remaining = number
         handles: list[RunHandle[Any]] = []
 
@@ -388,7 +389,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Run an example; add its handle to `handles`, and another one after each human answer."""
+        """Run an example; append its handle to `handles`, and a further one after each human answer."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles
@@ -417,7 +418,7 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
-        """Describe a run over its time limit, and cancel it."""
+        """Describe a run that exceeded its time limit, and cancel it."""
         await handle.wait(self.clock.left)
         if handle.done():
             return None
@@ -439,7 +440,7 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
 
 
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
-    """Return a function to build the pattern under test."""
+    """Return a function that builds the pattern under test."""
     if not isinstance(pattern, Block) and not callable(pattern):
         raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
     build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern
@@ -454,7 +455,7 @@ def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
 
 
 def _parts_of(root: object) -> Iterator[object]:
-    """Yield the blocks and steps of `root`, without blocks called by a function."""
+    """Yield the blocks and steps of `root`, except blocks called by a function."""
     seen: set[int] = set()
     queue = [root]
     while queue:
@@ -474,7 +475,7 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """Collect the `terminate_when` of each pattern among the parts, or None for one without it."""
+    """Collect the `terminate_when` of each pattern among the parts; None for a pattern without one."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, AnotherRound)]
 
@@ -486,7 +487,7 @@ def _waits_outside(predicate: StopWhen) -> bool:
 
 
 def _codes_of(predicate: StopWhen) -> Iterator[CodeType]:
-    """Yield the code of the application's functions in a predicate."""
+    """Yield the code objects of the application's functions in a predicate."""
     for test in as_condition(predicate).functions:
         function = inspect.unwrap(test.func if isinstance(test, partial) else test)
         call = function if hasattr(function, "__code__") else type(function).__call__  # a callable object

@@ -1,4 +1,4 @@
-"""Examples: a question with texts, failures and delays of models, as a value."""
+"""Examples as values: a question with texts, failures and delays of models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view
 
 Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"
-"""Function with answers to some requests; it returns None for the others."""
+"""Function that answers some requests, and returns None for the others."""
 
 
 def _raising(make: Callable[[], Exception]) -> Callable[[], ModelResponse]:
@@ -45,43 +45,43 @@ FAULTS: Mapping[str, Callable[[], ModelResponse]] = {
     "empty": ModelResponse,
     "cut off": lambda: ModelResponse(text='{"', finish="length"),
 }
-"""Failures of a model call, by name."""
+"""Failures of a model call, keyed by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """Input of one check of a pattern: its `repr` can be pasted into `check_pattern(…, examples=[…])`."""
+    """Input for one check of a pattern; its `repr` can be pasted into `check_pattern(…, examples=[…])`."""
 
     question: str = "Why?"
     seed: int = 0
     texts: Sequence[str] = ("Yes.",)
-    """Texts of models for requests without a schema; the prompt decides which one."""
+    """Model texts for requests without a schema, selected by the prompt."""
     choices: Sequence[int] = (0,)
-    """Choices of models in answers with a schema; the prompt decides which one."""
+    """Model choices for answers with a schema, selected by the prompt."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failing calls, by number from 1: keys of `FAULTS`."""
+    """Failing calls as keys of `FAULTS`, keyed by call number from 1."""
     delays: Sequence[int] = ()
-    """Delays of the answers in turns of the event loop, call by call and then from the start."""
+    """Delays of the answers in event loop iterations, one per call and then from the start."""
 
     def without_faults(self) -> Example:
-        """Return the same example without failing models."""
+        """Return the same example without model failures."""
         return replace(self, faults={})
 
 
 class Call(NamedTuple):
-    """A request of a run."""
+    """Request made by a run."""
 
     block: str
     prompt: str
-    """All messages as one text."""
+    """All messages joined into one text."""
 
 
 class ExampleModel:
-    """A model for every role of every pattern: it answers as `example` says, and records the `calls`.
+    """Model for every role of every pattern that answers according to `example` and records the `calls`.
 
-    An answer depends on the prompt, not on the order of calls. Requests for a winner, scores or a letter have a
-    favourite position, independent of their order, or (in a fifth of all cases) none. `answers` takes precedence. A
-    call beyond `max_calls` raises ScriptError.
+    An answer depends on the prompt, not on the order of calls. For requests for a winner, scores or a letter, the model
+    has a favourite position, independent of their order, or (in a fifth of all cases) none. `answers` takes precedence.
+    A call beyond `max_calls` raises ScriptError.
     """
 
     name = "example"
@@ -97,7 +97,7 @@ class ExampleModel:
         self._max_calls = max_calls
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer, or fail, after the example's delay."""
+        """Answer or fail after the example's delay."""
         prompt = "\n".join(str(message.get("content") or "") for message in request.messages)
         self.calls.append(Call(request.block, prompt))
         number, delays = len(self.calls), self._example.delays
@@ -157,7 +157,7 @@ _DEEPEST = 6
 
 
 class _Drawn:
-    """Drawn answer to one call, derived from the example, the call and the place in the answer."""
+    """Generated answer to one call, derived from the example, the call and the position within the answer."""
 
     def __init__(self, example: Example, call: str) -> None:
         self._example = example
@@ -177,14 +177,14 @@ class _Drawn:
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
-        """Return the last line of a speaker to hand over, if the prompt lists such lines."""
+        """Return the last line with which a speaker hands over, if the prompt lists such lines."""
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 
     def instance(  # noqa: PLR0911 - kind by kind
         self, schema: Mapping[str, Any], place: str = "", nth: int = 0, depth: int = 0
     ) -> object:
-        """Make an instance of `schema`, without references; the enums of a list's items differ as long as they can."""
+        """Generate an instance of `schema` without references; enum values in a list differ as long as possible."""
         if "enum" in schema:
             values = sorted(schema["enum"], key=str)  # independent of the judge's reading order
             return values[(self.pick(len(values), place) + nth) % len(values)]
@@ -217,7 +217,7 @@ class _Drawn:
 
 
 def answer_of(example: Example, request: HumanRequest) -> object:
-    """Return a human's answer, independent of the transcript so far."""
+    """Return a human's answer that does not depend on the transcript so far."""
     if request.problem is not None:  # it would be asked forever
         allowed = f"one whose humans have `ask=`, or take what examples answer: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, allowed)

@@ -1,4 +1,4 @@
-"""Invariants of runs: functions with the promise as docstring, each a generator of its violations."""
+"""Invariants of runs: generators of violations whose docstrings state the promise."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """A run of a pattern with an example, to its end or to its failure."""
+    """Run of a pattern on an example, up to its end or failure."""
 
     example: Example
     view: RunView
-    """The run's result, or its handle if it failed."""
+    """Result of the run, or its handle if it failed."""
     output: object
     error: Exception | None
     model: ExampleModel
     stances: frozenset[str]
-    """The stances of a debate; empty for other patterns, or if they are unknown."""
+    """Stances of a debate; empty if unknown, and for other patterns."""
     hangs: str | None = None
-    """Description of a run cancelled after its time."""
+    """Description of a run that was cancelled after its time limit."""
 
     @property
     def unending(self) -> bool:
-        """True if the run was ended after its time limit."""
+        """True if the run was cancelled after its time limit."""
         return self.model.unending or self.hangs is not None
 
     @property
     def raw(self) -> PatternOutput | None:
-        """The raw output; partial if the run failed, None if it failed before there was any."""
+        """Raw output; partial if the run failed, None if it failed before there was any."""
         raw: PatternOutput | None = self.view.raw
         return raw
 
     @property
     def complete(self) -> bool:
-        """True if the pattern came to its end."""
+        """True if the pattern ran to completion."""
         return self.error is None and self.view.status in COMPLETE
 
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:
-        """Paths of the outermost pattern (the last, if there are several) and of patterns inside it."""
+        """Paths of the outermost pattern (the last, if there are several) and of the patterns inside it."""
         paths: list[str] = []
         for event in self.view.events:
             if isinstance(event, RoundStarted):
@@ -75,7 +75,7 @@ class Played:
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
 
     def events(self, kind: type[EventT]) -> list[EventT]:
-        """Return the events of one kind, in order, without events of patterns inside the outermost one."""
+        """Return the events of one kind in order, excluding events of patterns inside the outermost one."""
         outermost, inside = self._patterns
         matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
@@ -87,49 +87,49 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """The runs of one example on one pattern object, in this order."""
+    """Runs of one example on the same pattern object, in this order."""
 
     first: Played
     at_once: Played
-    """Repeat of `first`, run after it."""
+    """Repetition of `first` immediately afterwards."""
     other: Played
     """Run before `first` with another question, another seed and no model failures."""
     later: Played
-    """Repeat of `other` after `first`."""
+    """Repetition of `other` after `first`."""
     changed: Played | None
-    """Run like `first`, with another seed for a debate, and otherwise with answers in another order.
+    """Run like `first`, but with another seed for a debate, and otherwise with answers arriving in another order.
 
     None if models fail in the first run.
     """
     alone: Played
-    """Repeat of `first` on a new pattern; `first` itself if the check cannot build one."""
+    """Repetition of `first` on a new pattern; `first` itself if the check cannot build one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """Run that continued after its cancellation."""
+    """Run that continued after it was cancelled."""
 
     place: Wait | None
-    """Place of its wait in the application's code; None for the library's code."""
+    """Location of the wait in the application's code; None for the library's code."""
     run: Played
 
 
 @dataclass(kw_only=True)
 class Coverage:
-    """Cases covered by the runs of a check."""
+    """Cases covered by the runs in a check."""
 
     has_predicate: bool = False
     """True if the pattern has a `terminate_when`."""
     evaluated: int = 0
-    """Runs with an evaluated `terminate_when`."""
+    """Number of runs in which `terminate_when` was evaluated."""
     fired: int = 0
-    """Runs ended by it."""
+    """Number of runs ended by `terminate_when`."""
     examples: int = 0
     runs: int = 0
     speakers: frozenset[tuple[str, str]] = frozenset()
     """Turns of the pattern, with their speakers."""
     heard: set[str] = field(default_factory=set)
-    """Names of turns with an answer."""
+    """Names of turns that received an answer."""
 
     def count(self, run: Played) -> None:
         self.runs += 1
@@ -488,7 +488,7 @@ OF_A_CANCELLATION: Sequence[Callable[[Cancelled], Problems]] = (ends_when_cancel
 OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, hears_every_side)
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
-"""Words of the other question: names of no place, too rare to occur by chance."""
+"""Words of the other question: invented names, too rare to occur by chance."""
 # Examples for each speaker after which a moderator that never calls one is not chance.
 _CHANCES = 5
 
@@ -510,14 +510,14 @@ def _count_rounds(raw: object) -> int | None:
 
 
 def _find_blocks_showing(run: Played) -> set[str]:
-    """Return the blocks with the question in their prompts."""
+    """Return the blocks whose prompts contain the question."""
     text = clean_text(run.example.question)
     # a question that looks like a line of the prompt is escaped
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 
 def _block_of(path: str) -> str:
-    """Return the block name at the end of a path, without the number of a pass."""
+    """Return the block name at the end of a path, without a pass number."""
     return path.rpartition("/")[2].rpartition("[")[0] if path.endswith("]") else path.rpartition("/")[2]
 
 

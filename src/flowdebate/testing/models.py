@@ -20,37 +20,37 @@ from flowdebate.models.call import allow_real_models as allow_real_models
 from flowdebate.models.call import forbid_real_models as forbid_real_models
 
 Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCall | Sequence[ToolCall] | BaseException"
-"""Answer of a test model: text, a structured answer, a whole response, tool calls, or an exception to raise."""
+"""Answer of a test model: text, a structured answer, a complete response, tool calls, or an exception to raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A request at the time of the call."""
+    """Request as it was at the time of the call."""
 
     block: str
-    """Name of the calling block."""
+    """Name of the block that made the call."""
     messages: Sequence[Message]
     output_schema: Mapping[str, Any] | None
     tools: Sequence[str]
     """Names of the offered tools."""
     begins: str = ""
-    """Required first words of the answer, for models with support for them."""
+    """Required first words of the answer, for models that support this."""
     sentences: int | None = None
-    """Maximum number of sentences, for models with such a bound."""
+    """Maximum number of sentences, for models that support this."""
 
     @property
     def prompt(self) -> str:
-        """All messages as one text, for assertions."""
+        """All messages joined into one text, for assertions."""
         return "\n".join(str(message.get("content") or "") for message in self.messages)
 
 
 class FunctionModel:
-    """A model answering with `function(request)`, sync or async.
+    """Model that answers with `function(request)`, sync or async.
 
-    `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured
-    answer or None for text, `request.block` is the name of the asking block. It returns `str`, a dict (a structured
-    answer, validated like any model's), a `ToolCall` or several, or a whole `ModelResponse`; its exceptions reach
-    the caller unchanged.
+    `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured answer
+    (None for text), and `request.block` is the name of the calling block. The function returns `str`, a dict (a
+    structured answer, validated like any model's), one or more `ToolCall` objects, or a complete `ModelResponse`; its
+    exceptions reach the caller unchanged.
 
     >>> from flowdebate import generator
     >>> echo = FunctionModel(lambda request: request.messages[-1]["content"].upper())
@@ -73,10 +73,10 @@ class FunctionModel:
 
 
 class ScriptedModel:
-    """A model answering with `replies`, one for each call, in order.
+    """Model that answers with `replies` in order, one per call.
 
-    A reply is text, a dict or pydantic model (a structured answer), a `ToolCall` or several, a `ModelResponse`, or an
-    exception, which is raised. A call beyond the script is a `ScriptError`, and so is `assert_complete()` while
+    A reply is text, a dict or pydantic model (a structured answer), one or more `ToolCall` objects, a `ModelResponse`,
+    or an exception, which is raised. A call beyond the script raises `ScriptError`, as does `assert_complete()` while
     replies are left. `calls` holds the requests.
 
     >>> model = ScriptedModel("one", "two")
@@ -128,7 +128,7 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """Build the response of the model `name` for a reply in any form; raise it if it is an exception.
+    """Build the response of the model `name` from a reply of any kind; if it is an exception, raise it.
 
     A dict is a structured answer, or the log-probabilities of the request's choices.
     """

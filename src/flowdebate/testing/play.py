@@ -1,4 +1,4 @@
-"""Runs of a check: limited in time, observed at their waits, and cancelled there."""
+"""Runs within a check: limited in time, observed while they wait, and cancelled there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GRACE = 1.0
 
 
 class Wait(NamedTuple):
-    """Place of a wait in the application's code."""
+    """Location of a wait in the application's code."""
 
     code: CodeType
     line: int
@@ -35,7 +35,7 @@ class Wait(NamedTuple):
 
 
 class RunHangs(Exception):
-    """Error for a run blocking its thread beyond its time."""
+    """Error for a run that blocks its thread beyond the time limit."""
 
     def __init__(self, place: Wait | None) -> None:
         self.place = place
@@ -44,13 +44,13 @@ class RunHangs(Exception):
 
 @dataclass
 class Clock:
-    """Clock with the time of each run."""
+    """Clock that measures the time of each run."""
 
     seconds: float
     _end: float | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Start the time of a run."""
+        """Start timing a run."""
         self._end = monotonic() + self.seconds
 
     def stop(self) -> None:
@@ -64,12 +64,12 @@ class Clock:
 
     @property
     def blocked(self) -> bool:
-        """Return whether a run exceeded its time without notice by its event loop."""
+        """Return whether a run exceeded its time without its event loop noticing."""
         return self._end is not None and monotonic() > self._end + 2 * _GRACE
 
 
 def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
-    """Return the coroutine's result from a new thread; abandon the thread with RunHangs if a run blocks it."""
+    """Return the coroutine's result from a new thread; if a run blocks the thread, abandon it and raise RunHangs."""
     outcome: Future[T] = Future()
 
     async def main() -> None:  # remaining tasks may resist cancellation: the result does not wait for them
@@ -90,7 +90,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
 
 @contextmanager
 def watching(notice: Callable[[Wait | None], object]) -> Iterator[None]:
-    """Call `notice` at each wait of a task started inside, with the place in the application's code, if any."""
+    """Call `notice` whenever a task started inside waits, with the location in the application's code, if any."""
     loop = asyncio.get_running_loop()
     outside = loop.get_task_factory()
 
@@ -127,12 +127,12 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
 
 
 def place_of_task(task: asyncio.Task[Any]) -> Wait | None:
-    """Return the place of a task's wait in the application's code."""
+    """Return the location in the application's code where a task waits."""
     return _application_place(_inwards(task.get_coro()))
 
 
 def _inwards(call: object) -> Iterator[FrameType]:
-    """Yield the frames of a waiting coroutine, the innermost last."""
+    """Yield the frames of a waiting coroutine, innermost last."""
     while call is not None:
         frame = getattr(call, "cr_frame", None) or getattr(call, "gi_frame", None) or getattr(call, "ag_frame", None)
         if frame is None:
@@ -144,7 +144,7 @@ def _inwards(call: object) -> Iterator[FrameType]:
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield the frames of a thread, the innermost last."""
+    """Yield the frames of a thread, innermost last."""
     frames = []
     while frame is not None:
         frames.append(frame)
@@ -153,7 +153,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _application_place(frames: Iterator[FrameType]) -> Wait | None:
-    """Return the innermost place outside of the library and Python."""
+    """Return the innermost location outside the library and Python."""
     place = None
     for frame in frames:
         path = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""`serve_recording`: a local server with the answers of a recorded one."""
+"""`serve_recording`: a local server that replays the recorded answers of another one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from flowdebate.models.recording import HttpExchange, read_exchanges
 
 @contextmanager
 def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Serve the exchanges in the cassette at `path` from a local model server; yields its base URL.
+    """Serve the exchanges in the cassette at `path` from a local model server; yield its base URL.
 
-    The cassette is one of `flowdebate models check MODEL --record FILE`, or of a `RecordingModel` with
-    `exchanges=True`. A recorded request gets its response again, and equal requests get theirs in order. Another
+    Record the cassette with `flowdebate models check MODEL --record FILE`, or with a `RecordingModel` and
+    `exchanges=True`. A recorded request gets its response again, and equal requests get theirs in order. Any other
     request is refused in the server's words if it has a part that the server always refused, such as a temperature;
     otherwise it gets the response to a request of the same form: streamed, with tools, in a response format. A request
     with a part that was never sent is also refused, with a message that names the part.
 
-    BadFile for any other file.
+    Raise BadFile for any other file.
 
     >>> with serve_recording("check.jsonl") as base_url:  # doctest: +SKIP
     ...     model = OpenAIModel("gpt-5-mini", base_url=base_url)
@@ -66,7 +66,7 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 class _Recording:
-    """Recorded exchanges by their requests."""
+    """Recorded exchanges, keyed by request."""
 
     def __init__(self, exchanges: Sequence[HttpExchange]) -> None:
         self._exchanges = exchanges
@@ -96,7 +96,7 @@ class _Recording:
         return self._next(form, alike, again=0)
 
     def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
-        """Return the next of `exchanges`; after the last one, repeat those from number `again` on."""
+        """Return the next of `exchanges`; after the last one, repeat from number `again`."""
         with self._lock:
             number = self._served[key]
             self._served[key] += 1
@@ -106,7 +106,7 @@ class _Recording:
 
 
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
-"""Parts of a request, or their prefixes, with an effect on the form of its response."""
+"""Parts of a request, or their prefixes, that affect the form of its response."""
 
 
 def _refusal(problem: str) -> HttpExchange:
@@ -124,7 +124,7 @@ def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Name the parts of a request with an effect on the form of the response, or refused by servers.
+    """Name the parts of a request that affect the form of the response or that servers may refuse.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']

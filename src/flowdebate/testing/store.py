@@ -1,4 +1,4 @@
-"""Store conformance suite: each promise of `flowdebate.store.Store` as a test."""
+"""Store conformance suite: one test for each promise of `flowdebate.store.Store`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNot
 from flowdebate.store.base import RunFilter, RunHeader, StepRow, Store, StoredRun, StoredStatus
 
 MakeStore: TypeAlias = "Callable[[], Store]"
-"""Factory of store objects at the place of the test."""
+"""Factory for store objects that share the location of the test."""
 
 NASTY = (
     "plain",
@@ -35,8 +35,9 @@ NASTY = (
     " ends in blanks ",
     "",
 )
-"""Texts that a store must neither change nor confuse: a null ends a text for C, and half a surrogate pair, possible in
-JSON, is no UTF-8; `..` leads out of a folder, and some databases drop blanks at the end."""
+"""Texts that a store must neither change nor confuse: a null ends a string in C; half a surrogate pair is possible in
+JSON, but is not valid UTF-8; `..` leads out of a folder; and some databases drop blanks at the end.
+"""
 
 # Runs are listed by start time, and clocks may repeat a value, so each run starts a millisecond later.
 _LATER = count(1)
@@ -62,7 +63,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """Make the header of a new run, newer than all earlier ones."""
+    """Make the header of a new run that is newer than all earlier ones."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,
@@ -76,11 +77,10 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test that opens as many objects of one place as `check` takes.
+    """Make a test that opens as many objects of one location as `check` has parameters.
 
-    It runs in a new event loop, without a pytest plugin.
-
-    Tests of two objects are skipped for a store without sharing.
+    It runs in a new event loop, without a pytest plugin. Tests with two objects are skipped for a store that cannot be
+    shared.
     """
     objects = len(inspect.signature(check).parameters) - 1
 
@@ -106,7 +106,7 @@ def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, object]) -> None:
-    """Check that each call raises exactly `expected`, with the name of the run "r"."""
+    """Check that each call raises exactly `expected`, naming the run "r"."""
     for call in calls:
         try:
             await call
@@ -118,7 +118,7 @@ async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, objec
 
 
 def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
-    """List all writes to the run "r" reserved for its owner."""
+    """List all writes to the run "r" that only its owner may make."""
     return [
         store.intend("r", "k", "call", None),
         store.commit("r", "k", "call", "2", 2.0),
@@ -139,17 +139,17 @@ async def _add_old(
 
 
 class StoreConformance:
-    """Conformance tests of a store: derive a class with a pytest fixture `make`.
+    """Conformance tests for a store: derive a class with a pytest fixture `make`.
 
         class TestMyStore(StoreConformance):
             @pytest.fixture
             def make(self, tmp_path):
                 return lambda: MyStore(tmp_path / "runs")
 
-    `make()` returns another store object: of the same place within one test, of an empty place in the next test.
-    `shared`: several objects can use one place; without it, tests that need two objects are skipped. `take_within`:
-    seconds after the end of its owner within which a run can be taken. `examples`: the number of random sequences.
-    Needs `flowdebate[testing]`.
+    Each call of `make()` returns a new store object: for the same location within one test, and for an empty location
+    in the next test. `shared`: several objects can use one location; otherwise tests that need two objects are skipped.
+    `take_within`: seconds after its owner ends within which a run can be taken. `examples`: the number of random
+    sequences. Needs `flowdebate[testing]`.
     """
 
     shared = True
@@ -158,7 +158,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_new_run_is_there_whole(self, store: Store) -> None:
-        """Check that a new run is running and owned, without steps or outcome, its header unchanged, its id taken."""
+        """Check that a new run is running and owned, has no steps or outcome, and keeps its header and ID."""
         # a seed may have more bits than an integer of a database, and later versions may add fields to a header
         run_header = header(
             "r",
@@ -181,7 +181,7 @@ class StoreConformance:
 
     @_promise
     async def test_an_unknown_run_is_not_found(self, store: Store) -> None:
-        """Check that every operation raises RunNotFound with the id, except `release`."""
+        """Check that every operation except `release` raises RunNotFound with the ID."""
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))
@@ -189,7 +189,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_finished_run_has_its_outcome_and_no_owner(self, store: Store) -> None:
-        """Check that a finished run cannot be written until it is taken, and can be finished again then."""
+        """Check that a finished run cannot be written until it is taken, and can then be finished again."""
         outcome = {"output": {"text": "ü\x00\ud800"}, "seconds": 1.5, "error": None}
         await store.create(header("r"))
         await store.finish("r", "interrupted", outcome)
@@ -206,7 +206,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_brief_list_has_outcomes_without_their_outputs(self, store: Store) -> None:
-        """Check that a brief list has all else, also of an added run, and a full list has the whole."""
+        """Check that a brief list omits only outputs, also for an added run, and a full list omits nothing."""
         outcome = {"output": "ü\x00\ud800", "raw": {"a": 1}, "seconds": 1.5, "summary": {"decision": "ü\x00\ud800"}}
         await store.create(header("r"))
         await store.finish("r", "complete", outcome)
@@ -219,7 +219,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_released_run_is_as_it_was(self, store: Store) -> None:
-        """Check that only the owner of a released run changes, and that it cannot be written until it is taken."""
+        """Check that releasing a run changes only its owner, and that it cannot be written until it is taken."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "{}", 1.0)
         await store.intend("r", "open", "call", None)
@@ -233,7 +233,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_run_is_taken_once(self, store: Store) -> None:
-        """Check that of many concurrent attempts one succeeds; the others raise RunConflict."""
+        """Check that one of many concurrent attempts succeeds, and the others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
         await store.release("r")
@@ -242,7 +242,7 @@ class StoreConformance:
 
     @_promise
     async def test_recoveries_are_counted_until_there_is_progress(self, store: Store) -> None:
-        """Taking a running run is a recovery from a crash; a committed step resets the count."""
+        """Check that taking a running run counts as a recovery, and that a committed step resets the count."""
         await store.create(header("r"))
         for number in (1, 2, 3):
             await store.release("r")
@@ -253,7 +253,7 @@ class StoreConformance:
 
     @_promise
     async def test_another_object_is_another_owner(self, one: Store, other: Store) -> None:
-        """Check that another object can read the run, but not take, write, delete or release it while owned."""
+        """Check that another object can read an owned run, but not take, write, delete or release it."""
         await one.create(header("r"))
         await one.commit("r", "k", "call", "1", 1.0)
         assert await other.run("r") == await one.run("r")
@@ -269,7 +269,7 @@ class StoreConformance:
 
     @_promise
     async def test_an_abandoned_run_can_be_taken_and_resumed(self, one: Store, other: Store) -> None:
-        """Check that a closed object owns nothing: another one finds all its writes, and takes the run."""
+        """Check that a closed object owns nothing: another object finds all its writes and can take the run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
         await one.intend("r", "b", "effect", "hash")
@@ -294,7 +294,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_step_is_an_intent_and_its_result(self, store: Store) -> None:
-        """Attempts are numbered from 1, failures are in order, and a finished step has a sequence number and a time."""
+        """Check that attempts count from 1, failures are in order, and finished steps have a number and a time."""
         await store.create(header("r"))
         assert await store.intend("r", "k", "call", "hash") == 1
         assert list(await store.steps("r")) == [StepRow(key="k", kind="call", request="hash")]
@@ -312,7 +312,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_first_commit_wins(self, store: Store) -> None:
-        """Check that another commit of the same key changes nothing, also at the same time."""
+        """Check that a second commit for the same key changes nothing, even at the same time."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "1", 1.0)
         before = await store.run("r"), await store.steps("r")
@@ -325,7 +325,7 @@ class StoreConformance:
 
     @_promise
     async def test_documents_of_several_collections_are_read_at_once(self, store: Store) -> None:
-        """Collections without any are left out."""
+        """Check that collections without documents are left out."""
         for collection, key in (("a", "note"), ("b", "other"), ("c", "note"), ("c", "a first one")):
             assert await store.put(collection, key, f"{collection} {key}")
         notes = {"a": {"note": "a note"}, "c": {"note": "c note"}}
@@ -337,7 +337,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_steps_behind_a_number_are_read_alone(self, store: Store) -> None:
-        """Check that reading behind a number returns those steps and all open ones, as followers of a run need."""
+        """Check that followers of a run can read the steps after a number, together with all open ones."""
         await store.create(header("r"))
         for number in range(5):
             await store.intend("r", f"k{5 - number}", "call", "hash")
@@ -349,7 +349,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_are_in_order(self, store: Store) -> None:
-        """Finished ones in the order of their commits, then open ones by key."""
+        """Check that finished steps come in the order of their commits, followed by open ones sorted by key."""
         await store.create(header("r"))
         # by code points: UTF-16 puts the woman before \uffff, and the collation of a language "a" before "B"
         for key in ("z", "B", "a", "é", "\U0001f469", "\uffff", "C"):
@@ -361,7 +361,7 @@ class StoreConformance:
 
     @_promise
     async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
-        """Ids, keys, hashes, bodies, failures, labels, questions and documents are neither changed nor confused."""
+        """Check that no ID, key, hash, body, failure, label, question or document is changed or confused."""
         for text in NASTY:
             await store.create(header(text, block=text, question=text, labels={text: text}, plan={text: text}))
             await store.intend(text, text, "call", text)
@@ -384,7 +384,7 @@ class StoreConformance:
 
     @_promise
     async def test_many_at_once_lose_nothing(self, store: Store) -> None:
-        """Fifty runs of ten steps each, all at once."""
+        """Check fifty concurrent runs of ten steps each."""
 
         async def step(run_id: str, key: str) -> None:
             assert await store.intend(run_id, key, "call", key) == 1
@@ -407,7 +407,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_write_whose_caller_is_cancelled_is_written(self, store: Store) -> None:
-        """However often it is cancelled; and later writes come after it."""
+        """Check that a write survives any number of cancellations, and that later writes come after it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
         await asyncio.sleep(0)  # each has started, because paid answers are being written
@@ -421,7 +421,7 @@ class StoreConformance:
         assert [row.key for row in await store.steps("r")] == [f"k{n}" for n in range(30)]
 
     def test_it_can_be_used_from_several_event_loops_in_turn(self, make: MakeStore) -> None:
-        """Check use as by `run_sync`, with a new event loop for each run."""
+        """Check that a store works like under `run_sync`, with a new event loop for each run."""
         store = make()
         asyncio.run(store.create(header("r")))
         for number in (1, 2, 3):
@@ -430,7 +430,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_all_filters(self, store: Store) -> None:
-        """Check that the newest starts come first, whatever was written since; by each filter alone, and by several."""
+        """Check each filter alone and in combination; the newest starts come first, regardless of later writes."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -462,7 +462,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
-        """Check that beginnings of ids match exactly, in any script, and with any pattern signs of databases."""
+        """Check that ID prefixes match exactly, in any script, and with any wildcard characters of databases."""
         ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
         for run_id in ids:
             await store.create(header(run_id))
@@ -473,7 +473,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_pages_of_a_list_are_the_list(self, store: Store) -> None:
-        """Check the pages with every filter and any page size, also for several runs of one time or strange ids."""
+        """Check pages with every filter and any page size, also for runs with equal times or strange IDs."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -491,7 +491,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_list_is_read_while_runs_come_and_go(self, store: Store) -> None:
-        """Check that no run is listed twice, and that none present throughout is skipped."""
+        """Check that no run is listed twice, and that no run present throughout is skipped."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
         await _add_old(store, "r16, too", 16.0)
@@ -509,7 +509,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_page_that_cannot_be_is_refused(self, store: Store) -> None:
-        """Check that an invalid page raises ConfigurationError naming the argument; nothing is listed by mistake."""
+        """Check that an invalid page raises ConfigurationError naming the argument."""
         # it may come from a client, so an invalid position must not reach a database comparison
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
@@ -531,7 +531,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_deleted_run_leaves_nothing(self, store: Store) -> None:
-        """Check that nothing is left to a new run with its id, nor to an added one; an owned run is not deleted."""
+        """Check that a new or added run with the same ID inherits nothing, and that an owned run is not deleted."""
         await store.create(header("stays"))
         await store.commit("stays", "k", "call", "1", 1.0)
         for again in range(3):
@@ -555,7 +555,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_run_of_another_store_is_added_as_it_is(self, store: Store) -> None:
-        """Check that outcome and steps come along, also open ones, without an owner; it can be taken and resumed."""
+        """Check that an added run keeps outcome and steps, including open ones, has no owner, and can be resumed."""
         rows = [
             StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
             StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),
@@ -573,7 +573,7 @@ class StoreConformance:
 
     @_promise
     async def test_documents_are_compared_and_set(self, store: Store) -> None:
-        """New if there was none, changed if the expected text matches; listed in the order of their first write."""
+        """Check that a document is created if missing, changed if its text matches, and listed by first write."""
         assert await store.documents("c") == {}
         assert await store.put("c", "z", "1")
         assert not await store.put("c", "z", "2")
@@ -587,7 +587,7 @@ class StoreConformance:
         assert await store.documents("d") == {"z": "other"}
 
     def test_many_change_one_document(self, make: MakeStore) -> None:
-        """Reading, writing, and repeating after a refusal loses no change."""
+        """Check that reading, writing, and repeating after a refusal loses no change."""
 
         async def add_one(store: Store) -> None:
             old = (await store.documents("c"))["n"]
@@ -607,7 +607,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_closed_store_refuses_everything(self, store: Store) -> None:
-        """Raises StoreError; earlier writes are done; closing twice is harmless, and so before anything is done."""
+        """Check that a closed store raises StoreError, keeps earlier writes, and can be closed again."""
         await store.create(header("r"))
         writing = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)
@@ -619,7 +619,7 @@ class StoreConformance:
 
     @_promise
     async def test_what_a_closed_store_has_written_is_there(self, one: Store, other: Store) -> None:
-        """Check that writes in progress at the time of closing are there, too."""
+        """Check that writes in progress when the store is closed are also kept."""
         await one.create(header("r"))
         writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)
@@ -629,7 +629,7 @@ class StoreConformance:
 
     @_promise
     async def test_an_unused_store_can_be_closed(self, store: Store) -> None:
-        """Check that an unused store has a name before it is closed."""
+        """Check that a store has a name before it is used or closed."""
         assert isinstance(store, Store)
         assert store.name
         await store.close()

@@ -1,4 +1,4 @@
-"""Store conformance: random sequences of operations, compared with the memory store."""
+"""Store conformance by random sequences of operations, compared with the memory store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NUMBERS = count(1)
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """Two objects of one place, and a MemoryStore with every write of the owner."""
+    """Two objects for one location, and a MemoryStore that receives every write of the owner."""
 
     runs: Bundle[Any] = Bundle("runs")
 
@@ -179,20 +179,20 @@ class _StoreMachine(RuleBasedStateMachine):
         return self.stores[which % len(self.stores)]
 
     def done(self, call: Coroutine[Any, Any, T]) -> T | str:
-        """Return the result of `call`, or the name of its error: messages may differ from store to store."""
+        """Return the result of `call`, or the name of its error, since messages may differ between stores."""
         try:
             return self.loop.run(call)
         except StoreError as error:
             return type(error).__name__
 
     def both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Run the call on the object and on the MemoryStore, and require equal results."""
+        """Run the call on the object and on the MemoryStore, and check that the results are equal."""
         got = self.done(call(self.at(which)))
         assert got == self.done(call(self.model))
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Run a write: its result equals the MemoryStore's for the owner, and is refused for others."""
+        """Run a write: for the owner its result equals the MemoryStore's, and for others it is refused."""
         if self.owners.get(run_id) is self.at(which):
             return self.both(which, call)
         # the memory store is one object that owns the runs of both, so it cannot tell which writes are refused
@@ -203,12 +203,12 @@ class _StoreMachine(RuleBasedStateMachine):
 
 
 def _without_time(run: StoredRun | str) -> StoredRun | str:
-    """Return `run` without the time of its last write."""
+    """Return `run` without the time of the last write."""
     return run if isinstance(run, str) else replace(run, updated_at=0.0)
 
 
 def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
-    """Compare the stores of `make` with a MemoryStore after each operation of `examples` random sequences."""
+    """Compare the stores from `make` with a MemoryStore after each operation in `examples` random sequences."""
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(

@@ -69,14 +69,14 @@ _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
-    """Draw non-blank texts: plain words first, to which draws shrink, then any valid Unicode."""
+    """Draw non-blank texts: plain words first, towards which examples shrink, then any valid Unicode."""
     anything = st.text(_UNICODE, min_size=1, max_size=max_size)
     return st.sampled_from(fixed_texts) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
 
 
 @cache
 def questions() -> SearchStrategy[str]:
-    """Draw questions fit for a debate, many of them with braces, percent signs and markup."""
+    """Draw questions suitable for a debate, many with braces, percent signs and markup."""
     plain = _texts("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
     marked = st.lists(st.sampled_from(_MARKUP), min_size=3, unique=True).map(lambda parts: f"Why {' '.join(parts)}?")
     return st.one_of(plain, marked, marked.map(str))
@@ -84,19 +84,19 @@ def questions() -> SearchStrategy[str]:
 
 @cache
 def names() -> SearchStrategy[str]:
-    """Draw names valid for a debater."""
+    """Draw valid names for debaters."""
     return _texts("a", "advocate", "judge", "Round 1:", "Änne O'Neill, PhD", "a, for] [b", max_size=12)
 
 
 @cache
 def stances() -> SearchStrategy[str]:
-    """Draw positions fit for a debater."""
+    """Draw valid positions for debaters."""
     return _texts("for", "against", "ship now", "Rents: cap them", "for] [against", max_size=20)
 
 
 @cache
 def arguments() -> SearchStrategy[str]:
-    """Draw texts of arguments, many of which imitate something else."""
+    """Draw argument texts, many of which imitate something else."""
     texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
     # strings of the program are drawn, too, such as "<|eot|>": an answer of only a control token is empty
     return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
@@ -105,7 +105,7 @@ def arguments() -> SearchStrategy[str]:
 def debaters(
     *, min_size: int = 2, max_size: int = 4, as_dicts: bool | None = None, stance: SearchStrategy[str] | None = None
 ) -> SearchStrategy[list[Any]]:
-    """Draw rosters: names differ; there are two stances (drawn from `stance`) at least, and debaters may share them.
+    """Draw rosters with unique names and at least two stances (drawn from `stance`), which debaters may share.
 
     Each debater is a `Debater`, or with `as_dicts` a dict of its fields; None draws either.
     """
@@ -126,7 +126,7 @@ def debaters(
 
 
 def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Persona]]:
-    """Draw rosters of the patterns without stances: names differ."""
+    """Draw rosters with unique names for patterns without stances."""
     role = st.none() | _texts("a landlord", max_size=20)
     return st.lists(
         st.builds(Persona, names(), role),
@@ -137,7 +137,7 @@ def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Per
 
 
 def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Phase]]:
-    """Draw phases of a debate of so many `members`: of one round each, some of them cross-examinations."""
+    """Draw the phases of a debate for this number of `members`: one round each, some of them cross-examinations."""
     order = st.none() | st.sampled_from(TURN_ORDERS)
     places = st.lists(st.integers(1, members), max_size=members, unique=True)
     phase = st.builds(
@@ -184,9 +184,9 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw transcripts of debates: rounds ascend, and speakers are from `roster` (None: any) and keep their stances.
+    """Draw transcripts of debates: rounds ascend, and speakers come from `roster` (None: any) and keep their stances.
 
-    A round has at most `max_turns` turns, and may have none.
+    A round has at most `max_turns` turns, and may be empty.
     """
     sides = check_roster(draw(debaters()) if roster is None else roster, location="transcripts()")
     text = arguments() if texts is None else texts
@@ -208,10 +208,10 @@ def moderator_decisions(
     valid: bool | None = True,
     max_turns: int = 4,
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
-    """Draw a moderator's decisions, as dicts in either key style; `valid` None draws both kinds.
+    """Draw a moderator's decisions as dicts in either key style; with `valid` None, both valid and invalid ones.
 
-    Valid ones name only speakers of `roster`, at most `max_turns`, and nobody only when they are `done`. The others
-    name strangers, or nobody without being done, lack keys or have too many, have values of wrong types, or are no
+    Valid ones name only speakers from `roster`, at most `max_turns`, and name nobody only when `done`. Invalid ones
+    name strangers, or nobody without being done, have missing or extra keys, values of wrong types, or are not
     decisions at all; a few of them happen to be valid.
     """
     sides = [side if isinstance(side, str) else _name(side) for side in roster]
@@ -236,10 +236,10 @@ def moderator_decisions(
 
 
 def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStrategy[Any]:
-    """Draw verdicts of a judge, as dicts; `valid` None draws both kinds.
+    """Draw a judge's verdicts as dicts; with `valid` None, both valid and invalid ones.
 
-    The invalid ones have a winner outside `stances`, lack keys or have too many, have values of wrong types, or are no
-    verdicts at all.
+    Invalid ones have a winner outside `stances`, missing or extra keys, values of wrong types, or are not verdicts at
+    all.
     """
     texts = arguments()
     winner = st.sampled_from([*stances, None])
@@ -267,7 +267,7 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
 
 @cache
 def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
-    """Draw conditions of `flowdebate.stop`, alone and combined, without time-dependent ones.
+    """Draw conditions from `flowdebate.stop`, alone and combined, except time-dependent ones.
 
     Hostile ones may raise `Sabotage`.
     """
@@ -299,15 +299,14 @@ def debates(  # noqa: C901 - an option a step
     deliverables: SearchStrategy[Any] | None = None,
     **fixed: Any,  # noqa: ANN401 - any option of debate()
 ) -> DebateCase:
-    """Draw whole debates, with a model for all their default blocks: `case.run_sync()` runs one.
+    """Draw whole debates with a model for all their default blocks; `case.run_sync()` runs one.
 
-    `fixed` are options of `debate()` shared by all debates; the others are drawn, among them the application's own
-    blocks in any role. `moderated` says whether there is a moderator (None: either). With an `output_schema` the
-    model's answers to the synthesizer are drawn from `deliverables` (default: instances of the type, unavailable for a
-    JSON Schema).
+    `fixed` are options of `debate()` shared by all debates; the others are drawn, including custom blocks in any role.
+    `moderated` says whether there is a moderator (None: either). With an `output_schema` the model's answers to the
+    synthesizer are drawn from `deliverables` (default: instances of the type, unavailable for a JSON Schema).
 
-    A hostile debate may raise a FlowDebateError, or `Sabotage` where a block of it does; it never runs for longer
-    than its `max_rounds`, and may warn.
+    A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does; it never runs for longer than
+    its `max_rounds`, and may warn.
     """
     texts = _said(hostile=hostile)
     options: dict[str, Any] = {"name": "debate", **fixed}
@@ -376,7 +375,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 @cache
 def _said(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """Draw results of functions in a debater's or a synthesizer's role."""
+    """Draw results of functions in the role of a debater or a synthesizer."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
 
@@ -405,7 +404,7 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """Draw unusable return values of a block; exceptions among them are raised."""
+    """Draw unusable return values for a block; exceptions among them are raised."""
     odd = [
         None,
         0,
@@ -432,7 +431,7 @@ def hostile_values() -> SearchStrategy[Any]:
 
 @cache
 def hostile_replies() -> SearchStrategy[Any]:
-    """Draw unusable replies of a model for `FunctionModel`; exceptions among them are raised."""
+    """Draw unusable model replies for `FunctionModel`; exceptions among them are raised."""
     broken = [
         ToolCall(id="1", name="no_such_tool", arguments="{"),
         [ToolCall(id="", name="", arguments="null"), ToolCall(id="", name="", arguments="[]")],
@@ -451,7 +450,7 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """Draw `value` without its `required` key, with an extra key, or with a hostile value; or a hostile value alone."""
+    """Draw `value` with its `required` key missing, an extra key, or a hostile value; or only a hostile value."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()

@@ -1,4 +1,4 @@
-"""Simulated debaters of known conformity."""
+"""Simulated debaters with known conformity."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Rule of a conformist: it adopts the position of most others, or the last one."""
+"""Rule for whom a conformist follows: the majority of the others, or the last speaker."""
 
 # Statements of simulated debaters after the tags of their speakers; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
 class Said(NamedTuple):
-    """A position, and the tag of its speaker."""
+    """Position with the tag of its speaker."""
 
     tag: str
     position: str
 
 
 class SimDebater:
-    """A model that says "I hold: {position}.", and may adopt a position stated by others.
+    """Model that says "I hold: {position}." and may adopt positions stated by others.
 
-    - `position`: its own, on one line and without a full stop.
+    - `position`: its own position, on one line and without a full stop.
     - `conformity`: probability of stating the others' position instead of its own, each time it is asked.
     - `name_bias`: the conformity towards positions whose supporters have one of `names` in their tags; None: no bias.
-    - `follows`: the majority position (of several the latest), or the last position.
+    - `follows`: the majority position (if several are tied, the latest), or the last position.
 
-    It answers text (`debate()`, `deliberation()`), and the four forms of `consensus()`; among proposals with
-    its position it votes for the first in alphabetical order. Its answers depend on its seed and the prompt only, not
-    on earlier requests.
+    It answers text (`debate()`, `deliberation()`), and the four answer schemas of `consensus()`; among proposals with
+    its position it votes for the alphabetically first. Its answers depend only on its seed and the prompt, not on
+    earlier requests.
 
     >>> from flowdebate import generator
     >>> said = "[a] I hold: tea."
@@ -72,7 +72,7 @@ class SimDebater:
         return f"<{type(self).__name__} {self.name!r}>"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Say a position."""
+        """State a position."""
         prompt = str(request.messages[-1]["content"])
         position = self.holds(prompt)
         usage = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
@@ -134,12 +134,12 @@ def _authors(prompt: str, position: str | None = None) -> list[str]:
 def conformist(
     position: str, *, conformity: float = 1.0, follows: Follows = "majority", seed: int = 0, name: str | None = None
 ) -> SimDebater:
-    """Create a debater that adopts the position of others with the probability `conformity`."""
+    """Create a debater that adopts the others' position with probability `conformity`."""
     return SimDebater(position, conformity=conformity, follows=follows, seed=seed, name=name)
 
 
 def stubborn(position: str, *, name: str | None = None) -> SimDebater:
-    """Create a debater that always says the same."""
+    """Create a debater that always states the same position."""
     return SimDebater(position, name=name)
 
 

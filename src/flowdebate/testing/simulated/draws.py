@@ -1,6 +1,6 @@
-"""Keyed random draws: each depends on its key only, not on order or concurrency.
+"""Keyed random draws: each depends only on its key, not on order or concurrency.
 
-A number is made of a seed, an item, a view and a slot by splitmix64 (Steele, Lea and Flood 2014); its first 16 bits
+Splitmix64 (Steele, Lea and Flood 2014) derives a number from a seed, an item, a view and a slot; its first 16 bits
 choose one of 65,536 quantiles of the standard normal distribution. Single draws and numpy arrays give the same numbers.
 """
 
@@ -26,7 +26,7 @@ _LEVELS = 1 << 16
 
 
 def key_of(*texts: str) -> int:
-    """Compute a number of 64 bits for texts, the same on every machine."""
+    """Compute a 64-bit number from texts, the same on every machine."""
     return int.from_bytes(blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
@@ -40,7 +40,7 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:
-    """Draw from 0 to 1, without 1."""
+    """Draw uniformly from 0 (inclusive) to 1 (exclusive)."""
     return (_draw(seed, item, view, slot) >> 11) / (1 << 53)
 
 

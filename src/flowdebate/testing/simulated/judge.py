@@ -1,4 +1,4 @@
-"""Simulated judge of known biases, to test schedules without a model; with numpy, a million ballots at a time."""
+"""Simulated judge with known biases, to test schedules without a model; with numpy, a million ballots at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # numpy is an extra
     Integers: TypeAlias = NDArray[int64]
 
 Form = Literal["scores", "winner", "letter", "quote"]
-"""The form of a judge's answer; a quote is one of the sentences of a side, by letter."""
+"""Form of a judge's answer; a quote is one of a side's sentences, chosen by letter."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _BY_SIDE = re.compile(r"^Side ([A-Z]):((?:\n(?:- |  [|] ).*|\n\(empty\))*)", re.MULTILINE)
@@ -43,45 +43,45 @@ class SimSide:
     called: str
     """Label or stance of the side."""
     stance: str
-    """Stance of the side, if stated by the positions; else its name."""
+    """Stance of the side if the list of positions states it; otherwise its name."""
     texts: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
-    """Names in the tags of the side; none in an anonymous view."""
+    """Names in the tags of the side; empty in an anonymous view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimView:
-    """A view of a judge: its sides by slot, in reading order."""
+    """View of a judge, with its sides by slot in reading order."""
 
     sides: tuple[SimSide, ...]
     form: Form
     fields: tuple[str, ...]
     """Fields of the answer."""
     criteria: tuple[str, ...] = ()
-    """Criteria of a rubric to score each side by."""
+    """Rubric criteria on which each side is scored."""
 
     @property
     def item(self) -> int:
-        """A number for the judged item: the same in all its views."""
+        """Number of the judged item, the same in all its views."""
         # sorted, and without labels, because a drawn quality must not depend on the reading order
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
     def number(self) -> int:
-        """A number for the view: its order and its names."""
+        """Number of the view, derived from its order and its names."""
         return key_of(*(text for side in self.sides for text in (side.called, side.stance)))
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """Index of each slot's label among all labels in alphabetical order."""
+        """Alphabetical index of each slot's label."""
         names = sorted(side.called for side in self.sides)
         return tuple(names.index(side.called) for side in self.sides)
 
 
 def read_view(request: ModelRequest) -> SimView:
-    """Read the view in a judge's request; raise MalformedResponse for another request.
+    """Read the view from a judge's request; raise MalformedResponse for any other request.
 
-    Slots are in the order of reading. A side without arguments is last.
+    Slots are in reading order. A side without arguments comes last.
     """
     if request.choices:
         return _read_letters(str(request.messages[-1]["content"]), tuple(request.choices))
@@ -122,7 +122,7 @@ def read_view(request: ModelRequest) -> SimView:
 
 
 def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
-    """Read the view of a request for a letter: arguments by side, or sentences to choose a quote from."""
+    """Read the view from a request for a letter: arguments by side, or sentences to quote from."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
         arguments = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
@@ -142,7 +142,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """Read the entries of a transcript without names, if all its tags are sides; else of one with names."""
+    """Read the entries of an anonymous transcript if all its tags are sides, and otherwise of one with names."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
@@ -154,7 +154,7 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
-"""Quality of each side: by its stance; or a function of its full text; None: drawn from its text."""
+"""Quality of each side: keyed by stance, or a function of its full text; None: drawn from its text."""
 
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"[.!?…]+(?=\s|$)")
@@ -239,7 +239,7 @@ class SimJudge:
         return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))
 
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
-        """Return the share of each side of `view`, by its name there; they add up to 1."""
+        """Return the share of each side of `view`, keyed by its name there; the shares sum to 1."""
         odds = self._odds(view, draw=draw)
         highest = max(odds)  # subtracted, because the exponential of a large bias would overflow
         weights = [math.exp(value - highest) for value in odds]
@@ -247,7 +247,7 @@ class SimJudge:
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """Return the logarithm of `shares()`; of a sentence to quote, by its quality alone."""
+        """Return the logarithms of `shares()`; for sentences to quote, only their quality counts."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -277,10 +277,10 @@ class SimJudge:
         view: int = 0,
         names: Sequence[str] | None = None,
     ) -> list[float]:
-        """Compute the sums of the sides, by the numbers of the sides.
+        """Compute the sum for each side, in the order of side numbers.
 
-        `order` has the side in each slot, `called` the number of each side's label (None: no labels), `content` the
-        additions for style, length and identity, `names` the labels themselves, for a `label` that depends on them.
+        `order` lists the side in each slot, `called` the number of each side's label (None: no labels), `content` the
+        additions for style, length and identity, and `names` the labels themselves, for a `label` that depends on them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)
@@ -306,8 +306,8 @@ class SimJudge:
     ) -> Floats:
         """Compute `log_odds()`, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
 
-        `quality` and `content` are [items, sides]; `orders` and `called` [views, sides], or [items, views, sides];
-        `items` and `views` are the numbers used to draw noise (None: from 0).
+        `quality` and `content` are [items, sides]; `orders` and `called` are [views, sides] or [items, views, sides];
+        `items` and `views` are the numbers from which noise is drawn (None: from 0).
         """
         import numpy as np
 
@@ -358,7 +358,7 @@ def style_of(text: str) -> float:
 
 
 def length_of(text: str) -> float:
-    """Return how many times the number of words doubles: 1 for two words, 2 for four.
+    """Return the base-2 logarithm of the number of words: 1 for two words, 2 for four.
 
     >>> length_of("It is quite good")
     2.0
@@ -371,7 +371,7 @@ def _is_number(value: object) -> bool:
 
 
 def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
-    """Return a function from the number of places to the additions of the places."""
+    """Return a function from the number of places to the addition for each place."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
             raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
@@ -400,16 +400,16 @@ _SAME = 1e-12
 
 
 class Decided(NamedTuple):
-    """The decision of each item's ballots."""
+    """Decision on each item from its ballots."""
 
     scores: Floats
-    """[items, sides]: the share of each side."""
+    """Share of each side, as [items, sides]."""
     leaders: NDArray[bool_]
-    """[items, sides]: whether a side has the most, alone or with others."""
+    """Whether a side leads, alone or tied, as [items, sides]."""
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
-    """Return the views of a schedule as numbers of sides, [views, sides].
+    """Return the views of a schedule as side numbers, [views, sides].
 
     >>> orders_of("cyclic", 3).tolist()
     [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -431,7 +431,7 @@ def shares_of(log_odds: Floats) -> Floats:
 
 
 def votes_of(shares: Floats) -> Floats:
-    """Give the vote to the first side of a ballot, or equal parts to tied sides."""
+    """Give the vote of each ballot to its first side, or equal parts to tied sides."""
     first = shares >= shares.max(axis=-1, keepdims=True)
     votes: Floats = first / first.sum(axis=-1, keepdims=True)
     return votes
@@ -444,7 +444,7 @@ def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
 
 
 def is_right(decided: Decided, best: ArrayLike) -> Floats:
-    """Compute for each item how far the verdict is right: 1, 0, or for a tie including the right side, its part."""
+    """Compute the credit of each item's verdict: 1 or 0, or its share for a tie that includes the right side."""
     import numpy as np
 
     leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
