@@ -66,7 +66,7 @@ class Verdict(BaseModel):
 
 @pytest.fixture
 def anthropic() -> Iterator[Vendor]:
-    """The stub server."""
+    """Start the stub server."""
     with vendors() as servers:
         yield servers["anthropic"]
 

@@ -31,7 +31,6 @@ def question(**options: Any) -> ModelRequest:
 
 @pytest.fixture
 async def server() -> Any:
-    """A server that answers everything."""
     async with ChatServer() as running:
         yield running
 

@@ -339,7 +339,7 @@ async def test_a_structured_answer_can_be_cancelled_too() -> None:
 
 
 async def test_the_error_of_an_unreachable_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It also names the variables that set it; the error is transient."""
+    """The error also names the variables that set the proxy, and is transient."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)

@@ -140,7 +140,7 @@ def test_a_file_that_is_missing_is_not_verified(tmp_path: Path) -> None:
 
 
 def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is rebuilt from its packages; an intact model is used as it is."""
+    """The model is rebuilt from its packages; an intact one is used as it is."""
     parts, joined = written(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
     monkeypatch.delenv("FLOWDEBATE_LOCAL_MODEL", raising=False)
     monkeypatch.setattr(gguf, "_SHA256", hashlib.sha256(b"GGUF whole").hexdigest())

@@ -242,7 +242,7 @@ async def test_a_structured_answer_fits_its_schema_at_any_temperature(path: Path
 
 
 async def test_a_truncated_structured_answer_is_retried_once_with_a_higher_limit(path: Path) -> None:
-    """After the retry the answer is reported as truncated."""
+    """The answer of the retry is reported as truncated."""
     schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 20}}}
     model = LocalModel(path, retry=None)  # which would double the room once more
     with pytest.raises(OutputTruncated):
@@ -379,7 +379,7 @@ async def test_an_invalid_model_file_is_unavailable_and_can_be_retried(tmp_path:
 
 
 async def test_a_forbidden_local_model_starts_no_engine(tmp_path: Path) -> None:
-    """It counts as a real model unless loopback is allowed."""
+    """The local model counts as a real one unless loopback is allowed."""
     model = LocalModel(tmp_path / "never_looked_at.gguf")
     with forbid_real_models(), pytest.raises(RealModelForbidden):
         await ask(model, question())

@@ -620,7 +620,7 @@ def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: li
     ids=str,
 )
 async def test_a_server_without_log_probabilities_gives_none(logprobs: Any) -> None:
-    """Its replacement values are not usable numbers."""
+    """The replacement values of such servers are not usable."""
     async with ChatServer({"gpt": replying(chosen(logprobs))}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
         answered = await ask(model, question(choices=("A", "B")))
@@ -645,7 +645,7 @@ async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
 
 
 async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> None:
-    """In this case the refusal does not concern the log-probabilities."""
+    """The refusal does not concern the log-probabilities in this case."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
     async with ChatServer({"fails": replying(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
@@ -654,7 +654,7 @@ async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> N
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_user_and_password_of_an_address_are_basic_authentication(transport: Any) -> None:
-    """As in httpx, they take precedence over an API key, and escapes are decoded."""
+    """User and password take precedence over an API key, as in httpx, and escapes are decoded."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:p%40ss@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", transport=transport)
@@ -680,7 +680,7 @@ async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any)
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
 async def test_an_authorization_header_comes_before_key_and_password(name: str) -> None:
-    """Only one header is sent."""
+    """One header is sent."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})

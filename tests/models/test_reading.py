@@ -376,7 +376,7 @@ VERDICTS = st.fixed_dictionaries({"reasoning": WORDS, "winner": st.sampled_from(
 @given(VERDICTS)
 @pytest.mark.anyio
 async def test_valid_answers_are_unchanged(verdict: dict[str, Any]) -> None:
-    """Their texts may contain anything."""
+    """The texts of a valid answer may contain anything."""
     response = await read(verdict, JUDGE)
     assert json.loads(getattr(response.data, "model_dump_json")()) == verdict  # noqa: B009
     assert response.repaired == ()
@@ -424,7 +424,7 @@ def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
 
 @given(WORDS)
 def test_reading_is_deterministic(text: str) -> None:
-    """The same text always gives the same data or the same error."""
+    """The same text always leads to the same data or the same error."""
     assert parse_json(text) == parse_json(text)
     assert is_none(text) == is_none(text)
 

@@ -140,7 +140,7 @@ def same(one: RunResult[Any], two: RunResult[Any]) -> None:
 
 
 def test_a_debate_is_replayed_exactly(path: Path) -> None:
-    """Moderator, tool calls, debaters, judge and deliverable give the same output and events without a call."""
+    """Moderator, tool calls, debaters, judge and deliverable have the same output and events, without a call."""
     live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7)
     before = path.read_bytes()
     with forbid_real_models():

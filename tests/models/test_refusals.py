@@ -109,7 +109,7 @@ async def run(model: Model, **options: Any) -> Any:
 
 
 def question(*, output: Any = None, on_text: Any = None, **options: Any) -> ModelRequest:
-    """A request with a system message."""
+    """Return a request with a system message."""
     messages = [{"role": "system", "content": "You debate."}, {"role": "user", "content": "Cap rents?"}]
     output = None if output is None else OutputSchema.of(output)
     return ModelRequest(
@@ -313,7 +313,7 @@ async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
 
 
 async def test_neighbouring_messages_of_one_role_are_joined() -> None:
-    """In case a14, one of them is the reason why an empty answer cannot be used."""
+    """One of the joined messages explains why an empty answer cannot be used (case a14)."""
     picky = Picky(consecutive, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"})
     messages = [{"role": "user", "content": "Cap rents?"}, {"role": "user", "content": "That cannot be used."}]
     async with picky.server() as server:
@@ -324,7 +324,7 @@ async def test_neighbouring_messages_of_one_role_are_joined() -> None:
 
 
 async def test_a_refused_mode_after_ignored_ones_is_not_final() -> None:
-    """In case a15, the model answers in prose, JSON mode is refused, and a code block is accepted."""
+    """The model answers in prose, JSON mode is refused, and a code block is accepted (case a15)."""
 
     async def ignore(exchange: Exchange) -> None:
         body = exchange.body
@@ -526,7 +526,7 @@ FINAL = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", FINAL, ids=lambda case: case.id)
 async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, transport: Any, on_text: Any) -> None:
-    """The error says what to do, after one request."""
+    """The error explains the remedy, after one request."""
     picky = Picky(lambda _: True, case.status, case.body)
     async with picky.server() as server:
         model = OpenAIModel(

@@ -94,7 +94,6 @@ ANSWERS = {**{name: text for name, (text, _) in THOUGHTS.items()}, **TOKENS, **P
 
 @pytest.mark.parametrize("kind", THOUGHTS)
 def test_thinking_is_removed(kind: str) -> None:
-    """Only the answer remains."""
     text, answer = THOUGHTS[kind]
     separated = separate_thinking(text)
     assert (separated.text, separated.thought > 0) == (answer, True)
@@ -236,7 +235,7 @@ async def test_json_after_thinking_is_read() -> None:
 
 
 async def test_a_model_that_thought_without_a_tag_is_buffered_the_next_time() -> None:
-    """The first time its text is withdrawn; later its thinking is never shown."""
+    """The text of the first answer is withdrawn; the thinking of later ones is never shown."""
     events: list[object] = []
     texts: list[str] = []
 

@@ -533,7 +533,7 @@ async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> No
 
 
 async def test_runs_under_way_are_in_the_summary() -> None:
-    """Their calls are counted while they run."""
+    """Calls are counted while their run is in progress."""
     summaries: list[BatchSummary] = []
 
     async def answer(request: ModelRequest) -> Any:

@@ -23,7 +23,7 @@ async def step() -> int:
 
 
 async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
-    """It begins at nearly zero and never decreases."""
+    """The elapsed time begins at nearly zero and never decreases."""
     times: list[float] = []
 
     async def wait(_: object, ctx: Context) -> None:

@@ -244,7 +244,7 @@ async def ended(handle: RunHandle[Any]) -> Any:
 
 
 async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
-    """It ends as interrupted without a call, and later runs start."""
+    """The run ends as interrupted without a call, and later runs start."""
     block = generator(name="ask")
     handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
     await asyncio.sleep(0)

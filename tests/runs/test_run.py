@@ -208,7 +208,7 @@ def test_no_event_is_added_after_the_end() -> None:
 
 
 def test_custom_events_are_part_of_the_stream() -> None:
-    """They may have any type and appear in order."""
+    """Events may have any type and appear in order."""
     result = handler(lambda _, ctx: [ctx.emit(event) for event in ("one", 2, None)]).run_sync(0)
     assert result.events[1:-1] == ["one", 2, None]
 

@@ -60,7 +60,7 @@ async def test_invalid_arguments_are_rejected_in_both_ways() -> None:
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseException]) -> None:
-    """They are raised unchanged."""
+    """Exit exceptions are raised unchanged."""
 
     async def end(_: object) -> None:
         raise kind

@@ -57,7 +57,6 @@ def test_anything_else_is_refused(session: Any) -> None:
 
 
 def test_a_session_has_three_parts() -> None:
-    """They are keyword arguments only."""
     session = Session()
     assert (session.state, session.history, session.resources) == ({}, [], {})
     with pytest.raises(TypeError):

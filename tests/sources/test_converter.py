@@ -35,7 +35,7 @@ HTML = hostile.html("<p>Trams are quiet.</p>")
 
 @pytest.fixture
 def converter() -> Iterator[Converter]:
-    """A separate converter with a short time limit."""
+    """Provide a separate converter with a short time limit."""
     instance = Converter(seconds=2.0)
     yield instance
     instance.close()
@@ -78,13 +78,11 @@ def test_a_hostile_document_is_read_or_refused_within_its_bounds(
 
 
 def test_a_slow_document_is_reported(converter: Converter) -> None:
-    """The message says what to do."""
     with pytest.raises(BadFile, match=r"^a\.pdf: takes more than 2 s to read: split it, or save it as text"):
         converter.convert("a.pdf", ENDLESS(), ".pdf")
 
 
 def test_a_document_that_needs_too_much_memory_is_reported() -> None:
-    """The message says what to do."""
     limited = Converter(memory=120)
     try:
         with pytest.raises(BadFile, match=r"^a\.xlsx: takes more than 120 MB of memory to read"):

@@ -124,7 +124,7 @@ def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
 
 
 def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
-    """They replace those of the batch; a missing file is reported before any model is called."""
+    """The sources of a row replace those of the batch; a missing file is reported before any model is called."""
     rows: list[dict[str, Any]] = [
         {"question": "Should we cap rents?", "sources": ["notes/report.md"]},
         {"question": "Ban cars?", "sources": {"memo": "Cars are loud."}},

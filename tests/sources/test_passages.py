@@ -45,7 +45,7 @@ LONG = Source.of(
 
 @given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
 def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
-    """They are in order, none is too long or spans two pages, and only white space is missing."""
+    """Passages are in order, none is too long or spans two pages, and only white space is missing."""
     begins = sorted({start for start in starts if start < len(text)})
     source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
     passages = list(cut(source))
@@ -57,7 +57,7 @@ def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
 
 
 def test_relevant_passages_are_found_with_their_pages() -> None:
-    """They fill the budget, in the order of the source, and are the same for the same question."""
+    """Passages fill the budget, in the order of the source, and are the same for the same question."""
     passages = find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert passages == find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert {passage.page for passage in passages} == {"page 4"}

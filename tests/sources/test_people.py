@@ -212,7 +212,7 @@ def test_the_page_of_a_person_lists_the_sources(waits: tuple[Stage, str]) -> Non
 
 
 async def test_an_mcp_host_reads_sources_with_the_request() -> None:
-    """They are in `shown`, which the host presents to the human."""
+    """The sources are in `shown`, which the host presents to the human."""
     async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
         handle = await service.begin("debate", QUESTION, options=options)

@@ -331,7 +331,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_line_is_refused(name: str) -> None:
-    """The error gives its number, and nothing of its run is stored."""
+    """The error gives the line's number, and nothing of its run is stored."""
     change, message = HOSTILE[name]
     lines: list[str | bytes] = [*await lines_of(await filled("r1"))]
     lines[2] = change(str(lines[2]))

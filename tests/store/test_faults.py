@@ -61,7 +61,7 @@ async def refused(call):
 
 
 def header(run_id: str = "r1") -> RunHeader:
-    """A run's header."""
+    """Return a run's header."""
     return RunHeader(run_id=run_id, block="b", seed=1, created_at=1.0, question="Q", input="Q", fingerprint={})
 
 
@@ -415,7 +415,7 @@ async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None
 
 
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    """It is treated like a missing file: nothing is lost."""
+    """An empty file is treated like a missing one: nothing is lost."""
     (tmp_path / "runs.sqlite3").touch()
     assert await a_store(tmp_path / "runs.sqlite3")
     assert len(await keys_in(tmp_path / "runs.sqlite3")) == 20

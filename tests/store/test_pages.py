@@ -159,7 +159,7 @@ async def test_postgresql_begins_a_page_where_the_last_one_ended(a_server: Serve
 
 
 async def test_postgresql_looks_for_two_letters_in_the_newest_runs(a_server: Server) -> None:
-    """Its trigrams consist of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
+    """PostgreSQL's trigrams consist of bytes, so that two Chinese or Cyrillic characters are found in all runs."""
     schema, letters = f"t{secrets.token_hex(8)}", "\u0436\u0436"
     store = PostgresStore(a_server.url, schema=schema)
     await store.runs()

@@ -55,7 +55,7 @@ class Lives:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> None:
-    """Its answers hold in a later life in which it would decide otherwise: the turns are the same."""
+    """Recorded answers hold in a later life in which the predicate would decide otherwise."""
     lives, store = Lives(), MemoryStore()
 
     def act(_: Any, ctx: Context) -> None:
@@ -94,7 +94,7 @@ async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
 async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
-    """It is killed in the judge's call and resumed with another budget: only the paid rounds remain."""
+    """The run is killed in the judge's call and resumed with another budget: only the paid rounds remain."""
     store, rounds = MemoryStore(), list[str]()
     killed = True
 

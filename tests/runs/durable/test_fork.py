@@ -368,7 +368,6 @@ async def test_side_effects_are_reused_until_the_first_difference() -> None:
 
 
 async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
-    """It can also be edited like one."""
     store, calls = MemoryStore(), Calls()
 
     def mixed() -> Any:

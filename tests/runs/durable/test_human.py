@@ -195,7 +195,7 @@ async def test_a_review_is_in_the_audit_trail() -> None:
 
 
 async def test_only_the_first_answer_counts() -> None:
-    """A second one raises an error that says so, and changes nothing."""
+    """A second answer raises an error that says so, and changes nothing."""
     pattern, store = debate(name="rent", debaters=sides(), judge=human(name="jo"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     await submit_answer(store, "it", VERDICT)
@@ -307,7 +307,6 @@ async def test_a_human_who_answers_at_once_is_asked_once() -> None:
 
 
 async def test_without_a_store_no_call_is_made() -> None:
-    """The run is rejected before it begins; a human who answers at once needs no store."""
     models = Model()
     pattern = debate(name="rent", debaters=sides(bob=human(name="bob")))
     with pytest.raises(ConfigurationError, match=r"`store` is required: a store"):

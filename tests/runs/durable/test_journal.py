@@ -129,7 +129,7 @@ async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
 
 
 async def test_a_run_is_found_by_its_question() -> None:
-    """Its question, block, labels and status can be searched."""
+    """Questions, blocks, labels and statuses can be searched."""
     store = MemoryStore()
     await rent().run(
         "Cap  rents\nnow?", model=Counting().model, store=StoreOptions(store=store, labels={"series": "a"})
@@ -304,7 +304,7 @@ async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: A
 
 
 async def test_values_that_cannot_be_stored_are_errors() -> None:
-    """The error says where they are and what to do."""
+    """The error gives the path of the value and the remedy."""
 
     async def act(_: object, ctx: Context) -> Any:
         async def do() -> Any:

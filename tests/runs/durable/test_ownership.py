@@ -268,7 +268,7 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
-    """Its block has grown: of two that resume it, one makes the call and the other makes none."""
+    """A block has grown: of two processes that resume its run, one makes the call and the other makes none."""
     store, counter = MemoryStore(), CountingModel()
     await talk().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)

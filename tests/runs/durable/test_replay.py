@@ -323,7 +323,7 @@ async def replayed(block: Any, **options: Any) -> tuple[Any, Any]:
 
 
 async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
-    """Its branches end at any moment without a warning about one that was never awaited."""
+    """The replay may be cancelled at any moment, and no warning reports a branch that was never awaited."""
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     life = Life("lookups", interrupted=3)
@@ -415,7 +415,7 @@ async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
 
 
 async def test_replaying_a_suspended_run_makes_no_call() -> None:
-    """Its open requests are shown, and blocks that answer at once are not called again."""
+    """Open requests are shown, and blocks that answer at once are not called again."""
     done = Forbidden()
     pattern, store, handle, options = await lived(Life("people"), done)
     run, steps, _ = store.looks[-1]
