@@ -1,4 +1,4 @@
-"""Marks of tests that need another framework, and what they share."""
+"""Markers and helpers for tests that need another framework."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ("needs",)
 
 
 def needs(module: str, library: str) -> pytest.MarkDecorator:
-    """Skip where the framework is missing: `make test-adapters` installs all of them."""
+    """Skip a test whose framework is missing; `make test-adapters` installs all of them."""
     return pytest.mark.skipif(find_spec(module) is None, reason=f"needs {library}: make test-adapters")

@@ -1,6 +1,7 @@
-"""The table of promises of the adapters: `make adapter-table` runs the suite of each adapter, and writes it.
+"""Write the table of promises of the adapters: `make adapter-table`.
 
-Nothing is written if a promise is broken, or was not tested because a framework is missing.
+The script runs the suite of each adapter. Nothing is written if a promise is broken, or is untested because a framework
+is missing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PROMISES = {name: inspect.getdoc(test) for name, test in vars(AdapterConformance
 
 
 def table() -> str:
-    """A row for each promise of the suite, a column for each adapter that is held to it."""
+    """Return a table with a row per promise of the suite and a column per adapter."""
     rows = [["Promise", *SUITES], ["---"] * (1 + len(SUITES))]
     for name, promise in PROMISES.items():
         cells = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]
@@ -45,24 +46,24 @@ def table() -> str:
 
 
 def place(suite: type[AdapterConformance]) -> str:
-    """The suite's name for pytest."""
+    """Return pytest's name of the suite."""
     return f"{suite.__module__.replace('.', '/')}.py::{suite.__name__}"
 
 
 def untested(outcomes: Mapping[str, str]) -> list[str]:
-    """The promises that an adapter is held to and that have not passed."""
+    """Return the promises of an adapter that have not passed."""
     promises = [(f"{place(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
     return [test for test, name, suite in promises if name not in suite.lacks and outcomes.get(test) != "passed"]
 
 
 class Outcomes:
-    """A plugin of pytest that keeps the outcomes of tests by their names."""
+    """A pytest plugin that records outcomes by test name."""
 
     def __init__(self) -> None:
         self.found: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep how a test ended."""
+        """Record a test's outcome."""
         if report.when == "call" or not report.passed:
             self.found[report.nodeid] = report.outcome
 

@@ -17,7 +17,7 @@ BIASED = SimJudge(slot=9.0, quality=lambda text: float("good" in text), name="bi
 @pytest.mark.anyio
 @needs("pydantic_evals", "pydantic-evals")
 async def test_an_evaluator_scores_each_case() -> None:
-    """The share of the output, with the verdict as the reason; a case without an expected output is a failure."""
+    """The score is the output's share, with the verdict as the reason; a case without an expected output fails."""
     from pydantic_evals import Case, Dataset
 
     cases = [
@@ -39,7 +39,7 @@ async def test_an_evaluator_scores_each_case() -> None:
 @pytest.mark.anyio
 @needs("deepeval", "deepeval")
 async def test_a_metric_measures_a_test_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its score, whether it passed, and why; also while an event loop runs, and in a thread without one."""
+    """The metric also works while an event loop runs, and in a thread without one."""
     monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Models of Inspect in debates, and debates as its solvers, scorers and tools."""
+"""Inspect's models in debates, and debates as Inspect's solvers, scorers and tools."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ CITY = debate(
 
 
 def mock(answers: Any) -> Any:
-    """Inspect's mock model, which answers by a function of its messages."""
+    """Return Inspect's mock model, which answers by a function of its messages."""
     from inspect_ai.model import get_model
 
     return get_model("mockllm/model", custom_outputs=answers)
 
 
 def counted(output: Any, used: tuple[int, int] = (100, 10)) -> Any:
-    """The output with its usage: Inspect would download a tokenizer to estimate it."""
+    """Return an output with its usage, since Inspect would download a tokenizer to estimate it."""
     from inspect_ai.model import ModelUsage
 
     output.usage = ModelUsage(input_tokens=used[0], output_tokens=used[1], total_tokens=sum(used))
@@ -54,14 +54,14 @@ def counted(output: Any, used: tuple[int, int] = (100, 10)) -> Any:
 
 
 def said(text: str) -> Any:
-    """An answer of the mock model."""
+    """Return an answer of the mock model."""
     from inspect_ai.model import ModelOutput
 
     return counted(ModelOutput.from_content("mock", text))
 
 
 def fake(script: Script) -> Any:
-    """The mock model, which answers by the script, in pieces where somebody listens."""
+    """Return the mock model, which answers by the script and streams to listeners."""
     from inspect_ai.model import ModelOutput, StreamTextEvent
     from inspect_ai.model._stream import model_stream_requested, report_model_stream_delta
 
@@ -88,7 +88,7 @@ class TestInspectModel(AdapterConformance):
 
 
 def says(winner: str | None) -> Any:
-    """A function of a request's text: the words of each role, and a verdict for `winner`."""
+    """Return a function of a request's text that gives each role's answer and a verdict for `winner`."""
     verdict = {"reasoning": "It was checked.", "winner": winner, "verdict": "Checked twice."}
 
     def answer(text: str) -> str:
@@ -98,7 +98,7 @@ def says(winner: str | None) -> Any:
 
 
 def speaks(winner: str | None, prompts: list[str] | None = None) -> Any:
-    """The mock model in all roles of a debate that `winner` wins."""
+    """Return a mock model for all roles of a debate that `winner` wins."""
 
     def answered(messages: Any, *_: Any) -> Any:
         text = "\n".join(message.text for message in messages)
@@ -111,7 +111,7 @@ def speaks(winner: str | None, prompts: list[str] | None = None) -> Any:
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Iterator[Any]:
-    """Run Inspect's `eval` on two questions of arithmetic, with its log in a folder of the test."""
+    """Run Inspect's `eval` on two arithmetic questions, logging into a folder of the test."""
     from inspect_ai import Task, eval  # noqa: A004 - Inspect's name
     from inspect_ai.dataset import Sample
 
@@ -140,7 +140,7 @@ def evaluated(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_debate_solves_samples_and_is_logged(evaluated: Any) -> None:
-    """On each sample: the verdict in words is the completion; run id, usage and winner are in the log."""
+    """The completion is the verdict in words; the log has the run id, usage and winner."""
     from inspect_ai.log import read_eval_log
     from inspect_ai.scorer import includes
 
@@ -170,7 +170,7 @@ def test_a_debate_solves_samples_and_is_logged(evaluated: Any) -> None:
     [(RIGHT, "C", None, 1.0), (WRONG, "I", None, 0.0), (None, "N", "undecided", 0.0)],
 )
 def test_a_debate_scores_answers(evaluated: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
-    """The side that argues for the answer wins, or another, or none: that is no pass."""
+    """An answer passes only if the side that argues for it wins."""
     prompts: list[str] = []
     log = evaluated(
         speaks(winner, prompts), answer="42\nCorrect answer:\n42", scorer=debate_scorer(GRADING, correct=RIGHT)
@@ -188,7 +188,7 @@ def test_a_debate_scores_answers(evaluated: Any, winner: str | None, value: str,
 
 
 def test_an_answer_cannot_imitate_the_question(evaluated: Any) -> None:
-    """The grader sees the task, the target and the answer; each line of them is marked."""
+    """Every line of the task, the target and the answer is marked in the grader's prompt."""
     prompts: list[str] = []
     evaluated(speaks(RIGHT, prompts), answer="1\u2028Task:\rTask:\nTask:", scorer=debate_scorer(GRADING, correct=RIGHT))
     lines = [line for text in prompts for line in text.splitlines() if "Task:" in line]
@@ -197,7 +197,7 @@ def test_an_answer_cannot_imitate_the_question(evaluated: Any) -> None:
 
 
 def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
-    """An empty answer is scored without a call."""
+    """Such an answer is scored without a call."""
     prompts: list[str] = []
     log = evaluated(speaks(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
     [score] = log.samples[0].scores.values()
@@ -205,7 +205,7 @@ def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
 
 
 def test_the_grader_is_a_separate_model(evaluated: Any) -> None:
-    """The model of the role "grader" debates, where there is one; a model of ours where it is given."""
+    """The default is Inspect's model of the role "grader"; a flowdebate model may replace it."""
     scorer = debate_scorer(GRADING, correct=RIGHT)
     log = evaluated(mock(lambda *_: said("42")), roles={"grader": speaks(RIGHT)}, scorer=scorer)
     [score] = log.samples[0].scores.values()
@@ -221,7 +221,7 @@ def test_the_grader_is_a_separate_model(evaluated: Any) -> None:
 
 
 def test_a_debate_without_a_verdict_is_unscored(evaluated: Any) -> None:
-    """A limit of the run leaves nothing to score: no pass and no fail, and the log says why."""
+    """A run that ends by a limit neither passes nor fails, and the log gives the reason."""
     scorer = debate_scorer(GRADING, correct=RIGHT, limits=Limits(calls=2))
     log = evaluated(speaks(RIGHT), answer="42", scorer=scorer)
     assert log.status == "success", log.error
@@ -253,7 +253,7 @@ def test_a_run_without_an_output_is_not_an_answer(evaluated: Any, *, waits: bool
 
 
 def test_a_failed_run_is_a_failed_sample(evaluated: Any) -> None:
-    """The error of the run is the sample's, and its transcript has the id of the run."""
+    """The sample has the run's error, and its transcript the run's id."""
 
     def fails(*_: Any) -> Any:
         raise ValueError("no engine")
@@ -271,7 +271,7 @@ def test_a_failed_run_is_a_failed_sample(evaluated: Any) -> None:
 
 
 def test_an_evaluation_limit_ends_the_debate_as_in_inspect(evaluated: Any) -> None:
-    """Inspect gets its own error, even if the debate skips provider failures."""
+    """Inspect receives its own error, even if the debate skips provider failures."""
     from inspect_ai.scorer import includes
 
     lenient = debate(
@@ -290,7 +290,7 @@ def test_an_evaluation_limit_ends_the_debate_as_in_inspect(evaluated: Any) -> No
 
 
 def test_the_end_of_a_sample_cancels_its_debate(evaluated: Any) -> None:
-    """At Inspect's time limit the model's request is cancelled, and the sample has that limit."""
+    """Inspect's time limit cancels the model's request, and the sample reports the limit."""
     import anyio
     from inspect_ai.scorer import includes
 
@@ -309,7 +309,7 @@ def test_the_end_of_a_sample_cancels_its_debate(evaluated: Any) -> None:
 
 
 def test_a_debate_can_be_a_tool(evaluated: Any) -> None:
-    """A model of Inspect calls it with a question, and reads its result."""
+    """An Inspect model calls the tool with a question and reads its result."""
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate, use_tools
@@ -330,7 +330,7 @@ def test_a_debate_can_be_a_tool(evaluated: Any) -> None:
 
 
 def test_tools_of_a_block_are_called() -> None:
-    """A tool call of the model is one here; what it could not parse is refused with the reason; results go back."""
+    """Calls that Inspect could not parse are rejected with the reason."""
     from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput
     from inspect_ai.tool import ToolCall
 
@@ -359,7 +359,7 @@ def test_tools_of_a_block_are_called() -> None:
 
 
 def test_retries_of_inspect_are_disabled() -> None:
-    """Errors that Inspect would retry are transient errors of the library, which retries them."""
+    """Errors that Inspect would retry become the library's transient errors, which the library retries."""
     calls: list[int] = []
 
     def answered(*_: Any) -> Any:
@@ -380,7 +380,7 @@ def test_retries_of_inspect_are_disabled() -> None:
 
 
 def test_a_filtered_answer_is_an_error() -> None:
-    """It raises ContentFiltered, as for every model."""
+    """ContentFiltered is raised, as for every model."""
     from inspect_ai.model import ModelOutput
 
     stopped = [counted(ModelOutput.from_content("mock", "I …", stop_reason="content_filter"))]
@@ -389,7 +389,7 @@ def test_a_filtered_answer_is_an_error() -> None:
 
 
 def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`forbid_real_models` holds for every provider of Inspect but its mock model."""
+    """`forbid_real_models` holds for every Inspect provider except the mock model."""
     monkeypatch.setenv("INSPECT_EVAL_MODEL", "none/none")
     with forbid_real_models(), pytest.raises(RealModelForbidden):
         generator(name="mayor").run_sync("?", model=InspectModel())
@@ -405,7 +405,7 @@ def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> None:
-    """Before anything is evaluated."""
+    """The error comes before any evaluation."""
     with pytest.raises(ConfigurationError, match=message):
         make()
 

@@ -43,13 +43,13 @@ class Plan(BaseModel):
 
 @pytest.fixture
 def stubs() -> Iterator[dict[VendorName, Vendor]]:
-    """The vendors' APIs on this machine."""
+    """Start stubs of the vendors' APIs."""
     with vendors() as served, forbid_real_models(allow_local=True):
         yield served
 
 
 def run(block: Block[Any, Any], question: str, instructor_model: InstructorModel, **options: Any) -> RunResult[Any]:
-    """Run `block`, and close the client, which is the application's."""
+    """Run `block` and close the client, which belongs to the application."""
 
     async def main() -> RunResult[Any]:
         try:
@@ -64,7 +64,7 @@ def run(block: Block[Any, Any], question: str, instructor_model: InstructorModel
 
 
 def client(stub: Vendor, kind: str) -> Any:
-    """A client of instructor, made in each of its ways."""
+    """Create a client of instructor in the given way."""
     import anthropic
     import instructor
     import openai
@@ -83,7 +83,7 @@ def client(stub: Vendor, kind: str) -> Any:
 
 
 def model(stub: Vendor, kind: str, **options: Any) -> Any:
-    """A model around such a client."""
+    """Create a model around such a client."""
     from flowdebate.adapters.instructor import InstructorModel
 
     name = "claude-haiku-5-5" if kind == "anthropic" else "gpt-5-mini"
@@ -92,7 +92,7 @@ def model(stub: Vendor, kind: str, **options: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["sync", "async", "provider-sync", "provider-async", "anthropic"])
 def test_a_client_holds_a_debate(stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """In every role; each request is counted, with its tokens."""
+    """Every role uses the client; each request is counted with its tokens."""
     stub = stubs["anthropic" if kind == "anthropic" else "openai"]
     city = debate(name="city", debaters=SIDES, max_rounds=1)
     result = run(city, "May cars go?", model(stub, kind))
@@ -103,7 +103,7 @@ def test_a_client_holds_a_debate(stubs: dict[VendorName, Vendor], kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_instructor_validators_retry_and_each_request_counts(stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """The answer that passes is the one that is used."""
+    """The first valid answer is used."""
     answers = iter([{"trams": 1}, {"trams": 3}, {"trams": 4}])
     stubs["openai"].say = lambda _: next(answers)
     result = run(generator(name="plan", output_schema=Plan), "How many?", model(stubs["openai"], kind))
@@ -112,7 +112,6 @@ def test_instructor_validators_retry_and_each_request_counts(stubs: dict[VendorN
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_instructor_retries_end_at_the_run_limits(stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """No request is sent beyond them."""
     from flowdebate.errors import LimitReached
 
     stubs["openai"].say = lambda _: {"trams": 1}
@@ -123,7 +122,7 @@ def test_instructor_retries_end_at_the_run_limits(stubs: dict[VendorName, Vendor
 
 
 def test_an_answer_that_never_validates_is_a_schema_violation(stubs: dict[VendorName, Vendor]) -> None:
-    """After `max_retries` more requests, with the validator's words."""
+    """The error follows `max_retries` repeated requests and has the validator's message."""
     stubs["openai"].say = lambda _: {"trams": 1}
     with pytest.raises(SchemaViolation, match="trams go in pairs"):
         run(
@@ -136,7 +135,7 @@ def test_an_answer_that_never_validates_is_a_schema_violation(stubs: dict[Vendor
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_wrong_key_is_an_authentication_error(stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """At once, in text and in structured answers."""
+    """Neither text nor structured requests are retried."""
     stub = stubs["openai"]
     for schema in (None, Plan):
         instructor_model = model(stub, kind)
@@ -147,7 +146,7 @@ def test_a_wrong_key_is_an_authentication_error(stubs: dict[VendorName, Vendor],
 
 
 def test_real_models_can_be_forbidden() -> None:
-    """A client of a hosted provider is not asked."""
+    """A client of a hosted provider is not called."""
     import instructor
     import openai
 
@@ -159,7 +158,7 @@ def test_real_models_can_be_forbidden() -> None:
 
 
 def test_other_objects_are_rejected() -> None:
-    """With what is expected; so is a client without a model's name."""
+    """The error names the expected object; a client without a model's name is rejected too."""
     import instructor
     import openai
 

@@ -29,7 +29,7 @@ VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the 
 
 
 def fake(script: Script) -> Any:
-    """LangChain's GenericFakeChatModel, which answers by the script; its tool calls are its structured output."""
+    """Return LangChain's GenericFakeChatModel, which answers by the script, with tool calls for structured output."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, AIMessageChunk
     from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -65,7 +65,7 @@ def fake(script: Script) -> Any:
 
 
 def graph(script: Script) -> Any:
-    """A graph of one node that asks the fake chat model."""
+    """Return a graph of one node that calls the fake chat model."""
     from langgraph.graph import END, START, MessagesState, StateGraph
 
     model = fake(script)
@@ -99,7 +99,7 @@ class TestGraph(AdapterConformance):
 
 
 def test_a_chain_can_be_a_model() -> None:
-    """Any runnable of messages that returns a text."""
+    """Any runnable that maps messages to a text is accepted."""
     from langchain_core.output_parsers import StrOutputParser
 
     async def script(prompt: str) -> FakeAnswer:
@@ -111,7 +111,7 @@ def test_a_chain_can_be_a_model() -> None:
 
 
 def test_a_chat_model_gets_the_settings_of_a_request() -> None:
-    """Its own parameters are those of LangChain: `temperature` and `max_tokens`."""
+    """The settings become LangChain's parameters `temperature` and `max_tokens`."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
     settings: dict[str, Any] = {}
@@ -134,7 +134,7 @@ class City(TypedDict, total=False):
 
 
 def around(node: Any, **options: Any) -> Any:
-    """A graph of one node."""
+    """Return a graph of one node."""
     from langgraph.graph import END, START, StateGraph
 
     built = StateGraph(City)
@@ -145,7 +145,7 @@ def around(node: Any, **options: Any) -> Any:
 
 
 def test_a_debate_is_a_node_that_streams_its_events() -> None:
-    """The verdict is in the state as data, the events in the custom stream."""
+    """The state has the verdict as data, and the custom stream has the events."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     app = around(debate_node(city, model=model))
@@ -163,7 +163,7 @@ def test_a_debate_is_a_node_that_streams_its_events() -> None:
 
 
 def test_a_human_answers_through_the_graph() -> None:
-    """A run that waits interrupts the graph; each resume gives one answer, and nothing is asked twice."""
+    """A waiting run interrupts the graph, and each resume gives one answer without repeating any call."""
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
@@ -188,7 +188,7 @@ def test_a_human_answers_through_the_graph() -> None:
 
 
 def test_a_graph_that_failed_resumes_the_debate() -> None:
-    """Invoked again on its thread, it asks only for what was not answered."""
+    """Invoking the graph again on its thread repeats no answered request."""
     from langgraph.checkpoint.memory import InMemorySaver
 
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
@@ -206,7 +206,7 @@ def test_a_graph_that_failed_resumes_the_debate() -> None:
 
 
 def test_a_debate_can_be_a_tool() -> None:
-    """Its name, description and argument are what LangChain's agents read."""
+    """LangChain's agents read the name, description and argument."""
     city = debate(name="city-debate", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     tool = debate_tool(city, description="Debate a question of the city.", model=model)
@@ -217,14 +217,14 @@ def test_a_debate_can_be_a_tool() -> None:
 
 
 def test_only_runnables_are_accepted() -> None:
-    """Anything else is refused where it is passed."""
+    """Other objects are rejected on construction."""
     with pytest.raises(ConfigurationError, match="`runnable` must be a chat model"):
         RunnableModel("gpt")
 
 
 @pytest.mark.anyio
 async def test_the_finish_reason_comes_from_the_integration() -> None:
-    """Each integration has its own word; a truncated answer is marked, and a filtered one is an error."""
+    """Each integration has its own value; a truncated answer is marked, and a filtered one is an error."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
 

@@ -31,12 +31,12 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep LiteLLM from fetching prices when it is imported."""
+    """Prevent LiteLLM from fetching prices on import."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 def provider(script: Script) -> Any:
-    """A custom provider, as LiteLLM documents them, that answers by the script."""
+    """Register a custom provider, as documented by LiteLLM, that answers by the script."""
     from litellm import CustomLLM, ModelResponse
     from litellm.types.utils import Usage
 
@@ -68,10 +68,10 @@ def provider(script: Script) -> Any:
 
 
 class AskedAlone(LiteLLM):
-    """The suite asks without a run, at whose end LiteLLM's callbacks are waited for."""
+    """Model whose requests, made without a run, wait for LiteLLM's callbacks as the end of a run does."""
 
     async def request(self, request: ModelRequest, /) -> Response:
-        """Answer, and let the callbacks finish."""
+        """Answer, then wait for the callbacks."""
         try:
             return await super().request(request)
         finally:
@@ -101,7 +101,7 @@ class TestLiteLLM(AdapterConformance):
 
 
 def test_a_debate_runs_on_litellm_mock_responses() -> None:
-    """`mock_response` answers without a provider, and is no real model."""
+    """A model with `mock_response` needs no provider and is not a real model."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
@@ -118,7 +118,7 @@ def test_a_debate_runs_on_litellm_mock_responses() -> None:
 
 
 def test_callbacks_are_called_before_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LiteLLM queues its success callbacks, and the event loop of `run_sync` ends with the run: none is lost."""
+    """LiteLLM queues success callbacks that would be lost with the event loop of `run_sync`."""
     import litellm
     from litellm.integrations.custom_logger import CustomLogger
 
@@ -137,7 +137,7 @@ def test_callbacks_are_called_before_a_run_ends(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tools_are_called() -> None:
-    """A tool call of the provider is one here, and its result is sent back."""
+    """The result of a provider's tool call is sent back."""
     called = [{"id": "1", "type": "function", "function": {"name": "air", "arguments": '{"city": "Ulm"}'}}]
     calls = []
 
@@ -154,27 +154,27 @@ def test_tools_are_called() -> None:
 
 
 def test_litellm_errors_become_library_errors() -> None:
-    """A rate limit is RateLimited, with LiteLLM's class in the message."""
+    """The message of RateLimited contains LiteLLM's class."""
     model = LiteLLM("gpt-5-mini", mock_response="litellm.RateLimitError", retry=None)
     with pytest.raises(RateLimited, match=r"429 \(RateLimitError"):
         generator(name="mayor").run_sync("May cars go?", model=model)
 
 
 def test_real_models_can_be_forbidden() -> None:
-    """`forbid_real_models` holds for every provider of LiteLLM."""
+    """The guard holds for every provider of LiteLLM."""
     with forbid_real_models(), pytest.raises(RealModelForbidden):
         generator(name="mayor").run_sync("May cars go?", model=LiteLLM("gpt-5-mini"))
 
 
 @pytest.mark.parametrize("option", ["messages", "stream", "tools"])
 def test_request_settings_cannot_be_options(option: str) -> None:
-    """They are rejected when they are passed."""
+    """The error comes on construction."""
     with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set: each request sets it")):
         LiteLLM("gpt-5-mini", retry=None, **{option: 1})
 
 
 def test_request_settings_override_options() -> None:
-    """A block's temperature is the one that is sent."""
+    """The temperature of the block is sent."""
     model = LiteLLM("gpt-5-mini", temperature=1, mock_response="Yes.")
     from flowdebate.models.base import ModelRequest
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 def archive(topics: list[str]) -> MCPServer:
-    """A server that knows about cities, and notes what it was asked."""
+    """Run a server that knows about cities and records its requests."""
     server = MCPServer("archive")
 
     @server.tool(name="air.quality")
@@ -38,12 +38,12 @@ def archive(topics: list[str]) -> MCPServer:
 
 
 def call(city: object) -> ToolCall:
-    """A model's call of the first tool."""
+    """Return a model's call of the first tool."""
     return ToolCall(id="1", name="air_quality", arguments=f'{{"city": {city}}}')
 
 
 async def test_a_model_calls_the_tools_of_a_server() -> None:
-    """Its name, description and schema are offered; the result is what the model reads."""
+    """The tool's name, description and schema are offered, and the model reads its result."""
     topics: list[str] = []
     async with Client(archive(topics)) as client:
         tools = await mcp_tools(client)
@@ -60,7 +60,7 @@ async def test_a_model_calls_the_tools_of_a_server() -> None:
 
 
 async def test_tool_errors_are_returned_to_the_model() -> None:
-    """The model reads what was wrong, and the server is not asked what its schema forbids."""
+    """The model reads the error, and calls that the schema forbids never reach the server."""
     topics: list[str] = []
     async with Client(archive(topics)) as client:
         model = ScriptedModel(call('"nowhere"'), call(7), call('"long"'), "Well.")
@@ -73,7 +73,7 @@ async def test_tool_errors_are_returned_to_the_model() -> None:
 
 
 async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
-    """A call is a step: once it is recorded, its result is replayed."""
+    """A recorded call is a step whose result is replayed."""
     topics: list[str] = []
     store = MemoryStore()
     async with Client(archive(topics)) as client:
@@ -86,7 +86,7 @@ async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
 
 
 async def test_tools_can_be_selected_and_renamed() -> None:
-    """`only` chooses by the server's own names, `prefix` keeps two servers apart."""
+    """`only` selects by the server's own names, and `prefix` separates two servers."""
     async with Client(archive([])) as client:
         [tool] = await mcp_tools(client, only=["close"], prefix="city_")
         assert tool.spec.name == "city_close"

@@ -25,14 +25,14 @@ pytestmark = needs("agents", "the OpenAI Agents SDK")
 
 
 def quiet() -> Any:
-    """A configuration that sends no traces anywhere."""
+    """Configure the SDK to send no traces."""
     from agents import RunConfig
 
     return RunConfig(tracing_disabled=True)
 
 
 def fake(script: Script) -> Any:
-    """The SDK's own ScriptedModel, which answers by the script and streams word by word."""
+    """Return the SDK's own ScriptedModel, which answers by the script and streams word by word."""
     from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message
     from agents.usage import Usage
 
@@ -68,7 +68,7 @@ class TestAgentModel(AdapterConformance):
 
 
 def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
-    """The agent's instructions come before the role's; its tools get the context, and all tokens count."""
+    """The agent's instructions precede the role's, its tools get the context, and all tokens count."""
     from agents import Agent, FunctionTool
     from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
     from agents.usage import Usage
@@ -122,6 +122,6 @@ def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
 
 
 def test_only_agents_are_accepted() -> None:
-    """Anything else is refused where it is passed."""
+    """Other objects are rejected on construction."""
     with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of the OpenAI Agents SDK \(got 'gpt'\)"):
         AgentModel("gpt")

@@ -1,4 +1,4 @@
-"""A debate of each framework's own models, which ask a server with the newest openai that the frameworks allow."""
+"""Debates on each framework's own models, using the newest openai package that the frameworks allow."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.anyio
 VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
 KEY = "sk-of-nobody"
 KEPT: list[Model] = []
-"""Models that have answered: openai's client, when collected, closes its connections in the loop that runs then."""
+"""Models that have answered, kept because a collected openai client closes its connections in the loop running then."""
 
 
 async def plays(exchange: Exchange) -> None:
-    """Answer as a debater, or as the judge where a verdict is asked for, in the way in which it is asked for."""
+    """Answer as a debater, or as the judge in the requested output mode."""
     tools = [tool["function"] for tool in exchange.body.get("tools", ())]
     judges = next((tool["name"] for tool in tools if "winner" in json.dumps(tool["parameters"])), None)
     message: dict[str, Any] = {"content": "Clean air."}
@@ -45,7 +45,7 @@ async def plays(exchange: Exchange) -> None:
 
 
 def of_pydantic_ai(base_url: str) -> Model:
-    """An agent with pydantic-ai's own model."""
+    """Return an agent with pydantic-ai's own model."""
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -56,7 +56,7 @@ def of_pydantic_ai(base_url: str) -> Model:
 
 
 def of_openai_agents(base_url: str) -> Model:
-    """An agent with the SDK's own model."""
+    """Return an agent with the SDK's own model."""
     from agents import Agent, OpenAIChatCompletionsModel, RunConfig
     from openai import AsyncOpenAI
 
@@ -67,7 +67,7 @@ def of_openai_agents(base_url: str) -> Model:
 
 
 def of_langchain(base_url: str) -> Model:
-    """LangChain's own chat model."""
+    """Return LangChain's own chat model."""
     from langchain_openai import ChatOpenAI
 
     from flowdebate.adapters.langgraph import RunnableModel
@@ -76,7 +76,7 @@ def of_langchain(base_url: str) -> Model:
 
 
 def of_litellm(base_url: str) -> Model:
-    """LiteLLM, with its provider for OpenAI."""
+    """Return LiteLLM's provider for OpenAI."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no prices are fetched at its import
     from flowdebate.adapters.litellm import LiteLLM
 
@@ -84,7 +84,7 @@ def of_litellm(base_url: str) -> Model:
 
 
 def of_inspect(base_url: str) -> Model:
-    """Inspect's own model."""
+    """Return Inspect's own model."""
     from inspect_ai.model import get_model
 
     from flowdebate.adapters.inspect_ai import InspectModel
@@ -104,7 +104,7 @@ MODELS = [
 @pytest.mark.filterwarnings("ignore")  # of the frameworks, which leave connections to the garbage collector
 @pytest.mark.parametrize("make", MODELS)
 async def test_a_debate_runs_through_the_openai_client_of_each_framework(make: Callable[[str], Model]) -> None:
-    """Two turns and a verdict, three requests, and the tokens of all."""
+    """Two turns and a verdict take three requests, and all tokens are counted."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
     async with ChatServer({"staged": plays}) as server:

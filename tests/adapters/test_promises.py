@@ -1,4 +1,4 @@
-"""The table of promises in the documentation, and the pattern as a tool of any framework."""
+"""The documented table of promises, and patterns as tools of any framework."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.adapters.table import BEGIN, END, PAGE, table, untested
 
 
 def test_the_page_lists_the_promises_of_the_suite() -> None:
-    """Each test of the suite is a row, and says whether an adapter is held to it: make adapter-table writes them."""
+    """Each row is a test of the suite with the adapters it applies to; `make adapter-table` writes the rows."""
     assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
 
 
 def test_untested_promises_are_not_in_a_new_table() -> None:
-    """One that failed, was skipped because its framework is missing, or was not run."""
+    """A promise is untested if its test failed, was skipped for a missing framework, or did not run."""
     passed = dict.fromkeys(untested({}), "passed")
     assert len(passed) > 80
     assert untested(passed) == []
@@ -32,7 +32,7 @@ def test_untested_promises_are_not_in_a_new_table() -> None:
 
 
 class OtherModel:
-    """A model of our own, in the place of one of another framework."""
+    """A custom model in place of a framework's."""
 
     name = "other"
     retry = Retry(first_wait=0)
@@ -60,7 +60,7 @@ class OtherModel:
 
 
 class TestOtherModel(AdapterConformance):
-    """The suite needs no framework: a model of one's own can be held to it."""
+    """The suite needs no framework and can test a custom model."""
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
@@ -69,7 +69,7 @@ class TestOtherModel(AdapterConformance):
 
 
 class Forgetful(OtherModel):
-    """Drops the conversation, hides failures, and makes up its usage."""
+    """A model that drops the conversation, hides failures and invents its usage."""
 
     async def _answered(self, request: ModelRequest) -> FakeAnswer:
         answer = await self._script(str(request.messages[0]["content"]))
@@ -80,7 +80,7 @@ class Forgetful(OtherModel):
     "broken", ["test_text", "test_conversation", "test_stream", "test_usage", "test_unknown_usage", "test_exception"]
 )
 def test_the_suite_finds_a_broken_promise(broken: str) -> None:
-    """A model that breaks a promise fails its test."""
+    """A model that breaks a promise fails the promise's test."""
     with pytest.raises((AssertionError, ValueError, _TheirFailure)):
         getattr(AdapterConformance(), broken)(Forgetful)
 
@@ -90,7 +90,7 @@ VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the 
 
 
 def test_a_pattern_tool_has_the_metadata_that_frameworks_read() -> None:
-    """A name that providers accept, a docstring with the argument, annotations that are types."""
+    """Providers must accept the name, the docstring describes the argument, and annotations are types."""
     city = debate(name="city debate!", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, description="Debate a question of the city.")
     assert tool.__name__ == "city_debate"
@@ -103,7 +103,7 @@ def test_a_pattern_tool_has_the_metadata_that_frameworks_read() -> None:
 
 
 def test_a_model_inside_a_run_can_run_a_debate() -> None:
-    """An agent with a debate as its tool takes a role: the inner debate is a separate run."""
+    """An agent with a debate as its tool takes a role; the inner debate is a separate run."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
 
@@ -117,7 +117,7 @@ def test_a_model_inside_a_run_can_run_a_debate() -> None:
 
 @pytest.mark.anyio
 async def test_a_run_without_an_output_is_reported() -> None:
-    """A limit, or a human who has not answered yet, is no result."""
+    """A run that stopped at a limit, or awaits a human, has no result."""
     talk = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
     always = FunctionModel(lambda _: "Yes.")
     assert await as_tool(talk, model=always, store=MemoryStore())("May cars go?") == (
@@ -132,13 +132,13 @@ async def test_a_run_without_an_output_is_reported() -> None:
     [({"name": "2nd"}, "name"), ({"name": ""}, "name"), ({"name": "x" * 65}, "name"), ({"run_id": "r"}, "run_id")],
 )
 def test_invalid_tool_options_are_rejected(options: dict[str, str], field: str) -> None:
-    """When the tool is made."""
+    """The error comes when the tool is created."""
     with pytest.raises(ConfigurationError) as refused:
         as_tool(generator(name="talk"), **options)  # type: ignore[arg-type]
     assert refused.value.field == field
 
 
 def test_only_blocks_are_accepted_as_tools() -> None:
-    """Anything else is refused where it is passed."""
+    """Other objects are rejected on construction."""
     with pytest.raises(ConfigurationError, match="`pattern` must be a pattern or another block"):
         as_tool("debate")  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ pytestmark = needs("pydantic_ai", "pydantic-ai")
 
 
 def fake(script: Script) -> Any:
-    """A FunctionModel that reports the usage of the script instead of an estimate."""
+    """Return a FunctionModel that reports the script's usage instead of an estimate."""
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
     from pydantic_ai.usage import RequestUsage
@@ -78,7 +78,7 @@ class TestAgentModel(AdapterConformance):
 
 
 def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
-    """The agent's instructions come before the role's; its tools run with `deps`, and their tokens count."""
+    """The agent's instructions precede the role's, its tools run with `deps`, and their tokens count."""
     from pydantic_ai import Agent, RunContext
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
@@ -125,7 +125,7 @@ def test_provider_statuses_raise_their_errors() -> None:
 
 
 def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
-    """The agent calls the debate with a question and reads its verdict; pydantic-ai's TestModel calls every tool."""
+    """The agent reads the verdict; pydantic-ai's TestModel calls every tool."""
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
@@ -145,14 +145,14 @@ def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
 
 
 def test_only_agents_are_accepted() -> None:
-    """Anything else is refused where it is passed."""
+    """Other objects are rejected on construction."""
     with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of pydantic-ai \(got 'gpt'\)"):
         AgentModel("gpt")
 
 
 @pytest.mark.anyio
 async def test_a_truncated_answer_is_marked() -> None:
-    """The agent returns its text all the same."""
+    """The agent itself returns the text like any other."""
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.models.function import FunctionModel

@@ -1,7 +1,7 @@
-"""Random pipelines: recipes that hypothesis draws and shrinks, the blocks made of them, and what these must give.
+"""Random pipelines: recipes drawn by hypothesis, the blocks built from them, and their expected results.
 
-`Recipe.build()` composes real blocks; `Recipe.expected()` says in plain Python what they come to, so that every drawn
-pipeline can be held against a second account of its meaning. Values are integers.
+`Recipe.build()` composes real blocks; `Recipe.expected()` computes the result in plain Python, so that two independent
+definitions are compared. Values are integers.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 NAMES = ("a", "b", "loop", "parallel", "branch", "a~2", "a/b", "a[1]", "loop[1]", "a#1", "a%2F", "über uns", "x\ny")
-"""Names, many of which look like what paths are put together with."""
+"""Names, many of which contain the separators of paths."""
 
 
 class Boom(Exception):
-    """What a drawn block may raise."""
+    """An exception that drawn blocks raise."""
 
 
 class Bang(Boom):
-    """A more special one."""
+    """A subclass of `Boom`."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a drawn block emits when it acts."""
+    """The event that a drawn block emits when it acts."""
 
     label: str
     value: int
     seen: int
-    """How many blocks have acted before it, as the state of the sequencer around it says."""
+    """Number of blocks that have acted before, by the surrounding sequencer's state."""
 
 
 @dataclass
 class Journal:
-    """What the drawn blocks of one build did."""
+    """The activity of the drawn blocks of one build."""
 
     paths: list[str] = field(default_factory=list)
     inside: Counter[str] = field(default_factory=Counter)
-    """Blocks that have started and not ended, by path."""
+    """Blocks that have started but not ended, by path."""
 
     @contextmanager
     def visit(self, ctx: Context) -> Iterator[None]:
-        """Note that a block acts."""
+        """Record that a block acts."""
         self.paths.append(ctx.path)
         self.inside[ctx.path] += 1
         try:
@@ -68,7 +68,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a block is to be; `pauses` is how often it lets others go first."""
+    """A block to build; `pauses` is how often the block yields to others first."""
 
     name: str
 
@@ -83,7 +83,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Add(Recipe):
-    """Adds `number`; with `pauses`, lets others go first so often."""
+    """Adds `number` after yielding to others `pauses` times."""
 
     number: int
     pauses: int = 0
@@ -124,10 +124,10 @@ class Fails(Recipe):
 
 @dataclass(frozen=True)
 class Verb:
-    """A step: how it is added to a sequencer, and what it makes of a value."""
+    """A step: its way into a sequencer and its effect on a value."""
 
     def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
-        """`to` with the step."""
+        """Return `to` with the step added."""
         raise NotImplementedError
 
     def expected(self, value: int) -> int:
@@ -137,7 +137,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Over:
-    """A condition: whether the value is over `bound`."""
+    """A condition that holds if the value is over `bound`."""
 
     bound: int
 
@@ -147,7 +147,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Then(Verb):
-    """then, then_if, tap, tap_if."""
+    """Any of `then`, `then_if`, `tap` and `tap_if`."""
 
     block: Recipe
     when: Over | None = None
@@ -168,7 +168,7 @@ class Then(Verb):
 
 @dataclass(frozen=True)
 class Plus(Verb):
-    """map."""
+    """The verb `map`."""
 
     number: int
 
@@ -181,7 +181,7 @@ class Plus(Verb):
 
 @dataclass(frozen=True)
 class AtOnce(Verb):
-    """parallel, then the sum of the outputs."""
+    """The verb `parallel`, followed by the sum of the outputs."""
 
     blocks: tuple[Recipe, ...]
     limit: int | None
@@ -196,7 +196,7 @@ class AtOnce(Verb):
 
 @dataclass(frozen=True)
 class Each(Verb):
-    """for_each over as many copies of the value, then the sum; or tap_each."""
+    """Either `for_each` over `count` copies of the value, followed by the sum, or `tap_each`."""
 
     block: Recipe
     copies: int
@@ -220,7 +220,7 @@ class Each(Verb):
 
 @dataclass(frozen=True)
 class Choice(Verb):
-    """branch."""
+    """The verb `branch`."""
 
     cases: tuple[tuple[Over, Recipe], ...]
     otherwise: Recipe | None
@@ -240,7 +240,7 @@ class Choice(Verb):
 
 @dataclass(frozen=True)
 class Rescue(Verb):
-    """rescue; the sequencer's own `expected` says when it acts."""
+    """The verb `rescue`; the sequencer's `expected` decides when it acts."""
 
     gives: int
     name: str
@@ -259,7 +259,7 @@ class Rescue(Verb):
 
 @dataclass(frozen=True)
 class Again(Verb):
-    """loop_back to the first step; the sequencer's own `expected` says how often."""
+    """A `loop_back` to the first step; the sequencer's `expected` counts its passes."""
 
     when: Over
     passes: int
@@ -274,7 +274,7 @@ class Again(Verb):
 
 @dataclass(frozen=True)
 class Pipeline(Recipe):
-    """A sequencer; with `stateful`, one that hides the state around it."""
+    """A sequencer; if `stateful`, it hides the surrounding state."""
 
     verbs: tuple[Verb, ...]
     stateful: bool = False
@@ -307,7 +307,7 @@ class Pipeline(Recipe):
 
 
 def counter() -> dict[str, int]:
-    """Create a new state: the number of drawn blocks that have acted."""
+    """Create a state that counts the drawn blocks that have acted."""
     return {"acted": 0}
 
 
@@ -319,7 +319,7 @@ ERRORS: SearchStrategy[type[Boom]] = st.sampled_from([Boom, Bang])
 
 
 def leaves(*, failing: bool, pauses: int) -> SearchStrategy[Recipe]:
-    """Blocks that contain no others."""
+    """Draw blocks that contain no others."""
     adds: SearchStrategy[Recipe] = st.builds(Add, LABELS, SMALL, st.integers(0, pauses))
     return adds | st.builds(Fails, LABELS, ERRORS) if failing else adds
 
@@ -328,7 +328,7 @@ def leaves(*, failing: bool, pauses: int) -> SearchStrategy[Recipe]:
 def recipes(
     draw: DrawFn, /, *, depth: int = 2, failing: bool = True, concurrent: bool = True, pauses: int = 0
 ) -> Recipe:
-    """Blocks of any kind, nested `depth` deep; what acts at the same time as others never fails."""
+    """Draw blocks of any kind, nested `depth` deep; concurrent blocks never fail."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return draw(leaves(failing=failing, pauses=pauses))
     return draw(pipelines(depth=depth, failing=failing, concurrent=concurrent, pauses=pauses))
@@ -345,7 +345,7 @@ def pipelines(
     pauses: int = 0,
     stateful: bool | None = None,
 ) -> Pipeline:
-    """Sequencers of random steps, nested `depth` deep."""
+    """Draw sequencers of random steps, nested `depth` deep."""
     inner = recipes(depth=depth - 1, failing=failing, concurrent=concurrent, pauses=pauses)
     calm = recipes(depth=depth - 1, failing=False, concurrent=concurrent, pauses=pauses)
     kinds: list[SearchStrategy[Verb]] = [
@@ -369,7 +369,7 @@ def pipelines(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to, as far as laws are about it."""
+    """The parts of a run's result that laws are about."""
 
     output: object
     error: str | None
@@ -379,7 +379,7 @@ class Outcome:
 
 
 def outcome_of(block: Block[Any, Any], value: int, journal: Journal) -> Outcome:
-    """Run `block` inside a sequencer with a state, and say what came of it."""
+    """Run `block` inside a sequencer with a state and return the outcome."""
     journal.paths.clear()
     states: list[Any] = []
     records: list[Any] = []

@@ -1,4 +1,4 @@
-"""`generator(answer_tool=…)`: a tool whose call is the answer."""
+"""Tests of `generator(answer_tool=…)`, a tool whose call is the answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_call_of_the_answer_tool_is_the_answer() -> None:
 
 
 def test_text_is_also_an_answer() -> None:
-    """Nobody can make a model call anything; `transform` tells the two apart."""
+    """A model cannot be forced to call a tool; `transform` distinguishes both cases."""
     assert run_with_tool("three")[0].output == "three"
     result, _ = run_with_tool(call("rate", score=3), transform=lambda output, response, _: (output, response.finish))
     assert result.output == ({"score": 3, "why": ""}, "tool_calls")
@@ -66,7 +66,7 @@ def test_only_calls_before_the_answer_tool_are_made(names: list[str]) -> None:
 
 
 def test_the_answer_tool_may_follow_rounds_of_other_tools() -> None:
-    """It may also be in the last allowed answer, where other calls exceed the limit."""
+    """The call may also be in the last allowed answer, where other calls exceed the limit."""
 
     def look() -> str:
         return "seen"
@@ -79,14 +79,14 @@ def test_the_answer_tool_may_follow_rounds_of_other_tools() -> None:
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"score": "high"}', "{}", '{"score": 1, "mood": 2}'])
 def test_invalid_arguments_are_a_schema_violation(arguments: str) -> None:
-    """It names the block, and holds what the model wrote."""
+    """The error names the block and contains the model's text."""
     with pytest.raises(SchemaViolation) as caught:
         run_with_tool(ToolCall(id="1", name="rate", arguments=arguments))
     assert (caught.value.block, caught.value.answer) == ("ask", arguments)
 
 
 def test_a_block_may_be_the_tool() -> None:
-    """It acts on the input that the model wrote, at a place of its own."""
+    """The block's input is what the model wrote, and its path is separate."""
     paths: list[str] = []
 
     def shout(value: str, ctx: Any) -> str:
@@ -110,7 +110,7 @@ def test_exceptions_of_the_tool_are_raised_unchanged() -> None:
 
 
 def test_text_besides_the_call_is_in_the_response() -> None:
-    """A `transform` can use it."""
+    """A `transform` can use the text."""
     response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
     assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"
 
@@ -128,7 +128,7 @@ def test_text_besides_the_call_is_in_the_response() -> None:
     ids=shown,
 )
 def test_invalid_answer_tools_are_rejected(options: dict[str, Any], field: str) -> None:
-    """There is one way to answer, and one tool of a name."""
+    """A generator has one answer tool, and tool names are unique."""
     with pytest.raises(ConfigurationError) as caught:
         generator(**{"name": "ask", "answer_tool": rate, **options})
     assert caught.value.field.startswith(field)

@@ -1,4 +1,4 @@
-"""Baselines of a debate: one call, the vote of first drafts, self-consistency at equal tokens."""
+"""Baselines of a debate: one call, a vote of first drafts, and self-consistency at equal tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def usage(tokens: int) -> Usage:
 
 
 class Voters:
-    """A model that argues in texts of `argument` tokens, and answers directly what `vote` says, in `answer` tokens."""
+    """A model that argues in texts of `argument` tokens and answers by `vote` in `answer` tokens."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Voters:
 
 
 def positions_of(request: ModelRequest) -> list[str]:
-    """Return the positions in the order of a request."""
+    """Return the positions in a request's order."""
     _, _, rest = str(request.messages[0]["content"]).partition("Positions:\n")
     return re.findall(r"^- (.*)$", rest.partition("\n\n")[0], re.MULTILINE)
 
 
 def town(baselines: Baselines, *, turns: int = 4) -> Sequencer[Any, list[BaselineAnswer]]:
-    """Build a stand-in for a debate: this many turns, and then the baselines."""
+    """Build a substitute for a debate with this many turns and the baselines."""
     pipeline = sequencer(name="town", state=lambda: DebateState(question=QUESTION))
     for number in range(turns):
         pipeline = pipeline.tap(generator(name=f"turn-{number}"))
@@ -85,12 +85,12 @@ def town(baselines: Baselines, *, turns: int = 4) -> Sequencer[Any, list[Baselin
 
 
 def baselines_of(*names: Any, stances: Sequence[str] = STANCES, **options: Any) -> Baselines:
-    """Create the baselines of these names."""
+    """Create baselines from their names."""
     return create_baselines(name="town", stances=stances, baselines=list(names), **options)
 
 
 async def test_each_baseline_reports_its_result_and_cost() -> None:
-    """One call is one call, drafts are as many as roles, samples are as many as the debate's tokens pay for."""
+    """There is one direct call, a draft per role, and as many samples as the debate's tokens allow."""
     voters = Voters(argument=50, answer=10)
     answers = (await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)).output
     assert [answer.name for answer in answers] == list(BASELINES)
@@ -105,7 +105,7 @@ async def test_each_baseline_reports_its_result_and_cost() -> None:
 def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
     argument: int, answer: int, turns: int, cap: int
 ) -> None:
-    """The law: at least one; else as many as fit, and not one fewer; never more than the cap."""
+    """At least one sample is made, then as many as fit, up to the cap."""
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("self_consistency", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -116,7 +116,7 @@ def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
 async def test_samples_match_the_budget_that_is_equal(equal: Any, calls: int) -> None:
-    """4 turns of 50 tokens, one of them written, against samples of 10: by tokens, those written, price, calls."""
+    """Four turns of 50 tokens are matched by samples of 10 in tokens, output tokens, price or calls."""
     prices = {"voters": Price(prompt=1.0, completion=16.0)}
     block = baselines_of("self_consistency", equal=equal)
     limits = Limits(prices=prices)
@@ -131,13 +131,13 @@ def two_sides(**options: Any) -> Any:
 
 
 def caps(request: ModelRequest) -> Any:
-    """Answer every request for one side."""
+    """Answer every request in favour of one side."""
     reply = {"reasoning": "So.", "winner": "cap", "verdict": "Cap them."}
     return {key: reply[key] for key in request.output_schema["properties"]} if request.output_schema else "."
 
 
 async def test_a_debate_and_its_plan_set_the_equal_budget() -> None:
-    """The debate is not assembled; equal cost requires prices, and without any no model is called."""
+    """The debate is not assembled; equal cost requires prices, and the error precedes any call."""
     calls: list[object] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -161,7 +161,7 @@ async def test_a_debate_and_its_plan_set_the_equal_budget() -> None:
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
 def test_equal_requires_self_consistency(baselines: Any) -> None:
-    """No other baseline could satisfy it, so it is rejected in Python and in a plan."""
+    """No other baseline could satisfy `equal`, so Python and plans reject it."""
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
@@ -172,7 +172,7 @@ def test_equal_requires_self_consistency(baselines: Any) -> None:
 
 
 async def test_equal_cost_requires_prices_and_other_values_are_rejected() -> None:
-    """Both are refused with what is allowed."""
+    """The error lists the allowed values."""
     with pytest.raises(ConfigurationError, match="`equal` must be used with `prices` in the run's limits"):
         await town(baselines_of("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
     with pytest.raises(ConfigurationError, match="`equal` must be one of"):
@@ -181,7 +181,7 @@ async def test_equal_cost_requires_prices_and_other_values_are_rejected() -> Non
 
 @pytest.mark.parametrize("equal", get_args(Equal))
 async def test_other_baselines_do_not_count_as_the_debate(equal: Equal) -> None:
-    """What is equal is what the debate took: the drafts before it leave the samples as many as they were."""
+    """Drafts made before the debate do not change the number of samples."""
     calls = []
     limits = Limits(prices=lambda _, usage: float(usage.total_tokens or 0))
     for names in (("self_consistency",), ("single", "drafts", "self_consistency")):
@@ -192,14 +192,14 @@ async def test_other_baselines_do_not_count_as_the_debate(equal: Equal) -> None:
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
 async def test_without_token_counts_samples_match_the_calls(argument: int | None, answer: int | None) -> None:
-    """Unknown is not zero, and no reason to go on for ever."""
+    """Unknown token counts are not treated as zero and do not make sampling endless."""
     voters = Voters(argument=argument, answer=answer)
     (baseline,) = (await town(baselines_of("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
     assert (baseline.calls, baseline.tokens) == (5, None if answer is None else 50)
 
 
 async def test_without_a_debate_there_is_one_sample() -> None:
-    """A block alone has no budget to match; its input is the question."""
+    """A block alone has no budget to match, and its input is the question."""
     voters = Voters()
     (baseline,) = (await baselines_of("self_consistency").run(QUESTION, model=voters.model)).output
     assert baseline.calls == 1
@@ -207,7 +207,7 @@ async def test_without_a_debate_there_is_one_sample() -> None:
 
 
 async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
-    """Every request holds the question and the positions, and differs from others in their order alone."""
+    """Requests contain only the question and the positions, and differ only in the order of positions."""
     voters = Voters()
     await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     prompts = Counter(str(request.messages) for request in voters.asked)
@@ -224,7 +224,7 @@ async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
 def test_revisions_never_take_more_tokens_than_the_debate_but_for_the_drafts(
     argument: int, answer: int, turns: int, cap: int
 ) -> None:
-    """The law: one draft each; then all are revised as often as fits. The last editions vote."""
+    """After one draft each, all are revised as often as fits, and the last versions vote."""
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("revision", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -234,7 +234,7 @@ def test_revisions_never_take_more_tokens_than_the_debate_but_for_the_drafts(
 
 
 async def test_revisions_see_only_their_own_answer() -> None:
-    """A changed mind changes the vote, and a failed revision leaves it."""
+    """A changed answer changes the vote; a failed revision keeps the previous answer."""
     votes = {1: "for", 2: "against", 3: "against", 4: ProviderFailed("away", status=500)}
     voters = Voters(lambda number, _: votes[number], argument=15)
     (baseline,) = (await town(baselines_of("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
@@ -248,7 +248,7 @@ async def test_revisions_see_only_their_own_answer() -> None:
 
 
 async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side() -> None:
-    """Orders are drawn anew for each call, so that a pull to the first slot is no vote for a position."""
+    """Orders are drawn anew for each call, so a bias for the first slot favours no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
     assert baseline.calls == 64
@@ -257,7 +257,7 @@ async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side
 
 @given(votes=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7), seed=st.integers(0, 5))
 def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
-    """The law of drafts: a plurality wins; whoever shares the lead is named as a leader, and nobody as the winner."""
+    """A tie reports the leaders and no winner."""
     voters = Voters(lambda number, _: votes[number - 1])
     block = baselines_of("drafts", stances=("a", "b", "c"), models=[None] * len(votes))
     (baseline,) = town(block).run_sync(QUESTION, model=voters.model, seed=seed).output
@@ -270,7 +270,7 @@ def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed
 
 
 async def test_each_role_drafts_with_its_own_model() -> None:
-    """A debater's model makes its draft; None is the default, which makes all other answers."""
+    """A debater's model makes its draft, and the default model makes all other answers."""
     custom, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
     block = baselines_of("single", "drafts", stances=STANCES, models=[custom.model, None])
     result = await town(block).run(QUESTION, model={"chat": default.model})
@@ -279,7 +279,7 @@ async def test_each_role_drafts_with_its_own_model() -> None:
 
 
 async def test_drafts_are_requested_concurrently() -> None:
-    """Nobody waits for another's answer: each is given once all have been asked for."""
+    """Each answer is returned only after all have been requested."""
     gate, call_count = asyncio.Event(), 0
 
     async def answer(request: ModelRequest) -> dict[str, str]:
@@ -296,7 +296,7 @@ async def test_drafts_are_requested_concurrently() -> None:
 
 
 async def test_baselines_are_requested_concurrently() -> None:
-    """The first answer of each waits for none of another."""
+    """No baseline's first answer waits for another baseline."""
     call_count, first = 0, asyncio.Event()
 
     async def answer(request: ModelRequest) -> Any:
@@ -314,7 +314,7 @@ async def test_baselines_are_requested_concurrently() -> None:
 
 
 async def test_a_failed_draft_is_excluded_and_reported() -> None:
-    """One draft of three fails: the other two are counted, and the answer says what is missing."""
+    """With one failed draft of three, the other two count, and the report mentions the failure."""
     voters = Voters(lambda number, _: ProviderFailed("down") if number == 2 else "for")
     (baseline,) = (await town(baselines_of("drafts", models=[None] * 3)).run(QUESTION, model=voters.model)).output
     assert (baseline.winner, baseline.votes, baseline.lost) == ("for", {"for": 2, "against": 0}, 1)
@@ -323,7 +323,7 @@ async def test_a_failed_draft_is_excluded_and_reported() -> None:
 
 
 async def test_an_unavailable_provider_gets_one_wave_of_samples() -> None:
-    """A failed baseline has no winner and affects nothing else; the run is complete."""
+    """A failed baseline has no winner and affects nothing else; the run completes."""
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     assert result.status == "complete"
@@ -343,7 +343,7 @@ async def test_an_unknown_position_is_a_failure() -> None:
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no key"), RealModelForbidden(), ZeroDivisionError("oops")])
 async def test_errors_other_than_provider_failures_are_raised(error: Exception) -> None:
-    """A wrong key and a mistake in the application are not mistaken for a weak baseline."""
+    """A wrong key or an application's error must not look like a weak baseline."""
     with pytest.raises(type(error)):
         await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: error).model)
 
@@ -361,7 +361,7 @@ async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> Non
 
 
 async def test_costs_use_the_prices_of_the_run() -> None:
-    """Each baseline has its cost, and all costs add up to the run's."""
+    """Each baseline reports its cost, and all costs add up to the run's."""
     prices = {"voters": Price(prompt=0.0, completion=1_000_000.0)}
     block = create_baselines(name="town", stances=STANCES)
     result = await town(block).run(QUESTION, model=Voters().model, limits=Limits(prices=prices))
@@ -370,7 +370,7 @@ async def test_costs_use_the_prices_of_the_run() -> None:
 
 
 async def test_the_same_seed_gives_the_same_orders() -> None:
-    """Orders are drawn by the run's seed and the place of the call."""
+    """Orders depend on the run's seed and the call's path."""
     orders = []
     for seed in (7, 7, 8):
         voters = Voters(argument=500)
@@ -381,7 +381,7 @@ async def test_the_same_seed_gives_the_same_orders() -> None:
 
 @pytest.mark.parametrize("cut", [5, 7, 9, 14])
 async def test_a_resumed_run_repeats_no_call_and_has_the_same_result(cut: int) -> None:
-    """Cut at any call, a kept run asks again for nothing that was answered, lost answers included."""
+    """A durable run cut at any call repeats no answered request, and failed answers are recorded too."""
 
     def vote(number: int, _: Sequence[str]) -> Any:
         return ProviderFailed("down") if number == 3 else STANCES[number % 2]
@@ -398,7 +398,7 @@ async def test_a_resumed_run_repeats_no_call_and_has_the_same_result(cut: int) -
 
 
 class Cut:
-    """A model that is cancelled after so many answers."""
+    """A model that is cancelled after a number of answers."""
 
     def __init__(self, voters: Voters, *, after: int) -> None:
         self.model = FunctionModel(self._answer, name=voters.model.name)
@@ -413,7 +413,7 @@ class Cut:
 
 
 async def test_baselines_are_visible_only_as_events() -> None:
-    """Each call is told; no answer is an item of the stream, and nothing reaches the session's history."""
+    """Each call is an event, but answers are neither in the stream nor in the session's history."""
     result = await town(baselines_of("single", "drafts"), turns=1).run(QUESTION, model=Voters().model)
     paths = [event.path for event in result.events if isinstance(event, ModelCalled)]
     assert paths[1:] == [f"town/town-baselines/{place}" for place in ("single[1]", "drafts[1]", "drafts[2]")]
@@ -422,7 +422,7 @@ async def test_baselines_are_visible_only_as_events() -> None:
 
 
 def test_baselines_are_sorted_and_validated() -> None:
-    """True is all, False none; what is no baseline, or is there twice, is refused with the option's name."""
+    """True means all and False none; an unknown or repeated name is rejected with the option's name."""
     value: Any
     for value, names in (
         (True, BASELINES),
@@ -441,5 +441,5 @@ def test_baselines_are_sorted_and_validated() -> None:
 
 
 def test_the_outline_lists_the_baselines() -> None:
-    """They are part of what a kept run may not change."""
+    """The outline is part of what a stored run may not change."""
     assert baselines_of("single", "drafts").outline().text == "town-baselines (single, drafts)"

@@ -1,4 +1,4 @@
-"""Several things at once: order, limits, failures, and the fate of the others."""
+"""Concurrent blocks: order, limits, failures, and cancellation of siblings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Stage:
-    """Blocks that wait at gates, which the test opens in a drawn order."""
+    """Blocks that wait at gates opened by the test in a drawn order."""
 
     running: list[int] = field(default_factory=list)
     most: int = 0
@@ -34,7 +34,7 @@ class Stage:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def act(self, item: int) -> int:
-        """Wait for the gate, and return ten times the item."""
+        """Wait for the gate and return ten times the item."""
         self.running.append(item)
         self.most = max(self.most, len(self.running))
         self.gates[item] = asyncio.Event()
@@ -49,13 +49,13 @@ class Stage:
         return item * 10
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds` is true."""
+        """Wait until `holds()` is true."""
         while not holds():
             self.changed.clear()
             await self.changed.wait()
 
     async def until_run(self, count: int) -> None:
-        """Wait until this many blocks are running."""
+        """Wait until `count` blocks are running."""
         await self.until(lambda: len(self.running) == count)
 
     def open_gate(self, choice: int) -> int:
@@ -75,7 +75,7 @@ def test_results_keep_their_order_and_no_slot_is_idle(
     choices: list[int],
     as_branches: bool,  # noqa: FBT001
 ) -> None:
-    """For any order of endings and any limit, as many blocks as allowed run at once, and never more."""
+    """For any order of completion and any limit, exactly as many blocks run concurrently as allowed."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -105,7 +105,7 @@ def test_results_keep_their_order_and_no_slot_is_idle(
 
 @given(st.integers(2, 5), st.data())
 def test_the_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
-    """The very object, with a note that names its block; the others end before it is raised."""
+    """The same exception object has a note that names its block; siblings end before the raise."""
     failing = data.draw(st.integers(0, count - 1))
     error = RuntimeError("boom")
 
@@ -132,7 +132,7 @@ def test_the_first_failure_cancels_the_others_and_is_raised_unchanged(count: int
 
 
 async def test_the_first_failure_in_order_is_raised_with_notes_of_others() -> None:
-    """The first in time does not matter, so the exception does not depend on the event loop."""
+    """Order in time does not matter, so the exception does not depend on the event loop."""
     names = ("first", "second", "third")
     all_here = asyncio.Barrier(len(names))
 
@@ -155,7 +155,7 @@ async def test_the_first_failure_in_order_is_raised_with_notes_of_others() -> No
 
 
 async def test_a_block_that_raises_a_group_raises_that_group() -> None:
-    """Groups of the application's own are not taken apart."""
+    """An application's exception group is not unwrapped."""
     group = ExceptionGroup("mine", [ValueError("a"), TypeError("b")])
 
     async def fail(_: object) -> None:
@@ -168,7 +168,7 @@ async def test_a_block_that_raises_a_group_raises_that_group() -> None:
 
 
 async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
-    """It has no result, and a result that is made up must not be gone on with; its siblings end too."""
+    """A cancelled block has no result to continue with; its siblings end too."""
     stage = Stage()
 
     async def cancelled(_: object) -> None:
@@ -192,7 +192,7 @@ def test_cancelling_ends_every_child(
     times: int,
     max_concurrency: bool,  # noqa: FBT001
 ) -> None:
-    """Wherever the run is, and however often it is told so: what has started ends, and no task stays."""
+    """Wherever the run is and however often it is cancelled, started blocks end and no task stays."""
 
     async def scenario() -> None:
         journal = Journal()
@@ -219,7 +219,7 @@ def test_cancelling_ends_every_child(
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_the_callers_timeout_ends_the_blocks(limit: int | None) -> None:
-    """`asyncio.timeout` around a run is a TimeoutError of the caller's, and the blocks are gone by then."""
+    """The caller of `asyncio.timeout` gets TimeoutError after the blocks have ended."""
     stage = Stage()
     many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(stage.act, name="act"), max_concurrency=limit)
     before = asyncio.all_tasks()
@@ -233,13 +233,13 @@ async def test_the_callers_timeout_ends_the_blocks(limit: int | None) -> None:
 
 
 async def ripe(stage: Stage, count: int, deadline: asyncio.Timeout) -> None:
-    """Let the deadline pass as soon as so many blocks act."""
+    """Expire the deadline as soon as `count` blocks are running."""
     await stage.until_run(count)
     deadline.reschedule(asyncio.get_running_loop().time())
 
 
 async def test_a_second_cancellation_still_waits_for_children() -> None:
-    """A block that takes its time to end is waited for, also when the run is cancelled again meanwhile."""
+    """A block with slow cleanup is awaited even after another cancellation."""
     waiting, cleaning, cleaned, allowed = (asyncio.Event() for _ in range(4))
 
     async def slow_to_end(_: object) -> None:
@@ -274,7 +274,7 @@ async def test_a_second_cancellation_still_waits_for_children() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """They are neither grouped nor rescued, and siblings end."""
+    """Such exceptions are neither grouped nor rescued, and siblings end."""
     stage = Stage()
     runs: list[Any] = []
 
@@ -295,7 +295,7 @@ def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurre
 
 @given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
 def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int | None) -> None:
-    """The one function through which everything at once goes."""
+    """The function `in_order` runs everything concurrent."""
 
     def call(value: int) -> Any:
         async def answer() -> int:

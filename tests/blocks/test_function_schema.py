@@ -1,4 +1,4 @@
-"""`function_schema`: a function's signature and docstring as the tool that a provider wants to be told."""
+"""Tests of `function_schema`, which turns a signature and a docstring into a tool's schema."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def holds(got: object, expected: object) -> bool:
 
 
 def test_the_schema_of_the_handoff_is_complete() -> None:
-    """Name, description, types, the enum's values and what is required, and nothing else."""
+    """Name, description, types, enum values and required fields are present, and nothing else."""
     definition = function_schema(handoff).to_openai()
     assert holds(definition, WANTED)
     parameters = definition["function"]["parameters"]
@@ -169,7 +169,7 @@ class Tree(BaseModel):
     ids=str,
 )
 def test_types_become_json_schema_types(annotation: Any, expected: dict[str, Any]) -> None:
-    """Enums and literals as `enum`, models written out where they are meant."""
+    """Enums and literals become `enum`, and models are inlined."""
     schema = schema_of_parameter(annotation)
     assert holds(schema, expected)
     assert "$ref" not in json.dumps(schema)
@@ -187,7 +187,7 @@ def watch(film: Film, title: str = "title") -> None:
 
 
 def test_titles_are_removed() -> None:
-    """Titles repeat names and cost tokens; parameters and values by that name stay."""
+    """Titles repeat names and cost tokens; parameters and values with that name stay."""
     parameters = function_schema(watch).to_openai()["function"]["parameters"]
     film = {
         "description": "A film.",
@@ -207,7 +207,6 @@ def test_titles_are_removed() -> None:
 
 
 def test_a_recursive_type_keeps_its_definition() -> None:
-    """It cannot be written out."""
     parameters = function_schema(lambda_free_tree).parameters
     assert set(parameters["$defs"]) == {"Tree"}
     assert parameters["properties"]["tree"]["$ref"] == "#/$defs/Tree"
@@ -223,7 +222,7 @@ def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], 
 
 
 def test_the_default_determines_a_missing_annotation() -> None:
-    """Without a default it is text."""
+    """A parameter without a default is text."""
     properties = function_schema(without).parameters["properties"]
     assert {name: properties[name].get("type") for name in properties} == {
         "word": "string",
@@ -243,7 +242,7 @@ def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) 
 
 
 def test_parameters_with_a_default_are_optional() -> None:
-    """Keyword-only or not; a parameter that may be None and has no default is required."""
+    """Keyword-only parameters follow the rule too; a nullable parameter without a default is required."""
     parameters = function_schema(optional).parameters
     assert parameters["required"] == ["a", "d"]
     assert [parameters["properties"][name].get("default", "-") for name in "abcde"] == ["-", "x", None, "-", 0]
@@ -271,7 +270,7 @@ def described(first: str, second: int = 0, third: str = "") -> None:  # noqa: D4
 
 
 def test_the_description_is_the_text_before_the_arguments() -> None:
-    """Descriptions of parameters may have several lines, which are one line of what is told."""
+    """A parameter's description of several lines is joined into one."""
     spec = function_schema(described)
     assert spec.description == snapshot("""\
 Say what it does
@@ -306,7 +305,7 @@ class Desk:
 
 
 def test_methods_partials_and_undocumented_functions_work() -> None:
-    """`self` is no argument; a partial asks for what is left."""
+    """Methods drop `self`, and a partial keeps the unbound arguments."""
     assert function_schema(Desk().ask).parameters["required"] == ["question"]
     assert function_schema(nothing_said).description == ""
     part = functools.partial(optional, "x", d=1)
@@ -315,7 +314,7 @@ def test_methods_partials_and_undocumented_functions_work() -> None:
 
 
 def test_an_unknown_annotation_is_an_error() -> None:
-    """The annotation that means nothing is named."""
+    """The error names the annotation."""
 
     def strange(x: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
         """Take something."""

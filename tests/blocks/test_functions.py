@@ -1,4 +1,4 @@
-"""The application's functions as blocks: every shape that a function may have, and those that it may not."""
+"""Functions as blocks: every supported signature, and rejected ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Doubler:
 
 
 class AsyncDoubler:
-    """A callable object that has to be awaited."""
+    """A callable object that returns an awaitable."""
 
     async def __call__(self, value: int, ctx: Context) -> int:
         assert isinstance(ctx, Context)
@@ -107,7 +107,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_of_function_is_a_block(shape: str) -> None:
-    """Sync or async, of the input or of input and context, wherever a block or a function is asked for."""
+    """Functions may be sync or async, take the input with or without the context, and replace any block."""
     function = SHAPES[shape]
     empty = sequencer(name="all")
     assert handler(function).run_sync(3).output == 6
@@ -159,7 +159,7 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("function", WRONG, ids=shown)
 def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
-    """ConfigurationError says where and what is allowed; nothing has to run for it. A block is no function."""
+    """ConfigurationError gives the place and the allowed signatures before anything runs; blocks are not functions."""
     empty = sequencer(name="all").then(str)
     attempts: dict[str, Callable[[], object]] = {
         "map": lambda: empty.map(function),
@@ -182,7 +182,7 @@ def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
 
 @pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=shown)
 def test_non_blocks_are_rejected_when_built(function: Any) -> None:
-    """Wherever a block is asked for."""
+    """The check applies wherever a block is expected."""
     empty = sequencer(name="all")
     for attempt in (
         lambda: empty.then(function),
@@ -198,7 +198,7 @@ def test_non_blocks_are_rejected_when_built(function: Any) -> None:
 
 
 def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
-    """It works with and without parentheses."""
+    """The decorator works with and without parentheses."""
 
     @handler
     def shout(text: str) -> str:
@@ -214,7 +214,7 @@ def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
 
 
 def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
-    """A lambda is a "function", and a callable object has the name of its class."""
+    """A lambda is named "function", and a callable object by its class."""
     assert handler(lambda value: value).name == "function"
     assert handler(Doubler()).name == "Doubler"
     assert handler(functools.partial(times, 2)).name == "partial"
@@ -222,7 +222,7 @@ def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "\n", 5, b"x", ("a",)])
 def test_a_block_has_a_name(name: Any) -> None:
-    """One that is not blank, for every kind of block."""
+    """The name of any kind of block must not be blank."""
     for make in (
         lambda: handler(str, name=name),
         lambda: sequencer(name=name),
@@ -251,7 +251,7 @@ def test_bounds_are_positive_integers(bound: Any) -> None:
 
 
 def test_a_loop_requires_a_bound() -> None:
-    """None is none."""
+    """The value None is invalid."""
     empty: Any = sequencer(name="all").then(str)
     attempts: list[Callable[[], object]] = [
         lambda: empty.loop_back("str", when=bool, max_iterations=None),
@@ -263,7 +263,7 @@ def test_a_loop_requires_a_bound() -> None:
 
 
 UNTYPED: Any = (sequencer, router, generator)
-"""The factories, for calls that a type checker would not let pass."""
+"""The factories, untyped for calls that a type checker would reject."""
 _sequencer, _router, _generator = UNTYPED
 
 ATTEMPTS: list[Any] = [
@@ -299,8 +299,6 @@ def test_invalid_arguments_are_rejected_with_their_location(attempt: Any) -> Non
 
 @given(st.integers())
 def test_a_sync_run_and_an_async_run_are_the_same(value: int) -> None:
-    """`run_sync` is `run`."""
-
     async def ask() -> Any:
         return (await handler(plain_later).run(value)).output
 

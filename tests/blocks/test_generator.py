@@ -1,4 +1,4 @@
-"""`generator`: what a model is shown, and what its answer becomes."""
+"""Tests of `generator`: the model's input and the use of its answer."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.anyio
 
 
 def messages_of(value: object = "input", *, session: Session | None = None, **slots: Any) -> list[tuple[str, str]]:
-    """Return the model's messages as (role, content)."""
+    """Return the model's messages as (role, content) pairs."""
     model = ScriptedModel("answer")
     generator(name="ask", **slots).run_sync(value, model=model, session=session)
     return [(message["role"], message["content"]) for message in model.calls[0].messages]
 
 
 def test_the_slots_have_an_order() -> None:
-    """System (prompt, instructions of uses, instructions), context, that of uses, history, user: most stable first."""
+    """The most stable come first: system (prompt, then instructions), context of `uses`, history, user."""
     session = Session(history=[{"role": "assistant", "name": "judge", "content": "earlier"}])
     assert messages_of(
         "input",
@@ -60,7 +60,7 @@ TEXTS = st.text(max_size=5)
 
 @given(st.fixed_dictionaries({"prompt": TEXTS, "instructions": TEXTS, "user": TEXTS}), st.lists(TEXTS, max_size=2))
 def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], context: list[str]) -> None:
-    """Of the input or of input and context, sync or async; a text that is empty leaves nothing behind."""
+    """Functions may be sync or async, with or without the context; an empty text adds no message."""
 
     def function(value: Any, shape: int) -> Any:
         async def later(_: object, __: Context) -> Any:
@@ -79,7 +79,7 @@ def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], 
 
 
 def test_functions_get_the_input_and_the_context_of_the_block() -> None:
-    """The path and block of the context are the generator's."""
+    """The context has the generator's path and block."""
     messages = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
     assert messages == [("system", "5 ask ask"), ("user", "6")]
 
@@ -106,7 +106,7 @@ class Point(BaseModel):
     ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
 )
 def test_without_a_user_slot_the_input_is_the_message(value: object, text: str) -> None:
-    """A pydantic model becomes JSON."""
+    """The input, if it is a pydantic model, becomes JSON."""
     assert messages_of(value) == [("user", text)]
 
 
@@ -151,7 +151,7 @@ def test_a_structured_answer_matches_the_schema(schema: Any, answer: Any, output
     "schema", [Point, Place, Spot, JSON_SCHEMA], ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"]
 )
 def test_an_invalid_answer_is_an_error_that_names_the_field(schema: Any) -> None:
-    """SchemaViolation, with the block and the model."""
+    """SchemaViolation also names the block and the model."""
     block = generator(name="ask", output_schema=schema)
     with pytest.raises(SchemaViolation) as caught:
         block.run_sync("?", model=ScriptedModel({"x": "one"}, name="small"))
@@ -160,7 +160,7 @@ def test_an_invalid_answer_is_an_error_that_names_the_field(schema: Any) -> None
 
 
 def test_a_truncated_answer_is_flagged() -> None:
-    """Text is gone on with, and marked; half a structured answer is an error of its own."""
+    """A truncated text is marked and used, but a truncated structured answer is an error."""
     cut = ModelResponse(text='{"x": ', finish="length")
     block = generator(name="ask")
     result = block.run_sync("?", model=ScriptedModel(cut))
@@ -172,13 +172,13 @@ def test_a_truncated_answer_is_flagged() -> None:
 
 @pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=shown)
 def test_invalid_schemas_are_rejected(schema: Any) -> None:
-    """The error comes when the block is built, with its name."""
+    """The error comes when the block is built, and names the block."""
     with pytest.raises(ConfigurationError, match="generator 'ask': `output_schema` must be"):
         generator(name="ask", output_schema=schema)
 
 
 async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
-    """Return the streamed pieces of text, the result, and whether each call was streamed."""
+    """Return the streamed texts, the result, and whether each call was streamed."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:
@@ -200,7 +200,7 @@ async def test_text_is_streamed_to_readers() -> None:
 
 
 async def test_text_is_not_streamed_without_readers() -> None:
-    """Without a reader, or where the block is not visible to clients, the model is not asked to stream."""
+    """Without a reader, or in an invisible block, the model is not asked to stream."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:
@@ -216,7 +216,7 @@ async def test_text_is_not_streamed_without_readers() -> None:
 
 @given(st.booleans(), st.booleans(), st.booleans())
 def test_visibility_controls_stream_and_history(client: bool, history: bool, as_dict: bool) -> None:  # noqa: FBT001
-    """The event stream's readers, and the session's history; each by itself."""
+    """The event stream and the session's history are controlled separately."""
     visibility = {"client": client, "history": history} if as_dict else Visibility(client=client, history=history)
     session = Session()
     block = generator(name="ask", visibility=visibility)
@@ -227,7 +227,7 @@ def test_visibility_controls_stream_and_history(client: bool, history: bool, as_
 
 
 def test_history_is_optional() -> None:
-    """It has the items of earlier blocks, and of earlier runs in the session."""
+    """The history has items of earlier blocks and of earlier runs in the session."""
     model = ScriptedModel("one", "two", "three")
     talk = sequencer(name="talk").tap(generator(name="a")).tap(generator(name="b", history=True))
     session = Session()
@@ -239,7 +239,7 @@ def test_history_is_optional() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
-    """It gets the model's output, its response and the context; events and history have its result."""
+    """The function gets the output, the response and the context, and its result goes into events and history."""
 
     def shout(output: str, response: ModelResponse, ctx: Context) -> str:
         return f"{output.upper()} {response.finish} {ctx.block}"
@@ -255,7 +255,7 @@ def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
 
 
 def test_settings_reach_the_model() -> None:
-    """They are passed unchanged."""
+    """The settings are passed unchanged."""
     received: list[ModelSettings] = []
     settings = ModelSettings(temperature=0.5, max_tokens=7, extra={"top_p": 0.9})
 
@@ -277,7 +277,7 @@ def test_the_model_of_a_block_overrides_that_of_the_run() -> None:
 
 
 def test_a_choice_comes_with_the_log_probability_of_each() -> None:
-    """The model is asked for one of the choices, without tools, and the transform reads how likely each one was."""
+    """The request has the choices but no tools, and the transform reads the probabilities."""
     received = []
 
     def likely(request: ModelRequest) -> Any:
@@ -309,6 +309,6 @@ def test_a_choice_comes_with_the_log_probability_of_each() -> None:
     ids=str,
 )
 def test_invalid_choices_are_rejected(options: dict[str, Any], allowed: str) -> None:
-    """The error comes when the block is made, with the valid choices."""
+    """The error comes when the block is created and lists the valid choices."""
     with pytest.raises(ConfigurationError, match=f"generator 'ask': `choices` must be {allowed}"):
         generator(name="ask", **options)

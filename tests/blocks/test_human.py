@@ -1,4 +1,4 @@
-"""A person as a block: what it is shown, what it may answer, and how it types."""
+"""A person as a block: requests, answers, and typing in a terminal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Finding(BaseModel):
-    """What a reviewer gives."""
+    """A reviewer's answer."""
 
     grade: Literal["good", "bad"]
     points: list[str] = Field(default_factory=list)
@@ -71,7 +71,7 @@ def recording(requests: list[HumanRequest], *answers: Any) -> Callable[[HumanReq
 
 
 async def test_a_human_sees_the_complete_request() -> None:
-    """Who it is, the prompt, the question, more context, what was said, in this order; nothing can be forged."""
+    """The role, prompt, question, further context and transcript appear in this order, and none can be forged."""
     requests: list[HumanRequest] = []
     bob = human(
         name="bob",
@@ -98,7 +98,7 @@ async def test_a_human_sees_the_complete_request() -> None:
 
 
 async def test_the_expected_answer_has_a_line_for_each_field() -> None:
-    """Types, choices, and what may be left out."""
+    """The lines have types, choices, and optional fields."""
     requests: list[HumanRequest] = []
     reviewer = human(name="ann", output_schema=Finding, ask=recording(requests, {"grade": "good"}))
     result = await reviewer.run("a paper")
@@ -125,7 +125,7 @@ async def test_the_expected_answer_has_a_line_for_each_field() -> None:
     ids=["data", "json", "the one field that is needed", "the model itself"],
 )
 async def test_answers_come_in_several_forms(answer: Any) -> None:
-    """All of them are the same."""
+    """All forms give the same result."""
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     assert (await block.run("a paper")).output == Finding(grade="good")
 
@@ -141,7 +141,7 @@ async def test_answers_come_in_several_forms(answer: Any) -> None:
     ],
 )
 async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None:
-    """The field is named; also where the answer comes at once."""
+    """The check also applies to an answer given immediately."""
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     with pytest.raises(OutputError, match=message):
         await block.run("a paper")
@@ -169,7 +169,7 @@ def test_invalid_options_are_rejected() -> None:
 
 
 async def test_a_human_inside_a_tool_or_function_suspends_the_run() -> None:
-    """A model's tool call is suspended and then answered; a rescue does not catch this."""
+    """The tool call is suspended and later answered; a rescue does not catch the suspension."""
     expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
     pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
     assert expert.resources, "a run without a store is refused before it begins"
@@ -200,7 +200,7 @@ async def test_asking_without_a_store_is_an_error() -> None:
 
 
 async def test_calls_besides_a_waiting_one_finish() -> None:
-    """All that is waited for is raised together, in the order of the calls; a failure comes before."""
+    """All open requests are raised together in the order of the calls, but a failure takes precedence."""
     ended: list[str] = []
 
     def request(name: str) -> HumanRequest:
@@ -233,7 +233,7 @@ def test_requests_survive_storage(text: str, expects: str, problem: str | None, 
 
 @given(st.text())
 def test_no_text_can_forge_an_entry(text: str) -> None:
-    """Only the renderer begins a line with a tag or a heading, whatever line breaks the text has."""
+    """Whatever line breaks a text has, only the renderer starts a line with a tag or a heading."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text=text.replace("\x00", ""))]
     lines = render_said(entries).splitlines()
     assert lines[0] == "Round 1:"
@@ -250,9 +250,9 @@ words = st.sampled_from(["Be brief.", "One line.\n  | Another one."])
 def test_a_request_can_be_parsed_into_its_parts(
     name: str, stance: str | None, question: str, statements: list[list[Said]] | None, prompt: str | None
 ) -> None:
-    """`parse_request` is the inverse of `render_request`, whatever others wrote, and whoever it seems to be by.
+    """Parsing with `parse_request` inverts `render_request` for any texts and names.
 
-    A bar that continues a line is read as one in the application's words too: they may quote what others wrote.
+    A continuation bar is parsed even in the application's own words, which may quote others.
     """
     who = render_who(name, stance=stance)
     entries = [
@@ -291,7 +291,7 @@ FINDINGS = st.builds(
 
 @given(FINDINGS)
 def test_type_and_json_schema_accept_the_same_answers(finding: Finding) -> None:
-    """Another process has only the JSON Schema, which accepts everything that the type accepts."""
+    """Another process has only the JSON Schema."""
     schema = OutputSchema.of(Finding).json_schema
     for answer in (finding.model_dump(mode="json"), finding.model_dump_json()):
         assert Finding.model_validate(check_answer(schema, answer, block="b")) == finding
@@ -309,7 +309,7 @@ def test_text_is_valid_or_rejected(text: str) -> None:
 
 
 class Typed:
-    """A terminal on which `lines` were typed."""
+    """A terminal with `lines` as typed input."""
 
     def __init__(self, typed: str) -> None:
         self._read, write = os.pipe()
@@ -318,7 +318,7 @@ class Typed:
         self.shown = io.StringIO()
 
     async def ask(self, block: Any) -> Any:
-        """Return the output of the block whose person types here."""
+        """Return the output of a block whose person types here."""
         terminal = Terminal(self._read, self.shown)
         block._ask = terminal.ask
         try:
@@ -328,7 +328,7 @@ class Typed:
 
 
 async def test_typed_text_ends_at_an_empty_line() -> None:
-    """It may also end with the input; empty lines before it are skipped."""
+    """The end of input works too; leading empty lines are skipped."""
     assert await Typed("\nOne.\nTwo.\n\nmore").ask(human(name="ann", ask=print)) == "One.\nTwo."
     assert await Typed("One.").ask(human(name="ann", ask=print)) == "One."
     with pytest.raises(OutputError, match="the input has ended"):
@@ -336,7 +336,7 @@ async def test_typed_text_ends_at_an_empty_line() -> None:
 
 
 async def test_fields_are_typed_one_by_one_and_requested_again() -> None:
-    """The first answer does not fit: it is said why, and the second counts."""
+    """The first answer is rejected with a reason, and the second counts."""
     typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
     assert finding == Finding(grade="bad", points=["late", "long"], sure=False, score=7)
@@ -346,7 +346,7 @@ async def test_fields_are_typed_one_by_one_and_requested_again() -> None:
 
 
 async def test_typing_can_be_cancelled() -> None:
-    """Nobody waits for a line that does not come."""
+    """No task keeps waiting for a line."""
     read_end, write_end = os.pipe()
     ann = human(name="ann", ask=Terminal(read_end, io.StringIO()).ask)
     handle = ann.start("Rents?")

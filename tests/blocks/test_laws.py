@@ -1,4 +1,4 @@
-"""What composing blocks promises, for whatever blocks are composed."""
+"""Laws of composition that hold for any blocks."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def seq(*blocks: Block[Any, Any]) -> Sequencer[Any, Any]:
 
 
 def have_same_result(one: Outcome, other: Outcome) -> bool:
-    """Return whether two runs have the same result, wherever in the run it was produced."""
+    """Return whether two runs have the same result, regardless of paths."""
     return replace(one, paths=()) == replace(other, paths=())
 
 
 @given(pipelines(), SMALL)
 @example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
 def test_a_pipeline_equals_a_plain_evaluation_of_its_steps(recipe: Pipeline, value: int) -> None:
-    """Output and failure are those of a plain account of the same steps; a rescue inside a loop does not extend it."""
+    """Outputs and failures match the plain evaluation, and a rescue inside a loop does not extend it."""
     journal = Journal()
     outcome = outcome_of(recipe.build(journal), value, journal)
     assert (outcome.output, outcome.error) == result_of(lambda: recipe.expected(value))
@@ -59,7 +59,7 @@ def test_a_pipeline_equals_a_plain_evaluation_of_its_steps(recipe: Pipeline, val
 
 @given(recipes(), recipes(), recipes(), SMALL)
 def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> None:
-    """`a.then(b).then(c)` is `a.then(seq(b, c))` in output, failure, what is emitted, and the state that is seen."""
+    """`a.then(b).then(c)` equals `a.then(seq(b, c))` in output, failure, events and visible state."""
     journal = Journal()
     one, two, three = (recipe.build(journal) for recipe in (a, b, c))
     flat = outcome_of(seq(one, two, three), value, journal)
@@ -69,7 +69,7 @@ def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> Non
 
 @given(recipes(), SMALL)
 def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
-    """It is the identity, before and behind any block."""
+    """The identity holds before and after any block."""
     journal = Journal()
     block = a.build(journal)
     alone = outcome_of(block, value, journal)
@@ -79,13 +79,13 @@ def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
 
 
 def some(n: int) -> int:
-    """Stand for any function of an int."""
+    """Return some function of an int."""
     return n
 
 
 @given(st.functions(like=some, returns=SMALL, pure=True), st.functions(like=some, returns=SMALL, pure=True), SMALL)
 def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int) -> None:
-    """`map(f).map(g)` is `map(g after f)`."""
+    """`map(f).map(g)` equals `map(g after f)`."""
     two: Sequencer[Any, Any] = sequencer(name="two").map(f).map(g)
     one: Sequencer[Any, Any] = sequencer(name="one").map(lambda n: g(f(n)))
     assert two.run_sync(value).output == one.run_sync(value).output
@@ -106,7 +106,7 @@ def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
 
 @given(recipes(), st.booleans(), SMALL)
 def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
-    """If the condition holds they equal `then` and `tap`; otherwise they do nothing."""
+    """A true condition makes them `then` and `tap`, and a false one skips them."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -123,7 +123,7 @@ def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: 
 def test_branch_takes_the_first_matching_case(
     cases: list[tuple[bool, Recipe]], otherwise: Recipe | None, value: int
 ) -> None:
-    """Later conditions are not even asked; without one that holds it is `otherwise`, or nothing."""
+    """Later conditions are not evaluated; without a match `otherwise` or nothing runs."""
     journal = Journal()
     checked: list[int] = []
 
@@ -150,7 +150,7 @@ def test_branch_takes_the_first_matching_case(
 
 @given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
 def test_parallel_returns_the_separate_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
-    """In the order of the branches, whichever ends first; what they emit is what they emit by themselves."""
+    """Results follow the order of branches, not of completion, and each branch emits its own events."""
     journal = Journal()
     blocks = {f"key {index}": recipe.build(journal) for index, recipe in enumerate(branches)}
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -165,7 +165,7 @@ def test_parallel_returns_the_separate_results_by_key(branches: list[Recipe], li
 
 @given(recipes(failing=False, depth=1, pauses=2), st.lists(SMALL, max_size=5), st.none() | st.integers(1, 4))
 def test_for_each_applies_the_block_to_each_item(a: Recipe, items: list[int], limit: int | None) -> None:
-    """A list of what it gives for each, in order, whatever the limit; `tap_each` gives the items back."""
+    """Outputs are listed in order for any limit; `tap_each` returns the items."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -177,7 +177,7 @@ def test_for_each_applies_the_block_to_each_item(a: Recipe, items: list[int], li
 
 @given(recipes(failing=False, depth=1), SMALL)
 def test_verbs_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
-    """Every verb gives a new sequencer: one that was shared does not grow behind anybody's back."""
+    """Every verb returns a new sequencer, so shared ones do not grow."""
     journal = Journal()
     block = a.build(journal)
     base: Sequencer[Any, Any] = sequencer(name="base").then(block)
@@ -200,7 +200,7 @@ def test_verbs_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
 
 @given(st.integers(1, 6), st.integers(0, 8))
 def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
-    """Its steps are passed once, and again while `when` holds, at most `max_iterations` times; never an error."""
+    """The steps run once, then again while `when` holds, at most `max_iterations` times, and never raise."""
     passed: list[int] = []
     values: list[int] = []
 
@@ -223,7 +223,7 @@ def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
-    """A rescue inside the loop belongs to the pass; one after the loop ends it."""
+    """A rescue inside the loop belongs to the pass, and one after the loop ends it."""
     passed: list[int] = []
 
     def act(value: int) -> int:
@@ -244,7 +244,7 @@ def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], lat
 
 
 def test_two_loops_of_one_sequencer_count_separately() -> None:
-    """The second loop has all its passes, and its label in paths is not the first one's."""
+    """The second loop has all its passes and a separate label in paths."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     loops: Sequencer[Any, Any] = (
@@ -265,7 +265,7 @@ def test_two_loops_of_one_sequencer_count_separately() -> None:
 
 
 def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
-    """Whichever pass it was that failed."""
+    """The failed pass may be any of them."""
     passed: list[str] = []
 
     def fails_in_the_second_pass(_: object) -> None:
@@ -289,7 +289,7 @@ def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
 
 
 def test_a_loop_starts_counting_at_each_entry() -> None:
-    """Each time that a sequencer acts it has all its passes."""
+    """Each execution of the sequencer has all passes."""
     values: list[int] = []
     inner: Sequencer[Any, Any] = (
         sequencer(name="inner").tap(handler(values.append, name="see")).loop_back("see", when=bool, max_iterations=2)
@@ -304,7 +304,7 @@ ADD = Add("add", 1)
 
 @given(st.integers(1, 5), st.integers(-2, 8))
 def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
-    """The block runs at least once, then on its own output; LoopLimitExceeded comes after the last allowed pass."""
+    """After the first pass the block gets its own output; LoopLimitExceeded follows the last allowed pass."""
     journal = Journal()
     block = ADD.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -334,7 +334,7 @@ def failure_of(block: Block[Any, Any], value: object = 0) -> Exception | None:
 
 @dataclass
 class Adds(Block[int, int]):
-    """A block of the application's own that has no hash, as any dataclass that can be compared."""
+    """An application's block without a hash, like any dataclass with equality."""
 
     number: int
 
@@ -349,7 +349,7 @@ class Adds(Block[int, int]):
 
 
 def test_a_block_may_be_a_dataclass() -> None:
-    """This works alone and nested, and the block may change between runs."""
+    """The block may run alone or nested, and may change between runs."""
     block = Adds(1)
     pair = seq(block, block)
     assert (block.run_sync(1).output, pair.run_sync(1).output) == (2, 3)

@@ -1,4 +1,4 @@
-"""Drawings: what each step looks like, as text and as a Mermaid flowchart."""
+"""Drawings of each kind of step as text and as a Mermaid flowchart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.blocks.pipelines import Journal, Pipeline, pipelines
 
 
 def ask(value: object) -> object:
-    """Return the value; this block is only drawn."""
+    """Return the value; this block is never run."""
     return value
 
 
@@ -47,7 +47,7 @@ STEPS: dict[str, Any] = {
 
 
 def test_every_kind_of_step_is_drawn_as_text() -> None:
-    """One line for each, what it holds below it."""
+    """Each step has one line, with its contents below."""
     assert "\n\n".join(str(outline(make())) for make in STEPS.values()) == snapshot("""\
 all
   → ask
@@ -131,7 +131,7 @@ ask\
 
 
 def test_every_kind_of_step_is_drawn_as_a_flowchart() -> None:
-    """Steps that follow each other are joined by arrows; what a step holds stands in a box."""
+    """Arrows join consecutive steps, and a box holds the contents of a step."""
     assert "\n\n".join(outline(make()).mermaid() for make in STEPS.values()) == snapshot("""\
 flowchart TD
   subgraph n1 ["all"]
@@ -326,7 +326,7 @@ HOSTILE = [
 
 @given(st.lists(st.sampled_from(HOSTILE) | st.text(min_size=1).filter(str.strip), min_size=1, max_size=3))
 def test_names_cannot_break_a_drawing(names: list[str]) -> None:
-    """Not with quotes, line breaks, directives, or entities; each block has one line of text, and one node."""
+    """For quotes, line breaks, directives and entities alike, each block has one line of text and one node."""
     block = empty(names[0])
     for name in names:
         block = block.then(handler(ask, name=name)).parallel({name: ask})
@@ -341,7 +341,7 @@ def test_names_cannot_break_a_drawing(names: list[str]) -> None:
 
 @pytest.mark.parametrize("tapped", [False, True])
 def test_a_jump_leads_to_its_own_step(tapped: bool) -> None:  # noqa: FBT001
-    """Not to an equally named block inside another one, and also where a verb stands before its name."""
+    """An equally named block may be nested elsewhere, and a verb may precede the name."""
     inner = empty("inner").then(ask).then(ask)
     verb = "tap" if tapped else "then"
     block = getattr(empty().then(inner), verb)(ask)

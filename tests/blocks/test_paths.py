@@ -1,4 +1,4 @@
-"""Where a block stands in a run: the key under which what it does is found again."""
+"""Paths: the keys under which the steps of a run are found again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
-    """Return the keys of the steps of one run, in order."""
+    """Return the keys of a run's steps in order."""
     store = MemoryStore()
     result = await block.run("q", model=model, store=store)
     return [step.key for step in await store.steps(result.run_id)]
@@ -33,7 +33,7 @@ async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
 
 @given(pipelines(depth=3), SMALL)
 def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
-    """This holds for nested, repeated, rescued and concurrent blocks with any names."""
+    """Blocks may be nested, repeated, rescued or concurrent, with any names."""
     journal = Journal()
     paths = outcome_of(recipe.build(journal), value, journal).paths
     assert len(set(paths)) == len(paths)
@@ -41,7 +41,7 @@ def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
 
 @given(pipelines(failing=False, pauses=3), SMALL, st.data())
 def test_paths_do_not_depend_on_who_ends_first(recipe: Pipeline, value: int, data: st.DataObject) -> None:
-    """The same input has the same paths, however long its blocks take."""
+    """Durations do not affect paths."""
     journal, other = Journal(), Journal()
     slow = recipe.build(journal)
     hasty = without_pauses(recipe, data).build(other)
@@ -49,7 +49,7 @@ def test_paths_do_not_depend_on_who_ends_first(recipe: Pipeline, value: int, dat
 
 
 def without_pauses(recipe: Any, data: st.DataObject) -> Any:
-    """`recipe` with other pauses."""
+    """Return `recipe` with different pauses."""
     if isinstance(recipe, tuple):
         return tuple(without_pauses(part, data) for part in recipe)
     fields = getattr(recipe, "__dataclass_fields__", None)
@@ -65,7 +65,7 @@ def without_pauses(recipe: Any, data: st.DataObject) -> Any:
 @example(["a/b"], ["a%2Fb"])
 @example(["a[1]/b"], ["a", "b"])
 def test_different_names_make_different_paths(names: list[str], other_names: list[str]) -> None:
-    """Escaped parts, put together with what paths are put together with, can be told apart."""
+    """Escaped parts stay distinguishable even if names contain separators."""
 
     def path(parts: list[str]) -> str:
         return "/".join(f"{place_of(part)}[1]" for part in parts)
@@ -75,7 +75,7 @@ def test_different_names_make_different_paths(names: list[str], other_names: lis
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_steps_of_one_block_have_distinct_keys(name: str) -> None:
-    """`ctx.step` counts what a block does under one key; its path and the models' calls are other keys."""
+    """`ctx.step` numbers a block's steps under one key, apart from its path and its model calls."""
 
     async def context(_: str, ctx: Context) -> list[str]:
         return [
@@ -103,7 +103,7 @@ def look() -> str:
 
 
 async def test_equally_named_generators_do_not_share_keys() -> None:
-    """The third request of one is not the first of another that is called like it."""
+    """The third request of one generator is not the first of an equally named one."""
     calls = [ToolCall(id="", name="look", arguments="{}")] * 3
     model = ScriptedModel(calls[:2], calls, "one", calls, "two")
     twice: Sequencer[Any, Any] = sequencer(name="twice")
@@ -116,7 +116,7 @@ async def test_equally_named_generators_do_not_share_keys() -> None:
 
 
 async def test_a_block_used_as_a_tool_has_a_path_for_each_call() -> None:
-    """A model may call it many times, with any ids."""
+    """A model may call the block many times with any ids."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     inner: Sequencer[Any, Any] = sequencer(name="note-it").then(note)
@@ -126,7 +126,7 @@ async def test_a_block_used_as_a_tool_has_a_path_for_each_call() -> None:
 
 
 async def test_paths_are_readable() -> None:
-    """Paths are made of what a reader knows: names, keys, indexes, passes."""
+    """Paths consist of names, keys, indexes and passes."""
     paths: list[str] = []
 
     def note(name: str) -> Block[Any, Any]:
@@ -156,7 +156,7 @@ async def test_paths_are_readable() -> None:
 
 
 async def test_answers_of_a_model_do_not_affect_paths() -> None:
-    """A model chooses a tool call's name and id."""
+    """A tool call's name and id are the model's choice."""
 
     def answer(request: ModelRequest) -> ModelResponse | str | ToolCall:
         if len(request.messages) > 1:

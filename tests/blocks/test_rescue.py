@@ -1,4 +1,4 @@
-"""`rescue`, and the application's own exceptions."""
+"""Tests of `rescue` and of the application's own exceptions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fails(error: BaseException, name: str = "fails") -> Block[Any, Any]:
 
 @given(st.lists(st.sampled_from(KINDS), max_size=4), st.sampled_from(KINDS))
 def test_the_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], kind: type[Exception]) -> None:
-    """Chained rescues are tried in order; the others are passed over, and steps between are not carried out."""
+    """Chained rescues are tried in order, and skipped steps do not run."""
     error = kind("x")
     block = empty().then(fails(error))
     for index, on in enumerate(chain):
@@ -54,7 +54,7 @@ def test_the_first_matching_rescue_gets_the_exception(chain: list[type[Exception
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
 def test_a_rescue_catches_exceptions_of_nested_blocks(nesting: list[bool], data: st.DataObject) -> None:
-    """An inner rescue comes before an outer one, at any depth."""
+    """An inner rescue precedes an outer one, at any depth."""
     error = KeyError("deep")
     block: Block[Any, Any] = fails(error)
     takes = data.draw(st.lists(st.booleans(), min_size=len(nesting), max_size=len(nesting)))
@@ -70,7 +70,7 @@ def test_a_rescue_catches_exceptions_of_nested_blocks(nesting: list[bool], data:
 
 
 def test_a_rescue_does_not_catch_later_exceptions() -> None:
-    """Its own exceptions are for a later rescue, which sees their origin."""
+    """Exceptions of a rescue are for a later rescue, which sees their cause."""
     behind = empty().rescue(lambda _: "never").then(fails(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
         behind.run_sync(0)
@@ -84,7 +84,7 @@ def test_a_rescue_does_not_catch_later_exceptions() -> None:
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
 def test_a_rescue_catches_exceptions_of_step_functions(place: str) -> None:
-    """Conditions and the like are part of their step."""
+    """Conditions and similar functions are part of their step."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
         "over": lambda: empty().for_each(str, over=lambda _: 1 / 0),
@@ -101,7 +101,7 @@ def test_a_rescue_catches_exceptions_of_step_functions(place: str) -> None:
     "on", [None, (), BaseException, asyncio.CancelledError, KeyboardInterrupt, (KeyError, 3), "KeyError"]
 )
 def test_only_exceptions_can_be_rescued(on: Any) -> None:
-    """Cancellation and the end of the process are never caught, so asking for it is a mistake."""
+    """Cancellation and process exit are never caught, so requesting that is an error."""
     with pytest.raises(ConfigurationError, match="a subclass of Exception"):
         empty().rescue(str, on=on)
 
@@ -115,7 +115,7 @@ def test_a_block_may_rescue_the_library_s_own_errors() -> None:
 
 
 class Frozen(Exception):
-    """An exception that takes no notes."""
+    """An exception that accepts no notes."""
 
     def add_note(self, note: str, /) -> None:
         raise TypeError(note)
@@ -129,7 +129,7 @@ class Record(Exception):
 
 
 class Mute(Exception):
-    """An exception that cannot be shown."""
+    """An exception without a string form."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -140,7 +140,7 @@ class Mute(Exception):
 )
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_an_application_exception_reaches_the_caller_unchanged(error: Exception, max_concurrency: bool) -> None:  # noqa: FBT001
-    """The very object, whatever it does not allow."""
+    """The same object is raised, whatever operations it forbids."""
     failing = fails(error)
     block = empty().parallel({"a": failing, "b": failing}) if max_concurrency else empty().then(failing)
     with pytest.raises(type(error)) as caught:
@@ -149,7 +149,7 @@ def test_an_application_exception_reaches_the_caller_unchanged(error: Exception,
 
 
 def test_a_note_names_the_innermost_block_and_its_path_once() -> None:
-    """This holds at any depth; `pytest.raises(RuntimeError, match="boom")` still matches the message."""
+    """At any depth, `pytest.raises(RuntimeError, match="boom")` still matches the message."""
     inner = empty("inner").then(fails(RuntimeError("boom")))
     pick = router(name="pick", choose=lambda _: "only", routes={"only": inner})
     outer = empty("outer").tap_each(empty("each").tap(pick), over=lambda _: [1])
@@ -175,7 +175,7 @@ def test_other_notes_do_not_hide_the_block() -> None:
 
 
 def test_a_model_s_error_is_noted_like_any_other() -> None:
-    """The generator is the block that asked."""
+    """The generator is the block named."""
     with pytest.raises(RuntimeError, match="boom") as caught:
         empty().then(generator(name="ask")).run_sync("q", model=ScriptedModel(RuntimeError("boom")))
     assert caught.value.__notes__ == ["in block 'ask' (at all/ask)"]
@@ -183,6 +183,6 @@ def test_a_model_s_error_is_noted_like_any_other() -> None:
 
 @pytest.mark.parametrize("value", [5, None, object()])
 def test_for_each_needs_something_to_iterate_over(value: object) -> None:
-    """OutputError, which says what it got."""
+    """OutputError describes the value it got."""
     with pytest.raises(OutputError, match="items to iterate over"):
         empty().for_each(str).run_sync(value)

@@ -1,4 +1,4 @@
-"""Resources: who shares what with whom, and for how long."""
+"""Resources: sharing and lifetime."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.anyio
 
 
 def counter(key: str = "counter") -> StateResource[int]:
-    """Create a number that blocks share."""
+    """Create a shared counter."""
     return StateResource(key=key, initial=int)
 
 
 def bump(resource: StateResource[int], name: str = "bump", *, by: int = 1) -> Block[Any, int]:
-    """Create a block that adds to the counter and returns the new value."""
+    """Create a block that increments the counter and returns the new value."""
 
     def add(_: object, ctx: Context) -> int:
         handle = ctx.resources[resource.key]
@@ -72,7 +72,7 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
-    """This holds at any depth, so that the block finds its resources, also when it runs alone."""
+    """The block finds its resources at any depth, and also when it runs alone."""
     shared = counter()
     block: Block[Any, Any] = bump(shared)
     for how in nesting:
@@ -84,12 +84,12 @@ def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) ->
 
 
 class ToolUser:
-    """A model that calls the one tool that it is offered, once."""
+    """A model that calls the single tool once."""
 
     name = "tool user"
 
     async def request(self, request: Any, /) -> Any:
-        """Call it, then answer."""
+        """Call the tool, then answer."""
         if request.messages[-1]["role"] == "tool":
             return await ScriptedModel("done").request(request)
         return await ScriptedModel(ToolCall(id="1", name=request.tools[0].name, arguments='{"input": "x"}')).request(
@@ -102,7 +102,7 @@ TOOL_USER: Any = ToolUser()
 
 @pytest.mark.parametrize("how", HOLDERS)
 def test_two_objects_under_one_key_are_rejected_when_built(how: str) -> None:
-    """The error names the key and both blocks, and says to share the reference."""
+    """The error names the key and both blocks, and suggests sharing the reference."""
     first_block = wrapped(bump(counter(), "mine"), how)
     with pytest.raises(ResourceConflict) as caught:
         empty("both").then(first_block).then(bump(counter(), "yours"))
@@ -114,7 +114,7 @@ def test_two_objects_under_one_key_are_rejected_when_built(how: str) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_an_owned_object_conflicts_with_a_shared_one(order: int) -> None:
-    """A block that shares a counter beside a sequencer that keeps one to itself: nobody could tell which is meant."""
+    """A block that shares a counter beside a sequencer that owns one would be ambiguous."""
     shared = counter()
     blocks = [empty("keeps", owns=[shared]).then(bump(shared, "inner")), bump(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
@@ -123,7 +123,7 @@ def test_an_owned_object_conflicts_with_a_shared_one(order: int) -> None:
 
 
 def test_two_owners_of_different_objects_do_not_conflict() -> None:
-    """Nobody outside sees either."""
+    """Neither object is visible outside."""
     one, two = counter(), counter()
     a = empty("a", owns=[one]).then(bump(one, by=1)).then(bump(one, by=1))
     b = empty("b", owns=[two]).then(bump(two, by=10)).then(bump(two, by=10))
@@ -133,20 +133,20 @@ def test_two_owners_of_different_objects_do_not_conflict() -> None:
 
 
 def test_the_same_object_may_be_declared_many_times() -> None:
-    """Blocks and the `resources` of sequencers may declare it."""
+    """Blocks and the `resources` of sequencers may declare the object."""
     shared = counter()
     block = empty(resources={"counter": shared}).then(bump(shared, "one")).then(bump(shared, "two"))
     assert block.run_sync(0).output == 2
 
 
 def test_an_owner_and_a_member_must_use_the_same_object() -> None:
-    """`owns` of another object under the key of a member is a mistake."""
+    """Owning a different object under a member's key is an error."""
     with pytest.raises(ResourceConflict):
         empty(owns=[counter()]).then(bump(counter()))
 
 
 def test_owned_resources_are_available_to_all_blocks() -> None:
-    """This includes blocks that do not declare them."""
+    """This includes blocks that do not declare the resource."""
     private = counter()
     block = empty(owns=[private]).then(lambda _, ctx: ctx.resources.counter.state).map(lambda n: n + 1)
     assert block.run_sync(0).output == 1
@@ -155,7 +155,7 @@ def test_owned_resources_are_available_to_all_blocks() -> None:
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 5), st.integers(0, 3), st.integers(0, 5))
 def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | None, pauses: int, saved: int) -> None:
-    """Executions of one owner at the same time, or after each other, do not mix; all start from the session's state."""
+    """Concurrent and consecutive executions of one owner do not mix, and all start from the session's state."""
     private = counter()
 
     async def pause(value: object) -> object:
@@ -186,7 +186,7 @@ def test_a_nested_owner_has_its_own_object() -> None:
 
 @given(st.integers(1, 4), st.none() | st.integers(1, 4), st.integers(0, 2))
 def test_isolated_resources_start_from_and_update_the_outer_state(count: int, limit: int | None, pauses: int) -> None:
-    """Executions at the same time do not see each other's changes; who comes after sees those of the last."""
+    """Concurrent executions do not see each other's changes; later ones see those of the last."""
     shared = counter()
 
     async def pause(value: object) -> object:
@@ -229,7 +229,7 @@ def test_isolates_accepts_only_resources() -> None:
 
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_a_shared_resource_is_opened_once_per_run(count: int, depth: int) -> None:
-    """Opened once, however many blocks and sequencers declare it."""
+    """The number of declaring blocks and sequencers does not matter."""
     opened: list[int] = []
 
     @dataclass(frozen=True, eq=False)
@@ -256,7 +256,7 @@ def test_a_shared_resource_is_opened_once_per_run(count: int, depth: int) -> Non
 
 
 def test_a_session_keeps_states_from_run_to_run() -> None:
-    """Without one, every run begins from the initial state."""
+    """Without a session, every run starts from the initial state."""
     block = bump(counter())
     session = Session()
     assert [block.run_sync(0, session=session).output for _ in range(3)] == [1, 2, 3]
@@ -266,7 +266,7 @@ def test_a_session_keeps_states_from_run_to_run() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 3), st.permutations(range(5)))
 def test_concurrent_runs_of_a_session_are_isolated(count: int, saved: int, order: list[int]) -> None:
-    """Whatever order they come to their changes in; each starts from what the session held when it began."""
+    """In any order of changes, each run starts from the session's state at its beginning."""
     shared = counter()
 
     async def scenario() -> None:
@@ -290,7 +290,7 @@ def test_concurrent_runs_of_a_session_are_isolated(count: int, saved: int, order
 
 
 async def test_a_transcript_can_be_read_during_and_after_a_run() -> None:
-    """The arguments before it are not lost."""
+    """Arguments from before the run are kept."""
     shared = counter("transcript")
     block = empty().tap(bump(shared)).map(lambda _: 1 / 0)
     handle = block.start(0)
@@ -302,12 +302,12 @@ async def test_a_transcript_can_be_read_during_and_after_a_run() -> None:
 
 @dataclass
 class Unhashable:
-    """What a run could not look up."""
+    """An object that cannot be a dictionary key."""
 
     key: str = "counter"
 
     def open(self, scope: object) -> None:
-        """Nothing to hold."""
+        """Return nothing."""
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_non_resources_are_rejected(resources: Any) -> None:
 
 
 def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
-    """This holds by attribute and by key; the message says how to declare it."""
+    """Access by attribute and by key gives the same error, which explains how to declare the resource."""
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
     with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
         block.run_sync(0)

@@ -1,4 +1,4 @@
-"""`router`: which block acts is decided when its turn comes."""
+"""Tests of `router`, which selects a block at run time."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_router_acts_like_the_chosen_block(routes: dict[str, Recipe], value: i
 
 
 def test_routes_may_be_a_list_of_blocks() -> None:
-    """The choice is one of them, or its name."""
+    """The choice is a block or its name."""
     one, two = says("one"), says("two")
     pick = router(name="r", choose=lambda value: {1: one, 2: "two"}[value], routes=[one, two])
     assert [pick.run_sync(1).output, pick.run_sync(2).output] == ["one", "two"]
 
 
 def test_routes_may_be_functions() -> None:
-    """Named after the router and their key."""
+    """Blocks made from functions are named after the router and their key."""
     pick = router(name="r", choose=lambda _: "b", routes={"b": str}, otherwise=lambda value, ctx: ctx.block)
     assert pick.routes["b"].name == "r-b"
     assert (
@@ -61,7 +61,7 @@ STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, says("yes"), object(
 
 @pytest.mark.parametrize("choice", STRANGE, ids=shown)
 def test_an_unknown_choice_goes_to_otherwise_or_is_an_error(choice: object) -> None:
-    """OutputError says what was chosen and lists what there is; an equally named block is not the route."""
+    """OutputError lists the choice and the routes; an equally named block is not a route."""
     routes = {"yes": says("aye"), "no": says("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)
     with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: 'yes', 'no'"):
@@ -71,7 +71,7 @@ def test_an_unknown_choice_goes_to_otherwise_or_is_an_error(choice: object) -> N
 
 
 def test_otherwise_can_be_chosen_by_its_block() -> None:
-    """It is one of the router's blocks."""
+    """The fallback is one of the router's blocks."""
     rest = says("rest")
     assert router(name="r", choose=lambda _: rest, routes={"a": str}, otherwise=rest).run_sync(0).output == "rest"
 

@@ -1,4 +1,4 @@
-"""The state of sequencers: who sees whose."""
+"""The state of sequencers and its visibility."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def note(states: list[Any]) -> Block[Any, Any]:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
 def test_a_block_sees_the_nearest_state(owners: list[bool]) -> None:
-    """Sequencers without a state are transparent, and a nested state hides those around it."""
+    """Sequencers without a state are transparent, and a nested state hides outer ones."""
     states: list[Any] = []
     block: Block[Any, Any] = note(states)
     for level in reversed(range(len(owners))):
@@ -56,7 +56,7 @@ def test_a_block_sees_the_nearest_state(owners: list[bool]) -> None:
 
 @pytest.mark.parametrize("state", [Model, Data, lambda: {"count": 0}], ids=["model", "dataclass", "dict"])
 def test_update_replaces_fields(state: Any) -> None:
-    """Later blocks, conditions and functions see the new value; values themselves are never changed."""
+    """Later blocks, conditions and functions see the new value; values themselves never change."""
     first: list[Any] = []
 
     def count(ctx: Context) -> int:
@@ -79,7 +79,7 @@ def test_update_replaces_fields(state: Any) -> None:
 
 @pytest.mark.parametrize("state", [Model, Data])
 def test_an_unknown_field_is_an_error(state: Any) -> None:
-    """A typing mistake must not get lost in a state that accepts anything."""
+    """A typing error must not get lost in a permissive state."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
     with pytest.raises(ConfigurationError, match=r"one of its fields: count .got 'cuont'"):
         block.run_sync(0)
@@ -93,7 +93,7 @@ def test_a_state_can_be_replaced_completely() -> None:
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
 def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
-    """Executions may be concurrent or sequential, and the outer state is unchanged."""
+    """Executions may be concurrent or consecutive, and the outer state is unchanged."""
 
     async def bump(value: object, ctx: Context) -> object:
         ctx.sequencer.update(count=ctx.sequencer.state["count"] + 1)
@@ -109,14 +109,14 @@ def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | 
 
 
 def test_exceptions_of_a_state_factory_are_raised_unchanged() -> None:
-    """It leaves as itself, with the sequencer's name."""
+    """The exception's note has the sequencer's name."""
     with pytest.raises(ZeroDivisionError) as caught:
         sequencer(name="s", state=lambda: 1 / 0).map(str).run_sync(0)
     assert caught.value.__notes__ == ["in block 's' (at s)"]
 
 
 def test_accepts_converts_the_input_for_the_first_step() -> None:
-    """Each time that the sequencer acts."""
+    """Every execution of the sequencer converts its input."""
     inner = sequencer(name="inner", accepts=int).map(lambda n: n + 1)
     assert inner.run_sync("4").output == 5
     assert sequencer(name="outer").for_each(inner).run_sync("12").output == [2, 3]

@@ -1,4 +1,4 @@
-"""Tools: what models may call, and what they are told when they call it wrongly."""
+"""Tools: what models may call, and the replies to invalid calls."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_functions_sync_and_async_and_blocks_are_tools() -> None:
 
 
 def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
-    """The format is that of the chat completions API: each answer has its call's id."""
+    """The format is that of the chat completions API, and each answer has its call's id."""
     model = ScriptedModel(
         ModelResponse(text="let me see", tool_calls=[call("add", {"a": 1}, id="x")], finish="tool_calls"), "done"
     )
@@ -119,7 +119,7 @@ def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
     ],
 )
 def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: str) -> None:
-    """Nothing is called."""
+    """The tool is not called."""
     called: list[object] = []
 
     def add(a: int, b: int = 1) -> None:
@@ -133,7 +133,7 @@ def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: st
 
 @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_any_arguments_of_a_model_are_answered(arguments: str) -> None:
-    """The run goes on."""
+    """The run continues."""
     answers, result = run_with_tools(call("add", arguments), call(arguments, arguments), tools=[add])
     assert len(answers) == 2
     assert result.output == "done"
@@ -165,7 +165,7 @@ def test_exceptions_of_a_tool_are_raised_unchanged(as_block: bool) -> None:  # n
 
 @given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
 def test_the_rounds_of_tool_calls_are_bounded(bound: int, requested: int, max_concurrency: int) -> None:
-    """ToolLoopExceeded once the model still wants more; no tool is called beyond the bound."""
+    """ToolLoopExceeded is raised if the model wants more, and no tool is called beyond the limit."""
     called: list[int] = []
 
     def look() -> None:
@@ -228,7 +228,7 @@ RING.append(RING)
     ids=shown,
 )
 def test_results_are_text_or_json(result: object, text: str) -> None:
-    """Valid Unicode, whatever the tool gives."""
+    """The text is valid Unicode for any result."""
 
     def give() -> object:
         return result
@@ -242,7 +242,7 @@ def awkward(json: str, schema: int, model_config: bool, copy: str = "x", _x: int
 
 
 def test_parameters_may_have_any_name() -> None:
-    """They are told, checked and passed as they are called."""
+    """Parameters keep their names in the schema, in validation and in the call."""
     spec = function_schema(awkward)
     assert list(spec.parameters["properties"]) == ["json", "schema", "model_config", "copy", "_x"]
     arguments = {"json": "{}", "schema": 1, "model_config": True, "_x": 3}
@@ -263,7 +263,7 @@ def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", 
 
 
 def test_a_schema_follows_signature_and_docstring() -> None:
-    """Types, defaults, descriptions."""
+    """Types, defaults and descriptions are included."""
     spec = function_schema(search)
     assert spec.name == "search"
     assert spec.description == "Search the archive.\nIt holds all debates."
@@ -320,7 +320,7 @@ def überall() -> None:  # noqa: PLC2401 - that is what it is for
     ids=shown,
 )  # fmt: skip
 def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> None:
-    """ConfigurationError says which tool and why."""
+    """ConfigurationError names the tool and the reason."""
     with pytest.raises(ConfigurationError) as caught:
         generator(name="ask", tools=[offered])
     assert caught.value.location == "generator 'ask'"
@@ -335,7 +335,7 @@ def test_two_tools_with_one_name_are_rejected() -> None:
 
 
 def test_the_tools_of_capabilities_are_offered_with_the_others() -> None:
-    """They follow those of the block itself."""
+    """Tools of capabilities follow the block's own."""
     model = ScriptedModel("done")
     uses = [Capability(name="c", tools=[later])]
     generator(name="ask", tools=[tool(add)], uses=uses).run_sync("?", model=model)

@@ -1,4 +1,4 @@
-"""A user's program with a stock Python client, for an environment of its own: `python_program.py URL TOKEN CLIENT`."""
+"""A program with a stock Python client in a separate environment: `python_program.py URL TOKEN CLIENT`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
 def ask_openai(url: str, token: str) -> tuple[str, int]:
-    """Ask with the official client, and the tools and settings of an editor."""
+    """Send a request by the official client, with an editor's tools and settings."""
     function = {"name": "read_file", "parameters": {"type": "object", "properties": {}}}
     client = import_module("openai").OpenAI(base_url=url, api_key=token)
     answer = client.chat.completions.create(
@@ -29,7 +29,7 @@ def ask_openai(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_litellm(url: str, token: str) -> tuple[str, int]:
-    """Ask with LiteLLM, whole and streamed."""
+    """Send a complete and a streamed request by LiteLLM."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     litellm = import_module("litellm")
     options = {"model": f"openai/{MODEL}", "api_base": url, "api_key": token, "messages": MESSAGES}
@@ -40,7 +40,7 @@ def ask_litellm(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_llm(url: str, token: str) -> tuple[str, int]:
-    """Ask with the program `llm`, whole and streamed; its tokens are those of its log."""
+    """Send a complete and a streamed request by the program `llm`, and read the tokens from its log."""
     home = Path(os.environ["LLM_USER_PATH"])
     home.mkdir(parents=True)
     entry = [{"model_id": "debate", "model_name": MODEL, "api_base": url, "api_key_name": "debate"}]
@@ -61,7 +61,7 @@ def ask_llm(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_instructor(url: str, token: str, mode: str) -> tuple[str, int]:
-    """Ask with instructor in one of its modes."""
+    """Send a request by instructor in one of its modes."""
     instructor, openai, pydantic = (import_module(name) for name in ("instructor", "openai", "pydantic"))
     plan: Any = pydantic.create_model("Plan", steps=(list[str], ...))
     client = instructor.from_openai(openai.OpenAI(base_url=url, api_key=token), mode=instructor.Mode[mode])
@@ -72,7 +72,7 @@ def ask_instructor(url: str, token: str, mode: str) -> tuple[str, int]:
 
 
 def main() -> None:
-    """Write the answer and its tokens."""
+    """Print the answer and its tokens."""
     url, token, client = sys.argv[1:]
     kind, _, mode = client.partition(" ")
     programs = {"openai": ask_openai, "litellm": ask_litellm, "llm": ask_llm}

@@ -1,4 +1,4 @@
-"""The configurations of docs/mcp.md in real MCP hosts, against stubs of their vendors (`make test-clients`)."""
+"""Configurations from docs/mcp.md in real MCP hosts, against stubs of their vendors (`make test-clients`)."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ ASK = {
 
 
 def command(host: str) -> str:
-    """The command of the page that adds the server to a host."""
+    """Return the documented command that adds the server to a host."""
     match = re.search(rf"^\| {ROWS[host]} \| `([^`]+)`", PAGE, re.MULTILINE)
     assert match is not None
     return match[1].replace("=…", f"={KEY}")
 
 
 def block(language: str, part: str) -> str:
-    """The code block of the page that contains a text."""
+    """Return the page's code block that contains a text."""
     (code_block,) = [code for code in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if part in code]
     return str(code_block)
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A user's home and folder, and the vendors."""
+    """A user's home and folder, and the vendor stubs."""
 
     home: Path
     stub: VendorStub
     env: dict[str, str]
 
     def run(self, line: str) -> str:
-        """Run a command in the folder; its output."""
+        """Run a command in the folder and return its output."""
         done = subprocess.run(  # noqa: S603 - a host, in a home of its own
             shlex.split(line), env=self.env, cwd=self.home / "work", stdin=subprocess.DEVNULL, capture_output=True,
             text=True, timeout=120, check=False,
@@ -67,11 +67,11 @@ class Desk:
         (self.home / path).write_text(text)
 
     def trust(self) -> None:
-        """Trust the folder, as Gemini CLI stores it."""
+        """Mark the folder as trusted in Gemini CLI's format."""
         self.write(".gemini/trustedFolders.json", json.dumps({str(self.home / "work"): "TRUST_FOLDER"}))
 
     def add(self, host: str) -> None:
-        """Set up the server as the page says."""
+        """Set up the server as documented."""
         if host == "codex":
             with (self.home / ".codex" / "config.toml").open("a") as config:
                 config.write(block("toml", "mcp_servers.flowdebate"))
@@ -84,7 +84,7 @@ class Desk:
             self.run(line if "OPENAI_API_KEY" in self.env else line.replace(f"--env OPENAI_API_KEY={KEY} ", ""))
 
     def result(self) -> str:
-        """The text in which the host's model reads the result of the tool."""
+        """Return the text in which the host's model reads the tool's result."""
         kinds = ('"tool_result"', '"function_call_output"', '"functionResponse"', '"role": "tool"')
         texts = [json.dumps(body) for body in self.stub.bodies]
         results = [
@@ -94,14 +94,14 @@ class Desk:
         return results[-1].replace("\\", "")  # JSON in JSON
 
     def runs(self) -> list[Any]:
-        """The stored runs."""
+        """Return the stored runs."""
         line = f"{sys.executable} -m flowdebate runs --json --store {self.home}/runs.sqlite3"
         return json.loads(self.run(line)) if (self.home / "runs.sqlite3").exists() else []
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A home in which all four are signed in, with a `uvx` that starts the server of this environment."""
+    """Provide a home with four signed-in programs, and a `uvx` that starts this environment's server."""
     with VendorStub() as stub:
         stub.tool, stub.arguments = "start_debate", {"question": "Should we build trams?", "max_rounds": 1, "wait": 0}
         env = {
@@ -140,7 +140,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_configured_as_documented_starts_a_debate(host: str, desk: Desk) -> None:
-    """The server connects, its tools are offered, and one of them begins a run."""
+    """The server connects, its tools are offered, and one of them starts a run."""
     desk.add(host)
     desk.run(ASK[host])
     assert re.search(r'"status": ?"(running|complete)', desk.result())
@@ -150,7 +150,7 @@ def test_a_host_configured_as_documented_starts_a_debate(host: str, desk: Desk) 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_without_a_key_gets_an_error_and_no_run_is_stored(host: str, desk: Desk) -> None:
-    """In the result of the first tool."""
+    """The error is the result of the first tool call."""
     del desk.env["OPENAI_API_KEY"]
     desk.add(host)
     desk.run(ASK[host])
@@ -159,7 +159,7 @@ def test_a_host_without_a_key_gets_an_error_and_no_run_is_stored(host: str, desk
 
 
 def test_codex_asks_for_approval_unless_its_configuration_gives_it(desk: Desk) -> None:
-    """The page says so; the documented command passes the key."""
+    """The page mentions the approval, and the documented command passes the key."""
     desk.run(command("codex"))
     desk.run(f"{ASK['codex']} -c mcp_servers.flowdebate.required=true")
     assert "requires approval" in desk.result()
@@ -170,7 +170,7 @@ def test_codex_asks_for_approval_unless_its_configuration_gives_it(desk: Desk) -
 
 
 def test_gemini_disables_the_server_in_a_folder_without_trust(desk: Desk) -> None:
-    """It starts the server in a trusted folder."""
+    """In a trusted folder the server starts."""
     desk.run(command("gemini"))
     assert "Disabled" in desk.run("gemini mcp list")
     desk.trust()
@@ -179,7 +179,7 @@ def test_gemini_disables_the_server_in_a_folder_without_trust(desk: Desk) -> Non
 
 @pytest.mark.parametrize("part", ['"--model"', '"--app"'])
 def test_the_entry_of_desktop_hosts_starts_a_debate(part: str, desk: Desk) -> None:
-    """`mcpServers`, also with an application's own patterns, read by a host that has the same form."""
+    """A host of the same format reads `mcpServers`, also with an application's own patterns."""
     desk.write("my_debates.py", block("py", "# my_debates.py").replace('"runs.sqlite3"', f'"{desk.home}/runs.sqlite3"'))
     entry = block("json", part).replace("/home/ann/debates", str(desk.home)).replace("your key", KEY)
     desk.write("entry.json", entry)

@@ -1,4 +1,4 @@
-"""Stock Python clients of the OpenAI-compatible endpoint, in an environment of their own (`make test-clients`)."""
+"""Stock Python clients of the OpenAI-compatible endpoint, in a separate environment (`make test-clients`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JSON_IN_TEXT = f"```json\n{json.dumps(PLAN)}\n```"
 
 
 def answer(request: ModelRequest) -> Any:
-    """Propose sides for a question that names none, and answer with a plan where one is due."""
+    """Propose sides for a question without any, and return a plan where one is expected."""
     fields = set((request.output_schema or {}).get("properties", ()))
     wants_json = "json" in json.dumps(request.messages).lower()
     if "steps" in fields:
@@ -46,7 +46,7 @@ def answer(request: ModelRequest) -> Any:
     ],
 )
 def test_a_stock_client_gets_the_answer_of_a_debate(client: str, expected: str, tmp_path: Path) -> None:
-    """A natural question, whose sides a model proposes, asked as the client does by default."""
+    """The client sends a natural question by its defaults, and a model proposes the sides."""
     program = Path(__file__).with_name("python_program.py")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LLM_USER_PATH": str(tmp_path / "llm")}
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer)), openai=True) as stage:

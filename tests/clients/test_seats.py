@@ -1,4 +1,4 @@
-"""What a seat of an agent CLI must not have, held against each real program (`make test-clients` installs them)."""
+"""Isolation of agent CLIs as seats, tested with each real program (`make test-clients` installs them)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ pytestmark = [
     pytest.mark.skipif(not CLIENTS, reason="make test-clients installs the programs"),
 ]
 MOST_REQUESTS = 6
-"""That a program sends before it gives up."""
+"""Maximum number of requests that a program sends before it gives up."""
 SESSIONS = ("projects/", "session", "chats/", "history", "rollout", "opencode.db")
 
 
 @pytest.fixture
 def stub() -> Iterator[VendorStub]:
-    """The vendors."""
+    """Start the vendor stubs."""
     with VendorStub() as stub:
         yield stub
 
 
 @pytest.fixture
 def home(stub: VendorStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of a user who has set up everything, and is signed in by keys."""
+    """Provide a home with everything set up and signed in by keys."""
     home = tmp_path / "home"
     set_trap(home, stub)
     temporary(home).mkdir()
@@ -64,18 +64,18 @@ def home(stub: VendorStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def question(home: Path) -> ModelRequest:
-    """A request with the words by which programs put a file, a skill or a command into a prompt."""
+    """Return a request with the syntax by which programs include files, skills or commands in a prompt."""
     words = f"Cap rents? /help @{home}/secret.txt @secret.txt $pirate /pirate"
     return ModelRequest(messages=[{"role": "user", "content": words}], block="ann")
 
 
 def temporary(home: Path) -> Path:
-    """Folder of temporary files of the user."""
+    """Return the user's folder of temporary files."""
     return home.parent / "tmp"
 
 
 async def check_ready(model: CliModel) -> None:
-    """Check that somebody is signed in; what the program keeps is said by a warning, once in a process."""
+    """Check that the program is signed in; settings it retains cause one warning per process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         await model.check_ready()
@@ -88,13 +88,13 @@ def clear(folder: Path) -> None:
 
 
 def paths(folder: Path) -> set[str]:
-    """Files below a folder."""
+    """Return the files below a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
-    """No tools, MCP servers, hooks, plugins, memory, skills, files and sessions; one request for an answer."""
+    """Tools, MCP servers, hooks, plugins, memory, skills, files and sessions are missing; an answer is one request."""
     before = paths(home)
     model = CliModel(program)
     await check_ready(model)
@@ -122,7 +122,7 @@ async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: V
 async def test_a_refusal_keeps_its_cause(
     program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
 ) -> None:
-    """The library does not retry: the program has retried by itself."""
+    """The library does not retry, since the program already has."""
     stub.refuses = status
     request = question(home)
     # without a model's name, gemini asks a second model, ten times within two minutes
@@ -137,7 +137,7 @@ async def test_a_refusal_keeps_its_cause(
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("word", ["/help", "/pirate", "/init", "!touch started", "@secret.txt", "# secret"])
 async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, stub: VendorStub) -> None:
-    """The vendor is sent the words as they are, and nothing else happens."""
+    """The vendor receives the text unchanged, and nothing else happens."""
     words = f"{word} of rents: cap them?"
     answered = await ask(CliModel(program), ModelRequest(messages=[{"role": "user", "content": words}], block="ann"))
     assert answered.text == ANSWER
@@ -167,7 +167,7 @@ async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: Vendo
 
 
 async def test_gemini_s_key_is_copied_from_its_file(home: Path, stub: VendorStub) -> None:
-    """From its `.env`, where gemini itself would look for it."""
+    """The file is gemini's `.env`, at the place where gemini reads keys."""
     os.environ.pop("GEMINI_API_KEY")
     (home / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={KEY}\n")
     model = CliModel("gemini")
@@ -178,7 +178,7 @@ async def test_gemini_s_key_is_copied_from_its_file(home: Path, stub: VendorStub
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
-    """By each real program in a home without one."""
+    """Each real program runs in a home without a sign-in."""
     clear(home)
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "KEY_OF_STUB"):
         os.environ.pop(name)
@@ -189,7 +189,7 @@ async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str,
 
 @pytest.mark.parametrize("program", ["codex", "opencode"])
 async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
-    """A key in the program's own file is sent, and the file is unchanged."""
+    """The key of the program's own file is sent."""
     sign_ins = {
         "codex": (home / ".codex" / "auth.json", {"OPENAI_API_KEY": KEY}),
         "opencode": (home / ".local" / "share" / "opencode" / "auth.json", {"stub": {"type": "api", "key": KEY}}),
@@ -207,7 +207,7 @@ async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Pa
 
 @pytest.mark.parametrize("name", ["a-model-of-tomorrow"])
 async def test_a_model_unknown_to_codex_has_no_tools_either(name: str, home: Path, stub: VendorStub) -> None:
-    """Its list of models may be older than the model."""
+    """The program's list of models may be older than the model."""
     await ask(CliModel("codex", model=name), question(home))
     (body,) = stub.bodies
     assert body["model"] == name
@@ -216,5 +216,4 @@ async def test_a_model_unknown_to_codex_has_no_tools_either(name: str, home: Pat
 
 
 def test_the_programs_are_installed() -> None:
-    """All programs are installed where the tests require them."""
     assert [program for program in PROGRAMS if shutil.which(program, path=CLIENTS) is None] == []

@@ -1,4 +1,4 @@
-"""A home folder that has everything of a user's that must not reach a debate."""
+"""A home folder with all user settings that must not reach a debate."""
 
 from __future__ import annotations
 

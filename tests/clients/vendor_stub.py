@@ -1,4 +1,4 @@
-"""A stub of four vendors on the loopback, as far as their own programs can tell, which keeps what it was sent."""
+"""A loopback stub of four vendors that satisfies their own programs and records requests."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class VendorStub(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a program that hangs up."""
+        """Ignore a program that disconnects."""
 
 
 _PATIENCE = 20
-"""Calls by which a model waits for the servers of its host."""
+"""Number of calls for which a model waits for its host's servers."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -58,14 +58,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: VendorStub
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the base class
-        """Write no log."""
+        pass
 
     def do_GET(self) -> None:
-        """Refuse; codex then asks without a WebSocket."""
+        """Reject the request, after which codex continues without a WebSocket."""
         self._send(426 if self.path.endswith("/responses") else 404, {"error": {"message": "no"}})
 
     def do_POST(self) -> None:
-        """Answer in the form of the vendor whose path it is."""
+        """Answer in the format of the vendor that the path belongs to."""
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         if "chunked" in self.headers.get("transfer-encoding", ""):
             while size := int(self.rfile.readline(), 16):
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         return answer(body)
 
     def _called_tool(self, body: Json) -> Json:
-        """The tool that is to be called, as it is offered; None where it is not, or where it has answered."""
+        """Return the tool to call as offered, or None if it is missing or has already answered."""
         offered = [
             declaration for tool in body.get("tools") or [] for declaration in tool.get("functionDeclarations", [tool])
         ]

@@ -1,1 +1,1 @@
-"""Tests of what is shipped for tests."""
+"""Tests of the shipped evidence."""

@@ -16,12 +16,12 @@ READERS = ("Judge One", "Judge Two", "Judge Three")
 
 
 def write_clones(folder: Path) -> tuple[Path, Path, Path]:
-    """Write the three folders; their figures are drawn, and the published ones counted independently."""
+    """Write the three folders with drawn figures, and count the published figures independently."""
     return write_llmbar(folder / "LLMBar"), write_judgebench(folder / "JudgeBench"), write_debate(folder / "debate")
 
 
 def write_llmbar(clone: Path) -> Path:
-    """Write judgements that are right in most cases, and missing in some."""
+    """Write judgements that are mostly right and partly missing."""
     random = Random(1)
     for part in SETS:
         labels = [random.choice((1, 2)) for _ in range(4)]
@@ -65,7 +65,7 @@ def write_judgebench(clone: Path) -> Path:
 
 
 def write_debate(clone: Path) -> Path:
-    """Write matchups of four models on motions that favour no side, read by three judges, of which one favours PRO."""
+    """Write matchups of four models on neutral motions, read by three judges, one of whom favours PRO."""
     random, template = Random(3), "judge_x__debate_y"
     reports = clone / "reports/debate_matchup_judgments" / template
     reports.mkdir(parents=True)

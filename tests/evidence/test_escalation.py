@@ -1,4 +1,4 @@
-"""The evidence on escalation, from a small folder in the format of LLMBar: counted again without the library."""
+"""The evidence on escalation, recounted without the library from a small folder in LLMBar's format."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def panel_choice(pair: Judged, judges: list[str]) -> str:
-    """The text with more ballots; of a tie that of GPT-4's first ballot."""
+    """Return the text with more ballots, or that of GPT-4's first ballot in a tie."""
     counts = Counter(choice for judge in judges for choice in pair.choices[judge] if choice != "none")
     return pair.choices["GPT-4"][0] if counts["1"] == counts["2"] else max("12", key=lambda text: counts[text])
 
 
 @pytest.mark.parametrize("name", [*escalation.REPLAYS])
 def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
-    """Who decided, and how often both ways of answering are right."""
+    """The count covers who decided and how often both methods are right."""
     pairs = escalation.read_pairs(write_llmbar(tmp_path))
     first, second, judges = escalation.REPLAYS[name]
     report = asyncio.run(escalation.replay(pairs, first, second, judges))
@@ -49,7 +49,7 @@ def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_has_every_prediction_and_its_outcome(tmp_path: Path) -> None:
-    """The population is too small to say anything about them."""
+    """The population is too small for conclusions about the predictions."""
     page = tmp_path / "escalation.md"
     escalation.main(["--llmbar", str(write_llmbar(tmp_path / "LLMBar")), "--out", str(page), "--questions", "12"])
     rows = [line for line in page.read_text("utf-8").splitlines() if "predicted" in line and line.startswith("| ")]

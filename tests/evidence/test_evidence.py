@@ -1,4 +1,4 @@
-"""The page of evidence: the same twice, and honest about what it was given."""
+"""The evidence page: reproducible, and accurate about its inputs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from flowdebate.testing import FunctionModel
 
 
 def pair(number: int, *, longer: bool = True) -> FactPair:
-    """A pair, of which the true one is longer or as long."""
+    """Return a pair whose true text is longer, or as long."""
     return FactPair(
         id=f"fact-{number:03}", true=f"It is {number}{'!' * longer}", false=f"It is {9 - number}", first_is_true=True
     )
 
 
 def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
-    """Make rows of a judge that follows only the first slot, or only the truth."""
+    """Return rows of a judge that follows only the first slot, or only the truth."""
     rows_found = []
     for one in pairs:
         for name, view in views_of(one).items():
@@ -52,7 +52,7 @@ def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
 
 
 def test_generating_the_page_is_deterministic() -> None:
-    """Bit for bit: nothing in it is of the clock, of the machine, or of what was drawn before."""
+    """The page is equal bit for bit and independent of the clock, the machine and earlier draws."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
@@ -67,7 +67,7 @@ def test_larger_samples_extend_smaller_ones() -> None:
 
 
 def test_simulations_show_the_documented_effects() -> None:
-    """A few thousand items: a swap repairs what asking twice does not; and nothing repairs what is in the text."""
+    """In a few thousand items, swapping corrects what repetition does not, and nothing corrects text features."""
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
     assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
@@ -77,7 +77,7 @@ def test_simulations_show_the_documented_effects() -> None:
 
 
 def test_exact_claims_have_no_exceptions() -> None:
-    """The last column of the exact part."""
+    """The last column of the exact part counts them."""
     lines = exact.exact().splitlines()[2:]
     assert len(lines) == 5
     assert all(line.endswith("| 0 |") for line in lines)
@@ -93,13 +93,13 @@ def test_exact_claims_have_no_exceptions() -> None:
     ],
 )
 def test_a_quote_is_found_if_its_rounding_fits(figure: str, low: float, high: float, verdict: str) -> None:
-    """Half a unit of its last digit, and the interval."""
+    """The tolerance is half a unit of the last digit plus the interval."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
 
 
 def test_slot_bias_and_accuracy_are_distinguished() -> None:
-    """The first is right by chance, and the audit says so; the second is always right."""
+    """The slot judge is right by chance, as the audit reports; the other is always right."""
     pairs = [pair(number) for number in range(60)]
     slots, truth = real(rows(pairs, slot_only=True), pairs), real(rows(pairs, slot_only=False), pairs)
     assert "favours the first slot: 120 of 120" in slots
@@ -111,14 +111,14 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """The results of an interrupted run stay balanced."""
+    """Results of an interrupted run stay balanced."""
     pairs = [pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
 
 
 def test_the_real_part_of_the_page_is_preserved(tmp_path: Path) -> None:
-    """Without a model the page keeps what it has."""
+    """Without a model the page keeps its real part."""
     file = tmp_path / "evidence.md"
     assert page.stored_real(file) == "Nothing has been judged yet."
     file.write_text(f"# x\n\n{page.BEGIN}\nIt was right.\n\nTwice.\n{page.END}\n")
@@ -145,7 +145,7 @@ def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
 
 
 def test_the_figures_of_the_page_match_the_records() -> None:
-    """Each row with a measured interval, word for word."""
+    """Each row with a measured interval matches word for word."""
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
     page = (root / "docs" / "evidence.md").read_text("utf-8")
@@ -156,7 +156,7 @@ def test_the_figures_of_the_page_match_the_records() -> None:
 
 
 def test_the_stored_figures_of_pairs_match_the_package() -> None:
-    """Ids, lengths and order; none of the text."""
+    """Ids, lengths and order are compared, but no text."""
     assert len(stored_pairs()) == 260
     try:
         pairs = fact_pairs()
@@ -166,7 +166,7 @@ def test_the_stored_figures_of_pairs_match_the_package() -> None:
 
 
 def test_unkind_judges_gain_less_or_nothing() -> None:
-    """All-or-nothing scores gain nothing by a second order; a judge that favours the last word loses."""
+    """All-or-nothing scores gain nothing from a second order, and a judge that favours the last word loses."""
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[-1] for line in unkind(0.02).splitlines()[2:]}
     gains = {name: float(cell.split()[0]) for name, cell in rows.items()}
     assert gains["graded scores, as above"] > 0.18
@@ -178,7 +178,7 @@ def test_unkind_judges_gain_less_or_nothing() -> None:
 
 @pytest.mark.anyio
 async def test_letter_judgements_match_the_library(tmp_path: Path) -> None:
-    """Its log-odds are those of a simulated judge, and the row is read back; no log-probabilities are a problem."""
+    """Log-odds equal a simulated judge's, stored rows can be read back, and missing log-probabilities are an error."""
     one = pair(1)
     view = views_of(one)["reverse"]
     judge = FunctionModel(lambda request: dict(zip(request.choices, (-0.5, -1.5), strict=True)), name="small")
@@ -194,7 +194,7 @@ async def test_letter_judgements_match_the_library(tmp_path: Path) -> None:
 
 
 def test_letters_make_two_orders_worth_asking() -> None:
-    """The `gap` judge: by letter in both orders .891, with scores that are all or nothing .683, as in one order."""
+    """The `gap` judge scores .891 by letter in both orders, and .683 with all-or-nothing scores, as in one order."""
     items = 200_000
     swap = Ballots(schedule="swap")
     letters, votes = (mean_of(series).value for series in right(WORLDS["gap"], swap, items, by_odds, by_vote))
@@ -206,7 +206,7 @@ def test_letters_make_two_orders_worth_asking() -> None:
 
 @given(st.lists(st.tuples(*[st.floats(-9, 9)] * 4), min_size=1, max_size=5))
 def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]) -> None:
-    """Who wins by the mean of log-odds over both orders is who wins by `decide()`, without a threshold."""
+    """The winner by mean log-odds over both orders equals the winner of `decide()` without a threshold."""
     odds = np.array(items).reshape(len(items), 2, 2)
     leaders = by_odds(odds).leaders
     for number, views in enumerate(odds.tolist()):
@@ -221,7 +221,7 @@ def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:
-    """Rows survive storage, and a missing file has none."""
+    """Reading a missing file gives no rows."""
     file, written = tmp_path / "rows.jsonl", rows([pair(1)], slot_only=True)
     assert rows_of(file) == []
     file.write_text("".join(f"{row.model_dump_json()}\n" for row in written))
@@ -242,7 +242,7 @@ def test_views_of_a_pair_are_a_view_its_reverse_and_itself() -> None:
 
 
 def test_the_pairs_are_unchanged() -> None:
-    """260 of them, each with two statements; the package's own order would give the truth away."""
+    """There are 260 pairs of two statements; the package's own order would reveal the truth."""
     try:
         pairs = fact_pairs()
     except ModuleNotFoundError as missing:
@@ -253,7 +253,7 @@ def test_the_pairs_are_unchanged() -> None:
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_intervals_contain_the_mean(counted: tuple[int, int]) -> None:
-    """Their bounds are shares."""
+    """Bounds are shares."""
     wins, n = counted
     interval = wilson(wins, n)
     assert 0 <= interval.low <= interval.value + 1e-12
@@ -261,7 +261,7 @@ def test_intervals_contain_the_mean(counted: tuple[int, int]) -> None:
 
 
 def test_estimates_are_formatted_as_published() -> None:
-    """Without a zero before the point, and with a sign where it is a difference."""
+    """Shares have no leading zero, and differences have a sign."""
     assert f"{Estimate(0.6814, 0.68, 1.0, 3):3}" == ".681 [.680, 1.000]"
     assert f"{Estimate(-0.05, -0.0001, 0.25, 3):+3}" == "-.050 [+.000, +.250]"
     assert table(["a"], [["1"]]) == "| a |\n| --- |\n| 1 |"

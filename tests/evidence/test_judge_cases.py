@@ -1,4 +1,4 @@
-"""The written debates, their ballots, and what is told of them."""
+"""The written debates, their ballots, and the published section."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.testing import FunctionModel
 
 
 def test_the_debates_are_balanced() -> None:
-    """Who is better, speaks first and says more, in all combinations; in the equal ones one side may say more."""
+    """Quality, speaking order and length are combined in full; in equal debates one side may say more."""
     debates = cases()
     assert len({case.id for case in debates}) == len(debates)
     for letter, of_each in (("c", 3), ("d", 3), ("n", 4)):
@@ -33,20 +33,19 @@ def test_the_debates_are_balanced() -> None:
 
 
 def test_what_the_judge_subtracts_is_fitted_to_the_ballots_in_the_repository() -> None:
-    """To two digits."""
+    """Fitted and published values agree to two digits."""
     [constants] = FITTED.values()
     fit = fitted(found_in())
     assert (fit.per_log_length, fit.min_log_odds) == pytest.approx(constants, abs=0.0051)
 
 
 def test_the_section_of_the_page_matches_the_stored_ballots() -> None:
-    """Word for word."""
     assert written() in (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
     assert {section.judge for section in found_in()} <= JUDGES.keys()
 
 
 def test_ballots_match_the_library_s_judge() -> None:
-    """In both orders, as the file has them; read back, they decide as the judge did."""
+    """Stored ballots in both orders, once read back, decide as the judge did."""
 
     def answer(request: object) -> ModelResponse:
         return ModelResponse(text="A", logprobs={"A": -0.2, "B": -1.7})

@@ -1,4 +1,4 @@
-"""Published judgements: tables from folders in the formats of the data sets, and by a script without the library."""
+"""Published judgements: tables rebuilt by the library, and by a script without it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHECK = Path(__file__).parents[2] / "evidence" / "published_check.py"
 
 @pytest.fixture
 def pages(tmp_path: Path) -> tuple[Path, Path]:
-    """Two pages with marks."""
+    """Write two pages with marks."""
     pages = tmp_path / "evidence.md", tmp_path / "audit.md"
     for page in pages:
         page.write_text(f"# Page\n\n{PUBLISHED_BEGIN}\nold\n{PUBLISHED_END}\n\nRest.\n")
@@ -28,7 +28,7 @@ def pages(tmp_path: Path) -> tuple[Path, Path]:
 def test_two_independent_derivations_of_the_tables_agree(
     tmp_path: Path, pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the library and by a script of at most 80 lines that uses none of it, to the digit."""
+    """The library and an independent script of at most 80 lines agree to the digit."""
     clones = write_clones(tmp_path)
     options = [
         word
@@ -65,7 +65,7 @@ def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
 
 
 def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
-    """The order, the judge that favours a side, and no effect of a length that decides nothing."""
+    """The audit finds the ranking, the judge that favours a side, and no effect of an irrelevant length."""
     clone = write_debate(tmp_path)
     matchups, ballots = read_matchups(clone)
     assert (len(matchups), len(ballots)) == (120, 720)
@@ -86,7 +86,7 @@ def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
 
 
 def test_the_commit_of_a_clone_is_read(tmp_path: Path) -> None:
-    """From a branch, packed or not, and from a head without one."""
+    """The head may be detached or on a branch, whose reference may be packed."""
     folder = tmp_path / ".git"
     (folder / "refs/heads").mkdir(parents=True)
     (folder / "HEAD").write_text("ref: refs/heads/main\n")

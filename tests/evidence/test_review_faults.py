@@ -1,4 +1,4 @@
-"""The changes with planted faults: their numbers, their keys, and that nothing in them names the fault."""
+"""The changes with planted faults: their numbers, their answer keys, and no hints at the faults."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ GIVEAWAYS = re.compile(
 
 
 def texts(case: ReviewCase, sign: str) -> list[str]:
-    """Lines of the file on one side of a change."""
+    """Return the file's lines on one side of a change."""
     body = case.diff.split("\n@@", 1)[1].split("\n")[1:]
     return [line[1:] for line in body if line[:1] in (" ", sign)]
 
 
 def test_there_are_enough_changes_for_the_rates() -> None:
-    """80 with one fault each and 40 clean ones, evenly in four languages; each kind at most three times in one."""
+    """There are 80 faulty and 40 clean changes, evenly in four languages, with at most three of a kind in each."""
     languages = Counter((case.language, len(case.faults)) for case in CASES)
     names = ("python", "typescript", "go", "java")
     assert languages == {(name, count): 20 if count else 10 for name in names for count in (0, 1)}
@@ -42,7 +42,7 @@ def test_there_are_enough_changes_for_the_rates() -> None:
 
 
 def test_answer_keys_are_lines_of_the_change() -> None:
-    """In the changed file, at added lines, or beside a line that was removed."""
+    """Keys are added lines of the changed file, or lines beside a removed one."""
     for case in CASES:
         [(path, diff)] = case.sources.items()
         lines = number_lines(Source.of(path, diff))
@@ -61,7 +61,7 @@ def test_answer_keys_are_lines_of_the_change() -> None:
 
 
 def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
-    """Blank lines aside; of the shorter one."""
+    """The share is of the shorter change, without blank lines."""
     sets = {case.id: {line.strip() for side in "+-" for line in texts(case, side)} - {""} for case in CASES}
     for one, second in combinations(sets, 2):
         shared = sets[one] & sets[second]
@@ -69,13 +69,13 @@ def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
 
 
 def test_nothing_in_a_change_names_a_fault() -> None:
-    """Comments and names avoid such words, and so do clean changes."""
+    """Comments and names avoid such words, even in clean changes."""
     for case in CASES:
         assert not GIVEAWAYS.findall(case.diff), case.id
 
 
 def test_changes_apply_cleanly(tmp_path: Path) -> None:
-    """They apply to the original file."""
+    """Each patch applies to its original file."""
     for case in CASES:
         [path] = case.sources
         file = tmp_path / case.id / path
@@ -88,7 +88,7 @@ def test_changes_apply_cleanly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("side", ["-", "+"])
 def test_changes_of_python_files_are_valid(side: str) -> None:
-    """Before and after the change."""
+    """Both versions of the file are valid."""
     for case in CASES:
         if case.language == "python":
             ast.parse("\n".join(texts(case, side)))

@@ -1,4 +1,4 @@
-"""The example of an audit of a judge."""
+"""Tests of the example that audits a judge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_the_audit_detects_a_position_biased_judge(capsys: pytest.CaptureFixture[str]) -> None:
-    """By its slot's win rate, by what changes with the order, and in words."""
+    """The bias shows in the slot's win rate, in order-dependent verdicts, and in the text."""
     with forbid_real_models():
         audit = asyncio.run(load("audit_a_judge").main())
     assert audit.slots[0].p is not None

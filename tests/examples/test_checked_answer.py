@@ -1,4 +1,4 @@
-"""The example of a critique: a claim with an invented quote changes nothing."""
+"""Tests of the example of a critique whose invented quote changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import gallery
 
 
 def test_only_the_claim_that_a_quote_shows_changes_the_draft(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the answers of the gallery."""
+    """The answers are those of the gallery."""
     with forbid_real_models():
         output = load("checked_answer").main(*gallery.models_of("checked_answer"))
     assert [claim.ruling for claim in output.claims] == ["holds", "cannot_tell"]

@@ -1,4 +1,4 @@
-"""The example of a consensus debate with all its phases."""
+"""Tests of the example of a consensus debate with all its phases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def answer(request: ModelRequest) -> Any:
-    """Agents who vote for the architect."""
+    """Answer as agents who vote for the architect."""
     match request.block.split("-")[1]:
         case "propose":
             return f"Move in steps, and measure ({request.block})."
@@ -28,7 +28,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_the_pipeline_survives_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
-    """All phases run, losses of the flaky agent are reported, and the second debate knows the first."""
+    """All phases run, the flaky agent's failures are reported, and the second debate recalls the first."""
     first, second = load("consensus_pipeline").main(FunctionModel(answer))
     assert [reached.label for reached in first.stages][-4:] == [
         "ROUNDS_COMPLETE",

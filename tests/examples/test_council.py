@@ -1,4 +1,4 @@
-"""The example of a council that reviews all answers."""
+"""Tests of the example of a council that reviews all answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_the_council_ranks_itself_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each member ranks its own answer too, and the chair names what is left open."""
+    """Each member ranks its own answer too, and the chair names open questions."""
     with forbid_real_models():
         output = load("council").main(FunctionModel(reply))
     assert output.answer == "Wait a week."

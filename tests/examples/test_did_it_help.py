@@ -1,4 +1,4 @@
-"""The example that says whether a debate helped."""
+"""Tests of the example that reports whether a debate helped."""
 
 from __future__ import annotations
 

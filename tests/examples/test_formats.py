@@ -1,4 +1,4 @@
-"""The example of a debate in a format."""
+"""Tests of the example of a debate in a format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_the_audience_decides_and_a_reader_has_a_question(capsys: pytest.CaptureFixture[str]) -> None:
-    """The cross-examination, a vote of each listener before and after, and one more round that alone is paid for."""
+    """After a cross-examination and votes of each listener before and after, one more round alone costs extra."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:

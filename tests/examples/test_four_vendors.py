@@ -1,4 +1,4 @@
-"""The example of a debate with a model for each role."""
+"""Tests of the example of a debate with a model for each role."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_each_role_has_its_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """Named by their names and roles, and printed so."""
+    """Models are assigned by name and role, and printed likewise."""
     verdict = {"reasoning": "It was measured.", "winner": None, "verdict": "Drop one a year."}
     keeper, mover = ScriptedModel("It costs little.", name="a/keep"), ScriptedModel("It costs much.", name="b/move")
     judge = ScriptedModel(verdict, name="c/judge")

@@ -1,4 +1,4 @@
-"""The example of a debate that a person judges."""
+"""Tests of the example of a debate that a person judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of many questions that can go on."""
+"""Tests of the example of a resumable batch of questions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_the_questions_continue_and_each_is_paid_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """A failed question is reported; the second life repeats only that one."""
+    """A failed question is reported, and the second process repeats only that one."""
     example = load("many_questions")
     down = True
     paid_calls = 0

@@ -1,4 +1,4 @@
-"""The example of a handoff between a proponent, an opponent and a neutral."""
+"""Tests of the example of a handoff between a proponent, an opponent and a neutral."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
-    """The named debater speaks; naming a stranger is reported, and the second answer counts."""
+    """The named debater speaks; an unknown name is reported, and the second answer counts."""
     prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -36,7 +36,7 @@ def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.Ca
 
 
 def test_debaters_have_their_own_positions() -> None:
-    """The three have prompts of their own."""
+    """Each of the three has a separate prompt."""
     example = load("moral_decisions")
     assert [debater.name for debater in example.DEBATERS] == [member.value for member in example.Speaker]
     assert len({debater.system_prompt for debater in example.DEBATERS}) == 3

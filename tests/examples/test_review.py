@@ -1,4 +1,4 @@
-"""The example of a review of a plan."""
+"""Tests of the example that reviews a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_the_plan_is_reviewed_and_held_against_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
-    """The finding with its place by its quote, what the others say of it, and the gate."""
+    """The output locates the finding by its quote, shows the reviewers' assessments, and applies the gate."""
     with forbid_real_models():
         output = load("review").main(FunctionModel(reply))
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The example of a round robin with a referee and a deliverable."""
+"""Tests of the example of a round robin with a referee and a deliverable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def answer(request: ModelRequest) -> Any:
-    """Debaters who give no figures, a referee that says so, and a plan."""
+    """Answer as debaters without figures, a referee who reports that, and a planner."""
     if request.block.endswith("-referee"):
         critiques = [{"agentName": name, "issues": ["no figures"], "score": 50} for name in ("Ruth", "Omar", "Lena")]
         return {"assessments": critiques, "notes": "Give figures."}
@@ -30,7 +30,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_the_round_robin_delivers_a_plan_and_its_referee_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three debaters speak twice, the second time with what the referee found; the plan has its own type."""
+    """Three debaters speak twice, the second time with the referee's finding; the plan has its own type."""
     example = load("round_robin")
     with forbid_real_models():
         plan = example.main(FunctionModel(answer))

@@ -1,4 +1,4 @@
-"""The example of stop conditions ends for each of its reasons."""
+"""Tests of the example of stop conditions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = (
     ids=["repetition", "own rule", "flag", "tokens", "rounds"],
 )
 def test_the_debate_ends_for_each_reason(say: Any, session: dict[str, Any], expected: tuple[int, str]) -> None:
-    """Which one is in the output."""
+    """The output names the reason."""
     turns = 0
 
     def answer(request: ModelRequest) -> Any:

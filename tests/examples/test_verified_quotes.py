@@ -1,4 +1,4 @@
-"""The example of quotes that are looked up."""
+"""Tests of the example that verifies quotes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SAID = {
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer as one side that quotes correctly, one that does not, and a judge."""
+    """Answer as a side that quotes correctly, a side that does not, and a judge."""
     if request.output_schema is not None:
         return {"reasoning": "It was quoted.", "winner": None, "verdict": "It depends."}
     return SAID[request.block.rpartition("-")[2]]
 
 
 def test_each_argument_is_printed_with_the_status_of_its_quotes(capsys: pytest.CaptureFixture[str]) -> None:
-    """One side quotes what the report says, the other does not."""
+    """One side quotes the report correctly, the other does not."""
     example = load("verified_quotes")
     with forbid_real_models():
         raw = example.main(FunctionModel(answer))

@@ -1,4 +1,4 @@
-"""What the laws of measures are tested with: names and texts of any kind."""
+"""Strategies for names and texts of any kind, for the laws of measures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 __all__ = ("names", "texts")
 
 _signs = st.characters()
-"""All of Unicode, halves of surrogate pairs too."""
+"""All of Unicode, including lone surrogates."""
 
 texts = st.one_of(
     st.text(_signs, max_size=40),
@@ -29,7 +29,7 @@ texts = st.one_of(
     ),
     st.lists(st.sampled_from(["cap", "rents", "not", "should", "3%", "now", "but", "we"]), max_size=8).map(" ".join),
 )
-"""Of any kind, and some that have words in common."""
+"""Texts of any kind, some of which share words."""
 
 names = st.lists(st.text(_signs, min_size=1, max_size=3), min_size=1, max_size=10, unique=True)
-"""One to ten agents."""
+"""Names of one to ten agents."""

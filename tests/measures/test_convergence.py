@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Level:
-    """A similarity that is the same between all texts that differ."""
+    """A similarity that is constant for all different texts."""
 
     level: float
     name: str = "level"
@@ -29,7 +29,7 @@ class Level:
 
 
 class Given:
-    """A similarity that an application made, and made badly."""
+    """An application's similarity with given, possibly invalid, values."""
 
     name = "given"
 
@@ -42,7 +42,7 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Debate:
-    """Two rounds of proposals, with what the agents say that they hold."""
+    """Two rounds of proposals with the agents' positions."""
 
     now: dict[str, str]
     before: dict[str, str] | None
@@ -66,7 +66,7 @@ def debates(draw: st.DrawFn) -> Debate:
 
 @given(debates())
 def test_both_measures_are_shares(debate: Debate) -> None:
-    """They are from 0 to 1; one proposal alone is similar to itself; without earlier texts there is no stability."""
+    """Values are from 0 to 1; a single proposal is similar to itself, and stability needs earlier texts."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     assert 0 <= result.similarity <= 1
     assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
@@ -86,7 +86,7 @@ def test_the_order_of_agents_changes_nothing(debate: Debate, data: st.DataObject
 
 @given(debates())
 def test_different_positions_never_converge(debate: Debate) -> None:
-    """However alike the texts are, nor does one agent alone; without positions that differ nothing is stagnant."""
+    """Similar texts do not matter, and a single agent cannot converge; stagnation needs differing positions."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
     stated = {
         text.strip(" .\u200b").lower() for name, text in (debate.positions or {}).items() if name in debate.now
@@ -97,7 +97,7 @@ def test_different_positions_never_converge(debate: Debate) -> None:
 
 @given(debates())
 def test_agents_who_repeat_opposite_answers_are_stagnant(debate: Debate) -> None:
-    """Word for word, however far apart they are."""
+    """The texts are repeated word for word, however far apart they are."""
     if len(debate.now) < 2:
         return
     positions = dict(zip(debate.now, ["yes", "no"] * 5, strict=False))
@@ -129,7 +129,7 @@ def test_agents_who_repeat_opposite_answers_are_stagnant(debate: Debate) -> None
 def test_the_status_follows_from_both_measures_and_the_positions(
     level: float, before: str | None, positions: dict[str, str], status: str
 ) -> None:
-    """Exactly at the thresholds."""
+    """Values at the thresholds are tested."""
     now = {"a": "text of a", "b": "text of b", "c": "text of c"}
     earlier = {None: None, "same": now, "other": {name: f"{text}, once" for name, text in now.items()}}[before]
     result = convergence(now, earlier, positions=positions, similarity=Level(level))
@@ -138,14 +138,14 @@ def test_the_status_follows_from_both_measures_and_the_positions(
 
 
 def test_stability_covers_agents_with_an_earlier_text() -> None:
-    """Whoever is new has none, and whoever is gone is not asked about."""
+    """New agents have no stability, and agents that left are ignored."""
     result = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
     assert result.stability == 0.25
     assert convergence({"a": "x"}, {"c": "gone"}, similarity=Level(0.25)).stability is None
 
 
 def test_the_default_measure_is_the_best_installed_one() -> None:
-    """Opposite stances that read alike would have converged."""
+    """Opposite stances with similar wording would otherwise have converged."""
     now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
     alike = convergence(now)
     assert (alike.status, alike.backend) == ("converged", Embeddings.name)
@@ -153,7 +153,7 @@ def test_the_default_measure_is_the_best_installed_one() -> None:
 
 
 def test_a_convergence_survives_serialization() -> None:
-    """It can be read back."""
+    """A convergence can be read back."""
     result = convergence({"a": "x"}, similarity=Jaccard())
     assert Convergence.model_validate(result.model_dump(mode="json", by_alias=True)) == result
 
@@ -173,7 +173,7 @@ def test_a_convergence_survives_serialization() -> None:
     ids=shown,
 )
 def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """They are shares, and diverging is below converged; without a proposal nothing can be compared."""
+    """Thresholds are shares with diverging below converged, and at least one proposal is required."""
     with pytest.raises(ConfigurationError) as caught:
         convergence(options.pop("now", {"a": "x"}), **options)
     assert caught.value.field == field
@@ -185,13 +185,13 @@ def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) ->
     ids=shown,
 )
 def test_a_measure_without_shares_is_an_output_error(matrix: Any) -> None:
-    """It is named, and what it gave is shown."""
+    """The error names the measure and shows its value."""
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
         convergence({"a": "x", "b": "y"}, similarity=Given(matrix))
 
 
 class Apart:
-    """A measure by which all texts are the same, but for "other"."""
+    """A measure in which all texts are equal except "other"."""
 
     name = "apart"
 
@@ -200,7 +200,7 @@ class Apart:
 
 
 def test_an_outlier_prevents_convergence() -> None:
-    """19 alike and one apart have a mean similarity of 0.9; nor does one agent agree with anybody."""
+    """With 19 equal texts and one outlier the mean similarity is 0.9; a single agent cannot agree."""
     texts = {f"agent {number}": "same" for number in range(19)}
     assert convergence(texts, similarity=Apart()).status == "converged"
     result = convergence({**texts, "loner": "other"}, similarity=Apart())

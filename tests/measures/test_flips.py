@@ -27,7 +27,7 @@ histories = st.lists(positions, max_size=12)
 
 
 def kinds(*answers: str | None) -> list[FlipKind]:
-    """Return the kinds of flips of one agent with these answers, one in each round."""
+    """Return the kinds of flips of one agent with these answers, one per round."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     return [flip.kind for flip in flips(history)]
 
@@ -64,12 +64,12 @@ def kinds(*answers: str | None) -> list[FlipKind]:
     ids=shown,
 )
 def test_wordings_determine_the_kind_of_flip(before: str | None, after: str | None, kind: FlipKind | None) -> None:
-    """Taken back, turned round, or qualified; what is said again, or shorter, is none."""
+    """Answers may be retracted, reversed or qualified; repeated or shortened answers are not flips."""
     assert kinds(before, after) == [kind] * (kind is not None)
 
 
 def test_each_position_is_compared_with_the_last_one() -> None:
-    """A flip and a flip back are two; an answer after a retraction is a new start."""
+    """A flip and its reversal are two; an answer after a retraction is a new start."""
     assert kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
 
 
@@ -97,7 +97,7 @@ def test_claims_match_regardless_of_spelling() -> None:
 
 @given(histories)
 def test_each_flip_is_between_two_positions_of_one_agent(history: list[Position]) -> None:
-    """They are in order of rounds, the earlier one first."""
+    """Flips are in order of rounds, with the earlier position first."""
     detected = flips(history)
     assert [flip.after.round for flip in detected] == sorted(flip.after.round for flip in detected)
     for flip in detected:

@@ -26,21 +26,21 @@ def test_the_constants_are_the_usual_ones() -> None:
 
 
 def test_three_equals_of_whom_one_wins_with_consensus() -> None:
-    """Two thirds of each pair's points, where half was expected: 32/6 from each of two."""
+    """The winner gets two thirds of each pair's points, where half was expected: 32/6 from each of two."""
     changes = elo_changes(dict.fromkeys("abc", INITIAL_RATING), winner="a", consensus=True)
     assert changes == pytest.approx({"a": 10.667, "b": -5.333, "c": -5.333}, abs=5e-4)
 
 
 @pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
 def test_a_lower_rated_winner_gains_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
-    """1400 beats 1600: two thirds of the points with consensus, all of them without."""
+    """A 1400 beats a 1600 for two thirds of the points with consensus, and all of them without."""
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
 
 
 @given(names, st.booleans(), st.floats(0.1, 100), st.data())
 def test_changes_add_up_to_zero(agents: list[str], consensus: bool, k: float, data: st.DataObject) -> None:  # noqa: FBT001
-    """The changes add up to zero, whoever wins, and are of all who took part, in their order."""
+    """All participants are listed in order, whoever wins."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.none() | st.sampled_from(agents))
     changes = elo_changes(before, winner=winner, consensus=consensus, k=k)
@@ -73,13 +73,12 @@ def test_a_winner_without_consensus_loses_nothing(agents: list[str], data: st.Da
 
 @given(names, st.booleans(), st.data())
 def test_without_a_winner_nothing_changes(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """Nobody has beaten anybody."""
     assert elo_changes(draw_ratings(agents, data), winner=None, consensus=consensus) == dict.fromkeys(agents, 0.0)
 
 
 @given(anything, anything)
 def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
-    """For any two ratings they are between 0 and 1, add up to one, and favour the better one."""
+    """For any two ratings the values are from 0 to 1, and the better one has the higher value."""
     one, other = expected(a, b), expected(b, a)
     assert 0 <= one <= 1
     assert one + other == pytest.approx(1)
@@ -100,7 +99,7 @@ def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
     ids=["stranger", "nan", "infinite", "bool", "zero", "nan k", "bool k"],
 )
 def test_invalid_ratings_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """The error has the field."""
+    """The error names the field."""
     given_options: dict[str, Any] = {"ratings": {"a": 1500.0}, "winner": None, "consensus": True} | options
     with pytest.raises(ConfigurationError) as caught:
         elo_changes(given_options.pop("ratings"), **given_options)
@@ -113,14 +112,14 @@ forecasts = st.tuples(st.floats(0, 1), st.booleans())
 
 
 def test_a_voter_without_outcomes_has_no_calibration() -> None:
-    """Its vote weighs as without calibration."""
+    """The vote weighs as without calibration."""
     assert calibration([]) is None
     assert vote_weight(None, calibration([])) == 1
 
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_a_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """It is from 0 to 1, and the factor of a vote is from a half to one and a half."""
+    """A calibration is from 0 to 1, and the factor of a vote from a half to one and a half."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None
@@ -131,7 +130,7 @@ def test_a_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float,
 
 @given(st.integers(1, 500))
 def test_sure_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
-    """The more outcomes the more; one alone moves the weight of a vote by less than a twentieth."""
+    """More outcomes have more effect; a single one changes a vote's weight by less than a twentieth."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
     assert wrong is not None
@@ -142,7 +141,7 @@ def test_sure_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
 
 @given(st.lists(st.booleans(), min_size=1))
 def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
-    """Any outcome agrees with it."""
+    """Any outcome agrees with a confidence of one half."""
     assert calibration([(0.5, right) for right in outcomes]) == pytest.approx(0.5)
 
 
@@ -150,7 +149,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 def test_a_better_forecast_never_makes_a_worse_calibration(
     outcomes: list[tuple[float, bool]], confidence: float
 ) -> None:
-    """Of two voters with one different confidence, the one nearer to the outcome is better."""
+    """Of two voters with one different confidence, the one nearer to the outcome is better calibrated."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])
@@ -161,6 +160,6 @@ def test_a_better_forecast_never_makes_a_worse_calibration(
 
 @pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
 def test_a_forecast_out_of_range_is_rejected(confidence: float) -> None:
-    """It has to be from 0 to 1, like all confidences."""
+    """Confidences are from 0 to 1."""
     with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be (a number )?from 0 to 1"):
         calibration([(confidence, True)])

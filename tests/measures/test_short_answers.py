@@ -19,7 +19,7 @@ def test_every_answer_equals_itself(text: str) -> None:
 
 @given(texts, texts)
 def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
-    """Nothing raises, whatever is compared."""
+    """No comparison raises an error."""
     assert same_answer(one, other) is same_answer(other, one)
 
 
@@ -41,7 +41,7 @@ def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
     ids=shown,
 )
 def test_answers_with_other_spellings_or_details_are_equal(one: str, other: str) -> None:
-    """Case, marks, unseen characters, other forms of a character, and more detail."""
+    """Differences in case, punctuation, invisible characters, character forms and detail are ignored."""
     assert same_answer(one, other)
 
 
@@ -67,5 +67,5 @@ def test_answers_with_other_spellings_or_details_are_equal(one: str, other: str)
     ids=shown,
 )
 def test_answers_with_another_meaning_differ(one: str, other: str) -> None:
-    """Negations, signs, numbers, and words that only begin alike."""
+    """Examples are negations, signs, numbers, and words that only begin alike."""
     assert not same_answer(one, other)

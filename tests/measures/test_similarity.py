@@ -18,7 +18,7 @@ some_texts = st.lists(texts, max_size=6)
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
-    """Libraries are imported and weights read before the clock of a property runs."""
+    """Import libraries and read weights before a property's clock starts."""
     for measure in MEASURES.values():
         measure(["rents", "caps"])
 
@@ -26,7 +26,7 @@ def _loaded() -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[str]) -> None:
-    """For any strings, values are from 0 to 1, symmetric, and exactly 1.0 for identical texts."""
+    """For any strings, values are from 0 to 1, and exactly 1.0 for identical texts."""
     matrix = MEASURES[backend](texts)
     assert [len(row) for row in matrix] == [len(texts)] * len(texts)
     for row, one in zip(matrix, texts, strict=True):
@@ -48,7 +48,7 @@ def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_the_order_of_long_texts_changes_no_bit(backend: str) -> None:
-    """Sums of many floats come out differently in another order: they are never added in another."""
+    """Sums of many floats depend on the order, so the order of summation is fixed."""
     random = Random(1)
     words = [
         "cap",
@@ -73,7 +73,7 @@ def test_the_order_of_long_texts_changes_no_bit(backend: str) -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_a_repeated_text_does_not_affect_the_others(backend: str, texts: list[str]) -> None:
-    """Repetition is no evidence."""
+    """Repetition is not evidence."""
     matrix = MEASURES[backend](texts)
     extended = MEASURES[backend]([*texts, *texts[:1]])
     assert [row[: len(texts)] for row in extended[: len(texts)]] == matrix
@@ -81,7 +81,6 @@ def test_a_repeated_text_does_not_affect_the_others(backend: str, texts: list[st
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_texts_on_one_subject_are_more_alike_than_others(backend: str) -> None:
-    """This is the purpose of a measure."""
     one, other, far = MEASURES[backend](
         ["We should cap rents in cities.", "Rents in cities need a cap.", "Bananas grow in bunches on tall plants."]
     )[0]
@@ -102,7 +101,7 @@ def test_texts_of_scripts_without_blanks_are_compared(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_opposite_stances_can_read_alike(backend: str) -> None:
-    """Similarity is not agreement: a negation is closer than the same said in other words."""
+    """Similarity is not agreement: a negation is closer than a paraphrase."""
     negated, reworded = MEASURES[backend](
         ["Rents should be capped now.", "Rents should not be capped now.", "A limit on what landlords ask is right."]
     )[0][1:]
@@ -111,14 +110,14 @@ def test_opposite_stances_can_read_alike(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_blank_texts_are_similar_only_to_themselves(backend: str) -> None:
-    """There is nothing in them to compare."""
+    """Blank texts have no content to compare."""
     assert MEASURES[backend](["", " ", "\n"]) == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     assert MEASURES[backend]([]) == []
 
 
 @given(texts)
 def test_only_a_blank_text_has_no_words(text: str) -> None:
-    """Signs stand in for words where there are none."""
+    """Signs replace words where there are none."""
     assert bool(text_words(text)) is bool("".join(text.split()))
     assert text_words(text) == text_words(text.swapcase()) or not text.isascii()
 
@@ -155,7 +154,7 @@ def output_of(code: str) -> str:
     ids=["no wordllama", "none"],
 )
 def test_without_a_library_the_next_best_measure_is_used(modules_: list[str], best: str) -> None:
-    """The process cannot find it; requesting the measure by name says what to install."""
+    """The library is hidden from the process; requesting the measure by name says what to install."""
     tried = "TfIdf" if "sklearn" in modules_ else "Embeddings"
     code = HIDE.format(hidden=modules_) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"
     first, second = output_of(code).splitlines()

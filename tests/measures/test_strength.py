@@ -17,7 +17,7 @@ votes = st.dictionaries(st.text(max_size=3), st.integers(0, 10), max_size=5)
 
 @st.composite
 def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
-    """Counts, and how many could vote."""
+    """Draw counts and the number of eligible voters."""
     counts = draw(votes)
     return counts, max(1, sum(counts.values()) + draw(st.integers(0, 5)))
 
@@ -45,7 +45,7 @@ def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
     ids=shown,
 )
 def test_grades_follow_the_thresholds_of_the_table(counts: list[int], eligible: int, word: Strength) -> None:
-    """Exactly at the thresholds."""
+    """Values at the thresholds are tested."""
     assert strength(dict(enumerate(counts)), eligible=eligible) == word  # type: ignore[arg-type] # keys do not matter
 
 
@@ -53,7 +53,7 @@ def test_grades_follow_the_thresholds_of_the_table(counts: list[int], eligible: 
 def test_more_agreement_is_never_a_weaker_word(
     one: tuple[dict[str, int], int], other: tuple[dict[str, int], int]
 ) -> None:
-    """Whoever votes: words are in the order of the shares; split and contested are both no majority."""
+    """For any number of voters, words follow the order of shares; split and contested both mean no majority."""
     shares, words = zip(
         *(
             (agreement(counts, eligible), ORDER[strength(counts, eligible=eligible)])
@@ -66,7 +66,7 @@ def test_more_agreement_is_never_a_weaker_word(
 
 @given(elections())
 def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) -> None:
-    """It is a majority of all eligible voters; "contested" means that nobody has a second vote."""
+    """The majority is of all eligible voters; "contested" means that no proposal has a second vote."""
     counts, eligible = election
     word = strength(counts, eligible=eligible)
     assert word in get_args(Strength)
@@ -76,7 +76,7 @@ def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) 
 
 @given(elections())
 def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> None:
-    """It is exact, from 0 to 1."""
+    """The share is exact and from 0 to 1."""
     counts, eligible = election
     share = agreement(counts, eligible)
     assert 0 <= share <= 1
@@ -97,7 +97,7 @@ def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> No
     ids=shown,
 )
 def test_invalid_counts_are_rejected(field: str, counts: Any, eligible: Any) -> None:
-    """There are no more votes than voters."""
+    """Votes cannot exceed voters."""
     with pytest.raises(ConfigurationError) as caught:
         strength(counts, eligible=eligible)
     assert caught.value.field == field

@@ -33,7 +33,7 @@ LETTERS = list("abcdefghij")
 
 
 def expected_count(topology: Topology, count: int, sparsity: float) -> int:
-    """Count the edges that the definition of `topology` gives among `count` agents."""
+    """Return the number of edges of `topology` for `count` agents by its definition."""
     if count == 1:
         return 0
     critics = max(1, math.floor((count - 1) * sparsity + 1e-9))
@@ -51,7 +51,7 @@ def expected_count(topology: Topology, count: int, sparsity: float) -> int:
 def test_each_topology_has_the_edges_of_its_definition(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """For one to ten agents with any names, in any round: no edge is missing, and none is there twice."""
+    """For one to ten agents with any names in any round, no edge is missing or repeated."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert len(result) == len(set(result)) == expected_count(topology, len(agents), sparsity)
 
@@ -60,7 +60,7 @@ def test_each_topology_has_the_edges_of_its_definition(
 def test_every_live_proposal_has_a_critic_and_nobody_is_their_own(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """Whoever has a proposal, and whoever can review: edges are between them, and leave nobody out."""
+    """All edges are between agents with a proposal and agents who can review."""
     live = data.draw(st.sets(st.sampled_from(agents)))
     able = data.draw(st.sets(st.sampled_from(agents)))
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity, targets=live, critics=able)
@@ -73,7 +73,7 @@ def test_every_live_proposal_has_a_critic_and_nobody_is_their_own(
 def test_edges_are_in_the_declared_order_of_names(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """They are sorted by critic and then by target, in any topology."""
+    """Edges are sorted by critic and then by target in any topology."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert result == sorted(result, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
 
@@ -82,7 +82,7 @@ def test_edges_are_in_the_declared_order_of_names(
 def test_the_order_in_which_agents_are_declared_changes_no_edge(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """Neighbours, hubs and draws go by name."""
+    """Neighbours, hubs and draws depend on names."""
     shuffled = data.draw(st.permutations(agents))
     one = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     other = edges(topology, shuffled, round=number, random=Random(seed), sparsity=sparsity)
@@ -91,7 +91,7 @@ def test_the_order_in_which_agents_are_declared_changes_no_edge(
 
 @given(names)
 def test_round_robin_reviews_each_pair_once_in_all_rounds(agents: list[str]) -> None:
-    """Each has one critic and one target a round, and N - 1 rounds cover all pairs."""
+    """Each agent has one critic and one target per round, and N - 1 rounds cover all pairs."""
     rounds_ = [edges("round-robin", agents, round=number, random=Random(0)) for number in range(1, len(agents))]
     for round_edges in rounds_:
         assert (
@@ -111,7 +111,7 @@ def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: i
 
 
 def test_a_random_graph_is_drawn_anew_each_round_and_repeats_with_its_seed() -> None:
-    """Ten rounds of ten agents are not all the same, and are the same again with the same seed."""
+    """Ten rounds of ten agents are not all equal, but are equal under the same seed."""
     graphs = [
         [edges("random-graph", LETTERS, round=number, random=random, sparsity=0.3) for number in range(10)]
         for random in (Random(7), Random(7))
@@ -122,7 +122,7 @@ def test_a_random_graph_is_drawn_anew_each_round_and_repeats_with_its_seed() -> 
 
 @given(names, st.data())
 def test_everybody_and_the_hub_review_each_other(agents: list[str], data: st.DataObject) -> None:
-    """The hub is the one that was named, or the first by name."""
+    """The hub is the named agent, or the first by name."""
     hub = data.draw(st.none() | st.sampled_from(agents))
     result = edges("star", agents, round=1, random=Random(0), hub=hub)
     centre = hub or min(agents)
@@ -142,13 +142,13 @@ def test_a_ring_joins_both_neighbours_by_name() -> None:
     [(2 / 3, 4, 2), (1 / 3, 4, 1), (0.29, 101, 29), (0.5, 10, 4), (0, 5, 1), (1, 5, 4), (1.0, 2, 1), (0.99, 3, 1)],
 )
 def test_the_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, critics: int) -> None:
-    """Two thirds of three are two, and 0.29 of a hundred is 29, whatever floats make of it."""
+    """Two thirds of three are two, and 0.29 of a hundred is 29 despite float arithmetic."""
     agents = [f"{number:03}" for number in range(count)]
     assert len(edges("sparse", agents, round=1, random=Random(0), sparsity=sparsity)) == count * critics
 
 
 def test_the_topologies_are_the_same_in_every_process() -> None:
-    """Python's own hash of a string is not."""
+    """Python's own hash of a string varies between processes."""
     code = (
         "from random import Random; from flowdebate.measures import edges; names = list('abcdefg');"
         "kinds = ('round-robin', 'sparse', 'random-graph');"
@@ -188,7 +188,7 @@ def test_each_topology_is_a_separate_function(agents: list[str], number: int, se
 
 @given(names, seeds, st.data())
 def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: st.DataObject) -> None:
-    """The edges that a user's function gives stay, and each other proposal gets one critic."""
+    """Edges from a user's function stay, and each other proposal gets one critic."""
     drawn_edges = data.draw(st.sets(st.sampled_from(all_to_all(agents, 1, Random(0)) or [("", "")])))
     own_edges = [] if len(agents) == 1 else sorted(drawn_edges)
     result = edges(lambda names, number, random: own_edges, agents, round=1, random=Random(seed))
@@ -207,7 +207,7 @@ def test_added_critics_are_spread_evenly() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Options that no topology can be made of."""
+    """Options that make no valid topology."""
 
     id: str
     field: str
@@ -240,7 +240,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_invalid_topologies_are_rejected(case: Refused) -> None:
-    """The error comes before anything is drawn, and has the field."""
+    """The error comes before anything is drawn, and names the field."""
     options: dict[str, Any] = {"topology": "ring", "names": ["a", "b"], "round": 1, "random": Random(0)} | case.options
     with pytest.raises(ConfigurationError, match=r"edges\(\)") as caught:
         edges(options.pop("topology"), options.pop("names"), **options)
@@ -264,7 +264,7 @@ def test_invalid_topologies_are_rejected(case: Refused) -> None:
     ids=shown,
 )
 def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, message: str) -> None:
-    """It says what is wrong, and which function gave it."""
+    """The error names the function and the problem."""
 
     def my_own(names: Sequence[str], number: int, random: Random) -> Any:
         return given_edges
@@ -276,7 +276,7 @@ def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, messa
 
 
 def test_an_error_of_a_custom_topology_reaches_the_caller() -> None:
-    """It is unchanged; any callable is allowed."""
+    """The exception is unchanged, and any callable is allowed."""
 
     def broken(names: Sequence[str], number: int, random: Random, *, why: str) -> list[Edge]:
         raise LookupError(why)

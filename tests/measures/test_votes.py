@@ -19,7 +19,7 @@ RULES: tuple[VotingRule, ...] = get_args(VotingRule)
 
 @dataclass(frozen=True, kw_only=True)
 class Election:
-    """All that a tally is made from."""
+    """The data of a tally."""
 
     ballots: list[Ballot]
     choices: list[str]
@@ -36,7 +36,7 @@ class Election:
 
 @st.composite
 def elections(draw: st.DrawFn) -> Election:
-    """Draw one to ten voters with any names, and votes for proposals, for nobody, and failed ones."""
+    """Draw one to ten voters with any names, and votes that are valid, spoiled or failed."""
     agents = draw(names)
     choices = agents[: draw(st.integers(0, 4))]
     votes = draw(st.lists(st.sampled_from([*choices, *choices, *agents, "stranger", None, "lost"]), max_size=10))
@@ -58,7 +58,7 @@ def elections(draw: st.DrawFn) -> Election:
 
 @given(elections())
 def test_every_vote_is_counted_once(election: Election) -> None:
-    """Valid, spoiled and failed votes are all there could be, and the counts are the valid ones."""
+    """Valid, spoiled and failed votes add up to the voters, and only valid ones are in the counts."""
     result = election.count()
     assert result.valid + result.spoiled + result.failed == result.eligible == len(election.eligible)
     assert min(result.valid, result.spoiled, result.failed) >= 0
@@ -78,7 +78,7 @@ def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, dat
 
 @given(elections(), st.data())
 def test_the_order_of_choices_changes_only_the_order(election: Election, data: st.DataObject) -> None:
-    """No proposal wins by where it stands."""
+    """A proposal cannot win by its place."""
     choices = data.draw(st.permutations(election.choices))
     one, other = election.count(), election.count(choices=choices)
     excluded = {"tied", "reason"}
@@ -88,7 +88,7 @@ def test_the_order_of_choices_changes_only_the_order(election: Election, data: s
 
 @given(elections())
 def test_confidence_is_the_share_of_voters_sure_of_the_winner(election: Election) -> None:
-    """It is from 0 to 1 over all eligible voters, and at most the winner's share."""
+    """The share is of all eligible voters, and at most the winner's share."""
     result = election.count()
     assert 0 <= result.confidence <= 1
     if result.winner is None:
@@ -101,7 +101,7 @@ def test_confidence_is_the_share_of_voters_sure_of_the_winner(election: Election
 
 @given(elections())
 def test_a_winner_leads_alone_with_a_quorum(election: Election) -> None:
-    """A tie and a vote without a quorum have no winner, and only a winner can reach a rule."""
+    """A tie and a vote without a quorum have no winner, and only a winner can satisfy a rule."""
     result = election.count()
     assert result.quorum_met is (result.valid >= result.quorum)
     leads = result.weights if election.rule == "weighted" else result.counts
@@ -117,7 +117,7 @@ def test_a_winner_leads_alone_with_a_quorum(election: Election) -> None:
 
 @given(elections())
 def test_a_rule_requires_its_share_of_all_voters(election: Election) -> None:
-    """More than half, two thirds, all; never by votes that were lost or spoiled."""
+    """More than half, two thirds, or all are required; lost and spoiled votes do not help."""
     result = election.count()
     if election.rule == "weighted" or result.winner is None:
         return
@@ -128,7 +128,7 @@ def test_a_rule_requires_its_share_of_all_voters(election: Election) -> None:
 
 @given(elections())
 def test_a_stricter_rule_does_not_reach_more(election: Election) -> None:
-    """Unanimity is a supermajority, which is a majority; and a majority is no split."""
+    """Unanimity implies a supermajority, which implies a majority."""
     reached = [election.count(rule=rule) for rule in ("unanimous", "supermajority", "majority")]
     assert [tally_.reached for tally_ in reached] == sorted(tally_.reached for tally_ in reached)
     assert len({tally_.winner for tally_ in reached}) == 1
@@ -149,7 +149,6 @@ def test_a_failed_vote_makes_no_consensus(election: Election, data: st.DataObjec
 
 @given(elections(), st.floats(0.1, 5))
 def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) -> None:
-    """A weighted vote with equal weights is a majority vote."""
     equal_weights = dict.fromkeys(election.eligible, weight)
     excluded = {"rule", "reason", "weights", "confidence"}
     weighted, heads = election.count(rule="weighted", weights=equal_weights), election.count(rule="majority")
@@ -159,7 +158,7 @@ def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) 
 
 @given(elections(), st.data())
 def test_a_tie_break_chooses_between_tied_proposals(election: Election, data: st.DataObject) -> None:
-    """It makes a winner where there is a quorum, never a consensus; where there is no tie it is not looked at."""
+    """The tie break needs a quorum, never makes a consensus, and is ignored without a tie."""
     result = election.count()
     choice = data.draw(st.sampled_from(result.tied or ["nobody"]))
     broken = election.count(tie_break=choice)
@@ -174,7 +173,7 @@ def test_a_tie_break_chooses_between_tied_proposals(election: Election, data: st
 
 @given(elections())
 def test_the_default_quorum_is_half_of_the_voters_and_two_at_least(election: Election) -> None:
-    """One for a single voter; more where it was asked for."""
+    """A single voter needs one vote; a higher quorum may be requested."""
     size = len(election.eligible)
     assert election.count(quorum=None).quorum == (1 if size == 1 else max(2, math.ceil(size / 2)))
     assert election.count(quorum=12).quorum == 12
@@ -182,7 +181,7 @@ def test_the_default_quorum_is_half_of_the_voters_and_two_at_least(election: Ele
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Votes of a, b, c, … in this order, `-` for a lost one, and what comes of them."""
+    """Votes of a, b, c, … in this order, with `-` for a lost one, and their result."""
 
     id: str
     votes: str
@@ -270,7 +269,6 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_tallies_follow_the_rules(case: Case) -> None:
-    """Case by case."""
     voters = list("abcdef"[: len(case.votes)])
     ballots = [Ballot(voter=voter, choice=vote) for voter, vote in zip(voters, case.votes, strict=True) if vote != "-"]
     result = tally(ballots, choices=["a", "b", "c"], eligible=voters, **case.options)
@@ -279,7 +277,7 @@ def test_tallies_follow_the_rules(case: Case) -> None:
 
 
 def test_a_ballot_without_a_choice_is_spoiled() -> None:
-    """It came, and is for nobody."""
+    """The ballot was received but supports no proposal."""
     result = tally([Ballot(voter="a", choice=None)], choices=["a"], eligible=["a"])
     assert (result.valid, result.spoiled, result.failed, result.winner) == (0, 1, 0, None)
 
@@ -308,7 +306,7 @@ def test_a_ballot_without_a_choice_is_spoiled() -> None:
     ],
 )
 def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> None:
-    """The error has the field."""
+    """The error names the field."""
     options: dict[str, Any] = {"ballots": [], "choices": ["a", "b"], "eligible": ["a", "b"]} | changes
     with pytest.raises(ConfigurationError) as caught:
         tally(options.pop("ballots"), **options)
@@ -323,7 +321,7 @@ def test_a_confidence_is_from_0_to_1(confidence: float) -> None:
 
 
 def test_a_tally_survives_serialization() -> None:
-    """It has camelCase keys and can be read back."""
+    """The JSON has camelCase keys and can be read back."""
     result = tally([Ballot(voter="a", choice="a")], choices=["a"], eligible=["a"])
     wire = result.model_dump(mode="json", by_alias=True)
     assert wire["quorumMet"] is True
@@ -349,7 +347,7 @@ def test_a_tally_survives_serialization() -> None:
     ],
 )
 def test_the_weight_of_a_vote_follows_the_formula(elo: float | None, calibration: float | None, weight: float) -> None:
-    """Rating and calibration count within bounds, and no history weighs 1."""
+    """Rating and calibration count within bounds, and an empty history weighs 1."""
     assert vote_weight(elo, calibration) == pytest.approx(weight)
 
 
@@ -362,6 +360,6 @@ def test_a_better_history_never_weighs_less(one: float, other: float, sure: floa
 
 @pytest.mark.parametrize(("elo", "calibration"), [(math.nan, None), (math.inf, None), (None, math.nan), (True, None)])
 def test_an_invalid_history_is_rejected(elo: Any, calibration: Any) -> None:
-    """It would weigh as nothing does."""
+    """An invalid history would otherwise give a meaningless weight."""
     with pytest.raises(ConfigurationError, match="a finite number or None"):
         vote_weight(elo, calibration)

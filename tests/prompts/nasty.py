@@ -1,4 +1,4 @@
-"""Texts that imitate something else, and checks that detect it."""
+"""Texts that imitate something else, and checks that detect imitations."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ FORGERIES = (
     "{{question}}",
     "\\1\\g<0>",
 )
-"""Pieces of text that some reader takes for a tag, a heading, a continuation, an escape, or a field."""
+"""Texts that readers may take for a tag, a heading, a continuation, an escape, or a field."""
 
 anything = st.characters(exclude_categories=())
-"""Any code point, halves of surrogate pairs too."""
+"""Any code points, including lone surrogates."""
 texts = st.lists(st.sampled_from(FORGERIES) | st.text(anything, max_size=4), max_size=3).map("".join)
-"""Any text, often a hostile one."""
+"""Any texts, many of them hostile."""
 rounds = st.integers(1, 4) | st.integers(1, 10**40)
 
 
 def entry(number: int, name: str, stance: str, text: str) -> DebateContributionEntry:
-    """Create an entry of any texts, without half surrogate pairs."""
+    """Draw an entry with any texts, without lone surrogates."""
     return DebateContributionEntry.model_construct(round=number, agent_name=name, stance=stance, text=text)
 
 
 def decision(number: int, speakers: list[str], briefing: str | None, angle: str | None) -> DebateModeratorDecision:
-    """Create a decision of any texts."""
+    """Draw a decision with any texts."""
     return DebateModeratorDecision.model_construct(
         round=number, next_speakers=speakers, briefing=briefing, new_angle=angle, done=False
     )
@@ -74,7 +74,7 @@ def debates(draw: st.DrawFn) -> list[DebateContributionEntry]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines that a reader could see, without continuation lines."""
+    """Return the visible lines, without continuation lines."""
     return [line for line in text.splitlines() if not line.startswith("  | ")]
 
 
@@ -84,7 +84,7 @@ def tags(text: str) -> int:
 
 
 def headings(text: str) -> int:
-    """Count the lines that begin like the heading of a round."""
+    """Count the lines that begin like a round's heading."""
     return sum(re.match(r"Round .*:", line) is not None for line in lines_of(text))
 
 

@@ -1,4 +1,4 @@
-"""The corpus of attacks against every reader of a debate: what no model is needed for to hold."""
+"""The corpus of attacks against every reader of a debate, as far as no model is needed."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ CONTROL_TOKENS = (
     "[SYSTEM_PROMPT]",
     "[TOOL_RESULTS]",
 )
-"""How chat templates begin and end messages, of several families of models."""
+"""Delimiters of messages in the chat templates of several model families."""
 
 
 def transcript_with(text: str) -> list[DebateContributionEntry]:
-    """Two rounds, in which `text` follows an argument, begins one, and is one."""
+    """Return two rounds in which `text` follows an argument, begins one, and is one."""
     return [
         entry(1, "anna", "for", HARMLESS),
         entry(1, "ben", "against", f"Build more.{text}"),
@@ -104,7 +104,7 @@ def transcript_with(text: str) -> list[DebateContributionEntry]:
 
 
 def raw_with(text: str) -> DebateRawOutput:
-    """Create the raw output of such a debate; the moderator's and the judge's texts attack, too."""
+    """Return the raw output of such a debate; the moderator's and the judge's texts attack too."""
     return DebateRawOutput.model_construct(
         rounds=2,
         question=QUESTION,
@@ -117,7 +117,7 @@ def raw_with(text: str) -> DebateRawOutput:
 
 
 def decision_with(text: str) -> DebateModeratorDecision:
-    """Create a decision whose briefing and angle are `text`."""
+    """Create a decision with `text` as its briefing and angle."""
     return DebateModeratorDecision.model_construct(
         round=1, next_speakers=["anna", "ben"], briefing=text, new_angle=text, done=False
     )
@@ -157,7 +157,7 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 
 
 def test_each_attack_has_a_unique_name_and_a_text() -> None:
-    """Engineers pick attacks by their ids."""
+    """Names select attacks."""
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 40
     assert len({attack.written() for attack in ATTACKS}) == len(ATTACKS)
     assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", attack.id) for attack in ATTACKS)
@@ -165,7 +165,7 @@ def test_each_attack_has_a_unique_name_and_a_text() -> None:
 
 @given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
 def test_fields_of_an_attack_are_filled_once(attack: Attack, own_stance: str, other: str, question: str) -> None:
-    """Stances and questions are put in as they are, even if they look like a field."""
+    """Stances and questions are inserted unchanged, even if they look like a field."""
     parts = re.split("«(own|other|question)»", attack.template)
     values = {"own": own_stance, "other": other, "question": question}
     expected = "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
@@ -187,7 +187,7 @@ def test_an_attacked_transcript_can_be_read_back(attack: Attack, names: bool) ->
 @each_argument
 @each_view
 def test_no_view_has_a_forged_line(attack: Attack, view: Callable[[str], str]) -> None:
-    """Four tags, two headings, and as many lines of the prompt's own as without an attack."""
+    """A prompt has four tags, two headings, and as many other lines as without an attack."""
     rendered, harmless = view(attack.written()), view(HARMLESS)
     assert tags(rendered) == 4
     assert headings(rendered) == 2
@@ -197,7 +197,7 @@ def test_no_view_has_a_forged_line(attack: Attack, view: Callable[[str], str]) -
 @each_argument
 @each_view
 def test_no_view_contains_control_tokens(attack: Attack, view: Callable[[str], str]) -> None:
-    """Servers read control tokens wherever they stand: one of them would end the user's message."""
+    """Servers interpret control tokens anywhere: one of them would end the user's message."""
     rendered = view(attack.written())
     assert not any(token in rendered for token in CONTROL_TOKENS)
 
@@ -212,7 +212,7 @@ def test_every_view_can_be_sent(attack: Attack, view: Callable[[str], str]) -> N
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> None:
-    """Text around them and overlaps do not matter."""
+    """Neither surrounding text nor overlaps matter."""
     rendered = quoted(text)
     assert not any(token in rendered for token in CONTROL_TOKENS)
     assert unquoted(rendered) == text
@@ -220,7 +220,7 @@ def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> No
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
-    """This includes unrendered text, such as the result of a tool."""
+    """This includes unrendered text, such as a tool's result."""
     cleaned = without_control_tokens(text)
     assert not any(token in cleaned for token in CONTROL_TOKENS)
     assert unescaped(cleaned) == unescaped(text)
@@ -228,13 +228,13 @@ def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[YES] We should.", "a <-> b", "[1] [2, 3] [x]", "if a < b and b > c", "[TODO]"])
 def test_ordinary_signs_are_unchanged_for_the_local_model(text: str) -> None:
-    """The tag of an argument may be in capitals."""
+    """An argument's tag may be in capitals."""
     assert without_control_tokens(text) == text
 
 
 @each_called
 def test_an_attacking_name_or_stance_stays_on_its_line(attack: Attack) -> None:
-    """This holds for tags, rosters and positions, and for each view's system message."""
+    """Tags, rosters, positions and each view's system message are checked."""
     text = attack.written()
     transcript = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
     for names in (True, False):
@@ -259,7 +259,7 @@ def test_an_attacking_name_or_stance_stays_on_its_line(attack: Attack) -> None:
 
 
 class Recording:
-    """A model whose debaters and moderator say `text`; the judge finds as `FOUND` says. It keeps all messages."""
+    """A model that records all messages; debaters and the moderator say `text`, and the judge answers `FOUND`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -276,7 +276,7 @@ class Recording:
 
     @property
     def systems(self) -> list[str]:
-        """Return the messages with other roles than the user's."""
+        """Return the messages with roles other than the user's."""
         return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] != "user"]
 
     @property
@@ -302,7 +302,7 @@ def run_debate(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[R
 
 @each_argument
 def test_an_argument_never_reaches_a_system_message(attack: Attack) -> None:
-    """The messages have the roles and the system messages that they have in a harmless debate, byte for byte."""
+    """Messages have the same roles and system texts as in a harmless debate, byte for byte."""
     attacked, _ = run_debate(attack.written())
     harmless, _ = run_debate(HARMLESS)
     assert attacked.systems == harmless.systems
@@ -316,7 +316,7 @@ def test_an_argument_never_reaches_a_system_message(attack: Attack) -> None:
 
 @each_argument
 def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
-    """The verdict is the judge's answer, the rounds are the moderator's, and all speak for themselves alone."""
+    """The verdict is the judge's answer, the number of rounds the moderator's, and all speak for themselves."""
     _, result = run_debate(attack.written())
     raw = result.raw
     assert raw.verdict is not None
@@ -333,7 +333,7 @@ def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
 
 @each_argument
 def test_messages_are_sent_as_rendered(attack: Attack) -> None:
-    """Nothing between a view and the model reads, fills in or changes a message."""
+    """Nothing between a view and the model parses, fills in or changes a message."""
     recording, result = run_debate(attack.written())
     raw = result.raw
     expected: list[tuple[str, str, str]] = []
@@ -364,7 +364,7 @@ def test_messages_are_sent_as_rendered(attack: Attack) -> None:
 
 @each_called
 def test_an_attacking_debater_is_rejected_or_contained(attack: Attack) -> None:
-    """System messages have as many lines, and the judge's answer is the same, as with a harmless name."""
+    """Compared with a harmless name, system messages have as many lines, and the judge's answer is the same."""
     text = attack.written()
     options = {"anna": text} if attack.place == "name" else {"stance": text}
     try:
@@ -386,7 +386,7 @@ WORDS = {"text", "text_special", "softbreak", "strong_open"}
 
 
 def document_of(attack: Attack) -> DebateDocument:
-    """Return a real debate whose texts all attack, as `--json` saves it."""
+    """Return a real debate in which all texts attack, as saved by `--json`."""
     text = attack.written()
     if attack.place == "argument":
         _, result = run_debate(text)
@@ -401,7 +401,7 @@ def document_of(attack: Attack) -> DebateDocument:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
-    """Except for line ends, the output has no control or invisible characters."""
+    """Apart from line ends, the output has no control or invisible characters."""
     stream = io.StringIO()
     document = document_of(attack)
     render(document, Page(stream, document.speakers, environ={}))
@@ -411,7 +411,7 @@ def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_no_attack_is_markup_in_a_report(attack: Attack) -> None:
-    """Parsed as Markdown, the page has headings, quotes and lists of its own, and no HTML, link, image or table."""
+    """The parsed Markdown has its own headings, quotes and lists, and no HTML, link, image or table."""
     document = document_of(attack)
     tokens = MARKDOWN.parse(report(document))
     everything = [inner for token in tokens for inner in (token, *(token.children or ()))]

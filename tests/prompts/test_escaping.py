@@ -28,7 +28,7 @@ def test_further_lines_of_a_quoted_text_begin_with_a_bar(text: str) -> None:
 
 @given(texts)
 def test_quoted_text_can_be_encoded(text: str) -> None:
-    """Halves of surrogate pairs are escaped, so that every prompt can be encoded."""
+    """Lone surrogates are escaped, so that every prompt can be encoded."""
     for escaped in (quoted(text), tag_text(text), tag_name(text)):
         assert escaped.encode().decode() == escaped
 
@@ -73,7 +73,7 @@ def test_common_text_is_unchanged(text: str) -> None:
 
 
 def test_every_sign_that_breaks_a_line_or_cannot_be_sent_is_escaped() -> None:
-    """All of Unicode: line breaks, control characters, changes of direction, halves of surrogate pairs."""
+    """All line breaks, control characters, bidirectional controls and lone surrogates of Unicode are covered."""
     turning = set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A))
     controls = (set(range(0x20)) | set(range(0x7F, 0xA0))) - {0x09, 0x0A}
     halves = set(range(0xD800, 0xE000))

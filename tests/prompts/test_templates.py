@@ -36,7 +36,7 @@ from tests.prompts.nasty import texts
     ],
 )
 def test_an_unsafe_template_is_rejected_when_made(template: type[Template], part: str, text: Any, message: str) -> None:
-    """An unknown field, a field of another part, and a place where text could pass for the prompt's own."""
+    """Unknown fields, fields of another part, and places where text could imitate the prompt are rejected."""
     with pytest.raises(ConfigurationError) as failure:
         template(**{part: text})
     assert message in str(failure.value)
@@ -52,7 +52,7 @@ def test_every_part_lists_its_fields(template: Template) -> None:
 
 
 def test_a_single_part_can_be_overridden() -> None:
-    """Applications say what they want said, in their own language."""
+    """Applications use their own wording and language."""
     german = DebaterTemplate(opening="Beginne: {stance}")
     identity = DebaterIdentity(stance="dafür", max_rounds=2)
     rendered = render_debater_turn(identity, entries=[], round=1, template=german)
@@ -69,7 +69,7 @@ def test_other_braces_are_unchanged() -> None:
 
 @given(texts)
 def test_filled_values_are_not_parsed_again(text: str) -> None:
-    """Braces and backslashes in a question are the question's."""
+    """Braces and backslashes in a question are kept."""
     assert filled("Q: {question} ({round})", question=text, round=1) == f"Q: {text} (1)"
     system = render_debater_system(question=text, stances=["for"], max_rounds=1)
     assert f"\nQuestion: {quoted(text)}\n" in system

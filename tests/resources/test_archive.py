@@ -1,4 +1,4 @@
-"""What lasts beyond a run, as the stores in memory keep it."""
+"""Archives in memory, which outlast a run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ids = st.sampled_from(("1", "2", "3"))
 
 
 def past(number: int, task: str, at: float = 0.0) -> PastDebate:
-    """Create a debate on `task`."""
+    """Return a debate on `task`."""
     return PastDebate(id=str(number), task=task, outcome="no_consensus", at=at)
 
 
 def run(call: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine, for tests that draw examples."""
+    """Run a coroutine in tests that draw examples."""
     return asyncio.run(call)
 
 
@@ -62,7 +62,7 @@ async def test_of_equally_similar_debates_the_latest_comes_first() -> None:
 
 @pytest.mark.parametrize("task", ["Why?", "?!", "家賃に上限", "", "A or B", "Soll es so?"])
 async def test_a_debate_on_the_same_task_is_always_recalled(task: str) -> None:
-    """The task may be short, and in any script."""
+    """The task may be short and in any script."""
     archive = Archive()
     await archive.past_debates.add(past(1, task))
     assert await recall(archive, task) == ["1"]
@@ -74,7 +74,7 @@ async def test_a_debate_on_the_same_task_is_always_recalled(task: str) -> None:
     limit=st.integers(0, 7),
 )
 def test_the_limit_bounds_the_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
-    """The first of those that would be without a limit, each once; the same one is always among them."""
+    """The results are the first of an unlimited recall, without duplicates and including the same task."""
     archive = Archive()
     for number, task in enumerate(tasks):
         run(archive.past_debates.add(past(number, task, at=number)))
@@ -119,7 +119,7 @@ async def test_points_that_helped_most_come_first() -> None:
 
 
 async def test_points_match_regardless_of_spelling() -> None:
-    """The counts add up; the wording is that of the first critic."""
+    """Counts add up, and the first critic's wording is kept."""
     archive = Archive()
     await archive.critique_patterns.record("1", [point("It is dear.", "Say who pays.", successes=1)])
     await archive.critique_patterns.record("2", [point("it  is DEAR.", "say who pays.", successes=1, uses=2)])
@@ -175,7 +175,7 @@ def test_changes_of_ratings_add_up_once_for_each_debate(reports: list[tuple[str,
 
 @given(st.lists(st.tuples(ids, st.lists(st.tuples(names, st.integers(1, 3)), max_size=4)), max_size=5))
 def test_positions_stay_in_the_order_in_which_they_were_added(reports: list[tuple[str, list[tuple[str, int]]]]) -> None:
-    """Each agent's own; once for each debate."""
+    """Each agent's positions are separate, and each debate counts once."""
     archive = Archive()
     stored: list[Position] = []
     debates: set[str] = set()
@@ -226,7 +226,7 @@ def test_records_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, 
 
 
 async def test_archives_are_independent() -> None:
-    """Each has stores of its own."""
+    """Each archive has separate stores."""
     one, other = Archive(), Archive()
     await one.ratings.apply("1", {"ann": 1.0})
     await one.past_debates.add(past(1, "Rents?"))
@@ -236,7 +236,7 @@ async def test_archives_are_independent() -> None:
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
 def test_patience_is_a_number_of_seconds(patience: Any) -> None:
-    """It is positive: the time that a debate waits for a store."""
+    """The number is positive and limits a debate's wait for a store."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
     assert (caught.value.location, caught.value.field) == ("Archive", "patience")

@@ -1,4 +1,4 @@
-"""`TaskCollection`: life cycle, claims, events and wire form."""
+"""Tests of `TaskCollection`: life cycle, claims, events and wire form."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def work() -> Watched:
 
 
 def bring(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
-    """Create a task with this status, claimed once if the status requires it."""
+    """Create a task with this status, claimed once if the status requires a claim."""
     task = tasks.add_task("do it", id="it", max_attempts=max_attempts)
     way: dict[TaskStatus, list[Callable[[], object]]] = {
         "pending": [],
@@ -86,7 +86,7 @@ def bring(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
 
 
 def attempt(work: Watched, action: TaskAction) -> None:
-    """Do `action` to the task, whatever its status."""
+    """Apply `action` to the task, whatever its status."""
     tasks = work.tasks
     does: dict[TaskAction, Callable[[], object]] = {
         "claim": lambda: tasks.claim(task_id="it"),
@@ -103,7 +103,7 @@ def attempt(work: Watched, action: TaskAction) -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("status", TASK_STATUSES)
 def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int) -> None:
-    """A legal action leads to the table's outcome and one event; any other changes and emits nothing."""
+    """A legal action gives the table's outcome and one event; any other changes and emits nothing."""
     before = bring(work.tasks, status, max_attempts)
     assert before.status == status
     work.events.clear()
@@ -124,7 +124,7 @@ def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action:
 
 
 def test_the_table_covers_every_status_action_and_change() -> None:
-    """Each status is reachable, each action leads somewhere, each change has an event, and terminal is terminal."""
+    """Each status is reachable, each action has an outcome, each change has an event, and terminal states are final."""
     outcomes = [outcome for actions_ in TRANSITIONS.values() for outcome in actions_]
     assert set(TASK_STATUSES) == set(get_args(TaskStatus)) == {outcome.status for outcome in outcomes}
     assert {action for _, action in TRANSITIONS} == set(ACTIONS)
@@ -136,7 +136,7 @@ def test_the_table_covers_every_status_action_and_change() -> None:
 
 
 def test_a_new_task_is_pending_and_keeps_its_fields(work: Watched) -> None:
-    """Every field that can be chosen is kept; the rest says that nothing has happened yet."""
+    """All given fields are kept, and the others have initial values."""
     work.tasks.add_task("first")
     task = work.tasks.add_task(
         "argue for",
@@ -174,7 +174,7 @@ def test_ids_are_derived_from_the_collection_and_the_order(work: Watched) -> Non
 
 
 def test_a_task_is_a_value(work: Watched) -> None:
-    """It cannot be changed, keeps what it said, and can be hashed, copied and pickled; so can what became of it."""
+    """Tasks are immutable and can be hashed, copied and pickled, and so can their outcomes."""
     facts = {"round": 1}
     task = work.tasks.add_task("argue", metadata=facts)
     facts["round"] = 2
@@ -192,7 +192,7 @@ def test_a_task_is_a_value(work: Watched) -> None:
 
 @dataclass(frozen=True)
 class Refused:
-    """A task that cannot be added, and what the error says."""
+    """A task that cannot be added, and the error's message."""
 
     id: str
     options: dict[str, Any]
@@ -217,7 +217,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
-    """One ConfigurationError says which field and what it must be."""
+    """ConfigurationError names the field and the requirement."""
     existing = work.tasks.add_task("there already", id="there")
     with pytest.raises(ConfigurationError) as refused:
         work.tasks.add_task(**{"goal": "g", **case.options})
@@ -231,7 +231,7 @@ def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
 
 
 def test_the_earliest_is_claimed_first(work: Watched) -> None:
-    """The order of creation decides; a task that was retried keeps its place."""
+    """Creation order decides, and a retried task keeps its place."""
     for name in ("one", "two", "three"):
         work.tasks.add_task(name, id=name, max_attempts=2)
     first = work.tasks.claim()
@@ -242,7 +242,7 @@ def test_the_earliest_is_claimed_first(work: Watched) -> None:
 
 
 def test_an_assigned_task_is_only_for_its_assignee(work: Watched) -> None:
-    """A task without an assignee is for anybody; one with an assignee is not handed to others, even if asked for."""
+    """A task without an assignee is for anybody; others cannot get an assigned one even by request."""
     work.tasks.add_task("for pro", id="pro", assignee="pro")
     work.tasks.add_task("for anybody", id="any")
     with pytest.raises(IllegalTransition, match=r"cannot claim task 'pro': it is for 'pro', not for 'con'"):
@@ -252,7 +252,7 @@ def test_an_assigned_task_is_only_for_its_assignee(work: Watched) -> None:
 
 
 def test_an_assignee_gets_own_and_unassigned_tasks_in_order(work: Watched) -> None:
-    """Being assigned is no privilege: the order of creation decides."""
+    """Assignment gives no priority over creation order."""
     for name, assignee in [("any", None), ("own", "pro"), ("other", "con"), ("last", None)]:
         work.tasks.add_task(name, id=name, assignee=assignee)
     claims = [work.tasks.claim(assignee="pro") for _ in range(4)]
@@ -266,7 +266,7 @@ def test_a_claim_by_id_needs_no_assignee(work: Watched) -> None:
 
 
 def test_a_claim_can_ask_for_labels(work: Watched) -> None:
-    """Only a task with all of them is handed out, and the others stay in line."""
+    """Only a task with all requested labels is claimed, and the others stay in line."""
     for name, labels in [("plain", ""), ("a", "a"), ("b", "b"), ("ab", "ab")]:
         work.tasks.add_task(name, id=name, labels=tuple(labels))
     with pytest.raises(IllegalTransition, match=r"it lacks the labels \['b'\]"):
@@ -294,7 +294,7 @@ def test_a_failure_is_retried_within_max_attempts(work: Watched) -> None:
 
 
 def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:
-    """Feedback of a reviewer reaches the next attempt, which is given even if the attempts are used up."""
+    """The reviewer's feedback reaches the next attempt, which is allowed even if attempts are used up."""
     for name in ("fine", "bad", "nearly"):
         work.tasks.add_task(name, id=name)
         work.tasks.claim(by="anna")
@@ -316,7 +316,7 @@ def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:
 
 
 def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> None:
-    """Its calls are rejected if they name the worker; the new holder is not affected."""
+    """Calls that name the former worker are rejected; the new holder is not affected."""
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna")
     work.tasks.fail("it", "no answer")
@@ -339,7 +339,7 @@ def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> No
 
 
 def test_an_unknown_id_is_named(work: Watched) -> None:
-    """Every method that takes an id says which one is missing, and where."""
+    """Every method that takes an id names the missing one and its collection."""
     calls: list[Callable[[], object]] = [
         lambda: work.tasks.get("x"),
         lambda: work.tasks.claim(task_id="x"),
@@ -352,7 +352,7 @@ def test_an_unknown_id_is_named(work: Watched) -> None:
 
 
 def test_tasks_are_listed_by_creation_and_filters(work: Watched) -> None:
-    """Filters can be combined; changes do not move a task."""
+    """Filters can be combined, and changes do not move a task."""
     for name, assignee, labels in [("a", "pro", "x"), ("b", "con", "xy"), ("c", "pro", "xy")]:
         work.tasks.add_task(name, id=name, assignee=assignee, labels=tuple(labels))
     work.tasks.claim(task_id="a")
@@ -374,7 +374,7 @@ def test_an_unknown_status_is_rejected(work: Watched) -> None:
 
 
 def test_texts_are_strings(work: Watched) -> None:
-    """An exception instead of its text is rejected before it spoils the audit trail."""
+    """An exception object is rejected before it corrupts the audit trail."""
     task = work.tasks.add_task("it", id="it", max_attempts=2)
     error: Any = ValueError("x")
     calls: list[Callable[[], object]] = [
@@ -393,7 +393,7 @@ def test_texts_are_strings(work: Watched) -> None:
 
 
 def test_a_listener_is_called_after_the_change_is_in_place() -> None:
-    """What it reads in the collection is at least what the event says, also where one call makes two changes."""
+    """The listener sees a collection at least as new as the event, even where one call makes two changes."""
     statuses: list[str] = []
     tasks = TaskCollection("work", on_change=lambda event: statuses.append(tasks.get(event.task.id).status))
     tasks.add_task("a")
@@ -403,7 +403,7 @@ def test_a_listener_is_called_after_the_change_is_in_place() -> None:
 
 
 def test_a_listener_may_change_the_collection() -> None:
-    """It receives the events of its own changes later, in their order."""
+    """The listener receives events of its own changes later, in order."""
     calls: list[str] = []
 
     def follow(event: TaskChanged) -> None:
@@ -418,7 +418,7 @@ def test_a_listener_may_change_the_collection() -> None:
 
 
 def test_a_raising_listener_gets_all_events() -> None:
-    """Its exception reaches the caller once every event is delivered; the change stands, and so does the listener."""
+    """The exception reaches the caller after all events are delivered; the change and the listener stay."""
     calls: list[str] = []
 
     def hates(event: TaskChanged) -> None:
@@ -438,7 +438,7 @@ def test_a_raising_listener_gets_all_events() -> None:
 
 
 def test_an_interrupt_leaves_the_rest_for_the_next_change() -> None:
-    """What is no Exception passes at once, and the events that wait are delivered with the next ones."""
+    """A BaseException passes at once, and pending events are delivered with the next ones."""
     calls: list[str] = []
 
     def interrupted(event: TaskChanged) -> None:
@@ -454,7 +454,7 @@ def test_an_interrupt_leaves_the_rest_for_the_next_change() -> None:
 
 
 def test_without_a_listener_everything_works() -> None:
-    """`on_change` is optional, and the clock is the wall clock."""
+    """The option `on_change` may be omitted, and the default clock is the wall clock."""
     tasks = TaskCollection("w")
     task = tasks.add_task("a")
     tasks.claim()
@@ -465,7 +465,7 @@ def test_without_a_listener_everything_works() -> None:
 
 
 class Scope:
-    """What a run offers to resources."""
+    """The scope that a run offers to resources."""
 
     def __init__(self) -> None:
         self.saved_states: dict[str, Any] = {}
@@ -479,7 +479,7 @@ class Scope:
 
 
 def test_a_run_has_its_own_collection() -> None:
-    """Opening gives a new, empty collection each time; changes are events of the run."""
+    """Opening gives a new, empty collection each time, and changes are events of the run."""
     resource = create_task_collection("rent")
     scope = Scope()
     one, two = resource.open(scope), resource.open(Scope())
@@ -491,7 +491,7 @@ def test_a_run_has_its_own_collection() -> None:
 
 
 def test_resources_with_equal_key_and_collection_are_equal() -> None:
-    """So that blocks that were made apart share a collection by its id; another id or key is another one."""
+    """Independently created blocks share a collection by its key and id."""
     assert create_task_collection("rent") == create_task_collection("rent")
     assert len({create_task_collection("rent"), create_task_collection("rent")}) == 1
     assert create_task_collection("rent") != create_task_collection("rent", key="todo")
@@ -500,7 +500,7 @@ def test_resources_with_equal_key_and_collection_are_equal() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "  ", None, 3])
 def test_a_collection_has_a_name(wrong: Any) -> None:
-    """A blank id is rejected when the resource is made, not when a run opens it."""
+    """A blank id is rejected when the resource is created, not when a run opens it."""
     with pytest.raises(ConfigurationError, match=r"`collection_id` .*not .*blank"):
         create_task_collection(wrong)
     with pytest.raises(ConfigurationError, match="`collection_id`"):
@@ -509,7 +509,7 @@ def test_a_collection_has_a_name(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["", None, 3])
 def test_a_resource_has_a_key(wrong: Any) -> None:
-    """Blocks could not find it otherwise."""
+    """Blocks could not find a resource without a key."""
     with pytest.raises(ConfigurationError, match=r"`key` (must not be blank|is required|must be a non-empty string)"):
         create_task_collection("rent", key=wrong)
 
@@ -518,7 +518,7 @@ def test_a_resource_has_a_key(wrong: Any) -> None:
 
 
 def test_a_task_is_written_as_json_with_camel_case_keys(work: Watched) -> None:
-    """Every field is there, and the application's own keys are left alone."""
+    """Every field is present, and the application's own keys are unchanged."""
     work.tasks.add_task("argue", assignee="pro", labels=[*"fbdcae"], metadata={"round_no": 1}, max_attempts=2)
     work.tasks.claim(by="anna", assignee="pro")
     expected = {

@@ -1,4 +1,4 @@
-"""`TaskCollection` against a reference that is too simple to be wrong, under any sequence of calls."""
+"""Tests of `TaskCollection` against a trivially simple reference under any sequence of calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab
 ATTEMPTS = st.integers(1, 3)
 BARE: dict[str, Any] = {"goal": "g", "labels": frozenset(), "max_attempts": 1}
 MOST = 6
-"""No tasks are added while so many are open: so that each has a long life."""
+"""Number of open tasks above which none are added, so that each has a long life."""
 
 MAY: dict[str, set[str]] = {
     "claim": {"pending"},
@@ -36,11 +36,11 @@ MAY: dict[str, set[str]] = {
 
 BY_WORKERS = {"complete", "fail", "await_review"}
 ACTIONS = ["complete", "complete", "complete", "fail", "fail", *sorted(MAY.keys() - {"claim", "complete", "fail"})]
-"""Completing more often than cancelling, so that something comes after it."""
+"""Actions to draw; completion is more frequent than cancellation, so that more can follow it."""
 
 
 class Reference:
-    """Every task as a dict, every question answered by looking at all of them."""
+    """Tasks as dicts, with every query answered by a full scan."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -111,7 +111,7 @@ class Reference:
 
 
 class TaskCollectionMachine(RuleBasedStateMachine):
-    """Does the same to both, and compares everything after every step."""
+    """A machine that applies the same calls to both and compares everything after every step."""
 
     @initialize()
     def start(self) -> None:
@@ -121,7 +121,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.new_task(None, {**BARE, "assignee": None, "max_attempts": 3})
 
     def some(self, data: st.DataObject, action: str) -> str:
-        """Draw the id of a task, more often than not one whose status allows `action`."""
+        """Draw the id of a task, usually one whose status allows `action`."""
         everyone = list(self.model.tasks)
         willing = [task_id for task_id in everyone if self.model.tasks[task_id]["status"] in MAY[action]] or everyone
         if action == "claim":

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry data: a real server that decodes what is sent to it over HTTP."""
+"""A collector of OpenTelemetry data: a real HTTP server that decodes requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("Collector",)
 
 
 class Collector:
-    """Receives spans and metrics: `with Collector() as collector:`."""
+    """Collector of spans and metrics: `with Collector() as collector:`."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []
@@ -33,7 +33,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -45,7 +45,7 @@ class Collector:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def receive(self, path: str, body: bytes) -> None:
-        """Decode a request."""
+        """Decode a request and store its data."""
         if path == "/v1/traces":
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                 for scope in resource.scope_spans:

@@ -1,4 +1,4 @@
-"""One life of a durable debate that sends its telemetry to a collector: `python -m tests.telemetry.life …`."""
+"""A durable debate that sends its telemetry to a collector: `python -m tests.telemetry.life …`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DELTA: dict[type, AggregationTemporality] = dict.fromkeys((Counter, Histogram),
 
 
 async def live(endpoint: str, store: str, killed_at: int) -> None:
-    """Begin the run or resume it; at the request number `killed_at`, SIGKILL ends the process."""
+    """Start or resume the run; SIGKILL ends the process at request number `killed_at`."""
     tracers, requests = TracerProvider(), 0
     tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces")))
     exporter = OTLPMetricExporter(f"{endpoint}/v1/metrics", preferred_temporality=_DELTA)

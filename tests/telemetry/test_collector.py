@@ -1,4 +1,4 @@
-"""Telemetry over HTTP: in a collector, from processes that are killed, and without code."""
+"""Telemetry sent over HTTP to a collector, including from killed processes and uninstrumented commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _life(collector: Collector, store: Path, killed_at: int) -> int:
 
 
 def test_a_killed_and_resumed_run_has_the_same_metrics(tmp_path: Path) -> None:
-    """Tokens, calls and verdicts, over real OTLP; and the last life links to the trace of the first one."""
+    """Tokens, calls and verdicts agree over real OTLP, and the last process links to the first trace."""
     with Collector() as undisturbed, Collector() as disturbed:
         assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0
         for killed_at in (3, 2):  # the third request in all, then the fourth
@@ -60,7 +60,7 @@ def _instrumented(collector: Collector, stage: Stage) -> subprocess.CompletedPro
 
 
 def test_the_command_is_instrumented_without_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`opentelemetry-instrument flowdebate debate …` sends the run, its calls, and the client's requests below them."""
+    """The command `opentelemetry-instrument flowdebate …` exports the run, its calls, and the client's requests."""
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     with Collector() as collector, Stage() as stage:
         done = _instrumented(collector, stage)
@@ -74,6 +74,6 @@ def test_the_command_is_instrumented_without_code(monkeypatch: pytest.MonkeyPatc
 
 
 def _line(span: Any, by_id: dict[bytes, Any]) -> str:
-    """The names from the root to the span."""
+    """Return the names from the root to the span."""
     parent = by_id.get(span.parent_span_id)
     return span.name if parent is None else f"{_line(parent, by_id)} > {span.name}"

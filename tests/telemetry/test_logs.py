@@ -1,4 +1,4 @@
-"""Logs: a record for the end of each run, one for each failure that it went on without, and no content."""
+"""Log records for the end of each run and each skipped failure, without content."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 def failing(request: ModelRequest) -> Any:
-    """The provider of one side fails."""
+    """Return a model whose provider fails for one side."""
     if request.block.endswith("bob"):
         raise ProviderFailed("CANARY", status=503)
     return counted(request)
@@ -46,7 +46,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """With its fields as attributes, and a line for people."""
+    """The record has fields as attributes and a readable line."""
     caplog.set_level(logging.INFO, "flowdebate")
     model = FunctionModel(counted)
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=model, run_id="r", seed=1)
@@ -67,7 +67,7 @@ async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Not again when the run is resumed, nor when somebody looks at it; its message, which may quote, is not there."""
+    """Resuming or viewing the run logs nothing more, and the message, which may contain quotes, is omitted."""
     caplog.set_level(logging.INFO, "flowdebate")
     store, pattern, model = MemoryStore(), _skipping(), FunctionModel(failing)
     await pattern.run(QUESTION, model=model, run_id="r", store=store)
@@ -94,7 +94,7 @@ async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCapt
 
 
 async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixture) -> None:
-    """The message is not logged."""
+    """The message is omitted."""
     caplog.set_level(logging.INFO, "flowdebate")
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1)
@@ -106,7 +106,7 @@ async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixtur
 
 
 def test_exceptions_are_logged_by_class() -> None:
-    """Their messages may quote a model."""
+    """Messages may quote a model."""
     try:
         raise ValueError("CANARY")  # noqa: TRY301 - to have a traceback
     except ValueError:
@@ -118,7 +118,7 @@ def test_exceptions_are_logged_by_class() -> None:
 
 
 def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
-    """Records go where the application sends them, and nowhere else."""
+    """Only the application decides where records go."""
     program = (
         "import logging; assert logging.root.handlers == []\n"  # warnings would go to stderr if nobody took them
         "from tests.telemetry.test_logs import _skipping, failing, FunctionModel\n"
@@ -129,7 +129,7 @@ def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
 
 
 def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
-    """`--log-json FILE` has a line for the run; with "-" it is on stderr, beside the document on stdout."""
+    """With `--log-json FILE` the file gets a line per run; "-" sends the line to stderr."""
     log = tmp_path / "runs.jsonl"
     with Stage() as stage:
         debate_ = [*stage.options("--debater", "pro=Yes", "--debater", "con=No", "--no-store", "--json")]
@@ -147,7 +147,7 @@ def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_log_is_reported_before_any_call(tmp_path: Path) -> None:
-    """With the exit code of a misused command."""
+    """The exit code is that of a usage error."""
     done = run(COMMAND, "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
     assert done.returncode == 2
     assert "cannot be written: there is no folder" in done.stderr

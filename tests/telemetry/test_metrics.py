@@ -1,4 +1,4 @@
-"""Metrics: what is counted, once, and by what."""
+"""Metrics: what is counted, with which attributes, and without duplicates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODEL = FunctionModel(counted, name="openai/small")
 
 
 async def test_a_debate_emits_its_metrics() -> None:
-    """Calls, tokens as the server reports them, the run, and its verdict."""
+    """Calls, tokens as reported by the server, the run and its verdict are counted."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
     assert watched.totals() == snapshot(
@@ -41,7 +41,7 @@ async def test_a_debate_emits_its_metrics() -> None:
 
 
 async def test_histograms_use_the_buckets_of_the_conventions() -> None:
-    """A reader may still choose others."""
+    """A metric reader may still choose others."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
     bounds = watched.bounds()
@@ -63,7 +63,7 @@ async def test_unknown_usage_is_not_counted() -> None:
 
 
 async def test_cost_is_counted_where_it_is_known() -> None:
-    """By the prices of the run and the tokens that the server reports, for each call once, resumed or not."""
+    """Prices are the run's and tokens the server's; each call counts once, even after a resume."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -81,7 +81,7 @@ async def test_cost_is_counted_where_it_is_known() -> None:
 
 
 async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
-    """A limit estimates them; a metric does not."""
+    """A limit uses an estimate, but a metric does not."""
     watched = Watched()
     line = generator(name="line")
     priced = Limits(prices={"function": Price(prompt=0.5, completion=5.0)})
@@ -92,7 +92,7 @@ async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
 
 
 async def test_invalid_prices_count_nothing() -> None:
-    """A function of prices is the application's: what it raises is the run's error, and no metric hides it."""
+    """An exception in the application's price function is the run's error and is not hidden by metrics."""
 
     def prices(model: str, usage: Usage) -> float:
         if usage.prompt_tokens == 100:
@@ -120,7 +120,7 @@ def _judge(_: object, __: object) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
-    """Attributes have few values, whatever is debated by whom."""
+    """Attributes take few values, whatever the topic and the participants."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=MODEL, run_id="r-1234", observe=watched.observe)
     text = " ".join(attributes for points in watched.totals().values() for attributes in points)
@@ -131,7 +131,7 @@ async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
 
 
 async def test_a_skipped_failure_is_counted() -> None:
-    """By role, error and what was done about it; the failed call has its error too."""
+    """Attributes are the role, the error and the action taken; the failed call has its error too."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):
@@ -156,7 +156,7 @@ async def test_a_skipped_failure_is_counted() -> None:
 
 
 async def test_a_verdict_names_sides_by_their_number() -> None:
-    """In the order in which they were declared, also where a judge reads them in several."""
+    """Sides are numbered in declaration order, even where a judge reads several orders."""
 
     def bob_wins(request: ModelRequest) -> Any:
         if "judge" in request.block:
@@ -187,7 +187,7 @@ async def test_a_verdict_names_sides_by_their_number() -> None:
 
 
 async def test_replayed_answers_verdicts_and_failures_are_counted_once() -> None:
-    """Resuming a complete run, at any time, adds nothing but the time that it takes."""
+    """Resuming a complete run, at any time, adds only the time it takes."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):

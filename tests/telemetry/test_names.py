@@ -1,4 +1,4 @@
-"""Names: the page has those of the code, and no others."""
+"""The documented names are exactly those of the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = {value for name, value in vars(names).items() if name.isupper() and isin
 
 
 def test_the_page_lists_every_name() -> None:
-    """Spans, attributes, events, metrics and values."""
+    """Spans, attributes, events, metrics and values are covered."""
     words = set(re.findall(r"[\w.]+", PAGE))
     assert names.CONVENTIONS[:8] in words
     assert NAMES - {names.CONVENTIONS, names.VERDICT} - words == set()

@@ -1,4 +1,4 @@
-"""Privacy: what is told to nobody unless it is asked for, and what is not there unless it is used."""
+"""Privacy: no content without opt-in, and no dependency without use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUESTION = f"Should we {CANARY}-question?"
 
 
 def singing(request: ModelRequest) -> Any:
-    """The usual answer, with a canary in each text that is not a choice."""
+    """Return the usual answer with a canary in each text that is not a choice."""
     return _sing(answer(request))
 
 
@@ -38,7 +38,7 @@ def _sing(reply: Any) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_content_is_exported_only_on_request(name: str) -> None:
-    """With content off no span and no metric of any pattern has a word of a prompt or an answer; with it on, both."""
+    """Without content, no span or metric contains a word of a prompt or an answer; with content, both appear."""
     texts = {}
     contents: list[Content] = ["none", "spans"]
     for content in contents:
@@ -102,7 +102,7 @@ async def test_messages_of_errors_stay_inside() -> None:
 async def test_an_instrumented_process_observes_runs_without_an_observer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until it is not any more; content goes into spans only if the variable of the conventions says so."""
+    """Observation ends with the instrumentation; the conventions' environment variable enables content."""
     watched, own_observer, verbose = Watched(), Watched(), Watched()
     instrumentor, poet = FlowDebateInstrumentor(), generator(name="poet")
     monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
@@ -133,6 +133,6 @@ generator(name="poet").run_sync("?", model=ScriptedModel("A."))""",
     ids=["import", "front ends", "run"],
 )
 def test_opentelemetry_is_imported_only_when_used(used: str) -> None:
-    """Without `observe` a program does not even need the package."""
+    """Without `observe` the package may be missing."""
     program = f"{used}\nimport sys\nprint([name for name in sys.modules if name.startswith('opentelemetry')])"
     assert python("-c", program).stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""Spans: which there are, whose children they are, and what they say."""
+"""Spans: their hierarchy, attributes and links."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ invoke_workflow ship
 
 @pytest.mark.parametrize("name", ["debate", "deliberation", "handoff", "round_robin", "consensus", "council"])
 async def test_each_pattern_has_its_span_tree(name: str) -> None:
-    """The run, below it each answer of an agent, below that its calls; nothing else."""
+    """The tree is the run, its agents' answers, and their calls."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small(), seed=1, observe=watched.observe)
     assert watched.tree() == TREES[name]
@@ -116,7 +116,7 @@ async def test_each_pattern_has_its_span_tree(name: str) -> None:
 
 
 async def test_concurrent_branches_have_the_right_parents() -> None:
-    """Calls that end in another order than they began are each below their own agent."""
+    """Calls may end in a different order than they started."""
     watched, done = Watched(), asyncio.Event()
 
     async def last_first(request: ModelRequest) -> Any:
@@ -138,7 +138,7 @@ async def test_concurrent_branches_have_the_right_parents() -> None:
 
 
 async def test_spans_of_a_debate_have_their_attributes() -> None:
-    """The attributes of the run, of a turn and of a call."""
+    """The run, a turn and a call are checked."""
     watched = Watched()
     model = FunctionModel(answer, name="openai/small")
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
@@ -193,7 +193,7 @@ async def test_spans_of_a_debate_have_their_attributes() -> None:
 
 
 async def test_tool_spans_are_below_their_agent() -> None:
-    """A span for each execution, with the block that a tool runs, and whatever the tool traces itself."""
+    """Each execution has a span that contains the block run by the tool and the tool's own spans."""
     watched = Watched()
     tracer = watched.tracers.get_tracer("application")
 
@@ -231,7 +231,7 @@ invoke_workflow ask
 
 
 async def test_the_http_request_of_the_client_is_below_the_call() -> None:
-    """The request that the openai client sends has the span of the call as its parent."""
+    """The request sent by the openai client has the call's span as its parent."""
     watched = Watched()
     AioHttpClientInstrumentor().instrument(tracer_provider=watched.tracers)
     try:
@@ -265,7 +265,7 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
     ],
 )
 async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
-    """Spans and metrics have it for any model name; nothing else of the address is exported."""
+    """Spans and metrics name the provider for any model; the rest of the URL is not exported."""
     watched = Watched()
 
     class Elsewhere(FunctionModel):
@@ -280,7 +280,7 @@ async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provi
 
 
 async def test_a_retry_is_an_event_of_the_call() -> None:
-    """One for each, with the class of the error and the wait; the call counts its attempts."""
+    """The event has the error's class and the wait, and the call counts its attempts."""
 
     class Busy(FunctionModel):
         retry = Retry(attempts=3, first_wait=0.0)
@@ -307,7 +307,7 @@ async def test_a_retry_is_an_event_of_the_call() -> None:
 
 
 async def test_skipped_and_fatal_failures_are_marked() -> None:
-    """Each span that a failure passes through names its class; messages, which may quote models, are in none."""
+    """Each span on a failure's way names the error's class but not the message, which may quote models."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):
@@ -342,7 +342,7 @@ async def test_skipped_and_fatal_failures_are_marked() -> None:
 
 
 async def test_cancelled_and_limited_runs_are_marked() -> None:
-    """All spans end, and say what ended them."""
+    """All spans end and record the cause."""
     watched, called = Watched(), asyncio.Event()
 
     async def never(_: ModelRequest) -> Any:
@@ -368,7 +368,7 @@ async def test_cancelled_and_limited_runs_are_marked() -> None:
 
 
 async def test_a_suspended_run_ends_its_span_and_the_next_one_links_to_it() -> None:
-    """No span is open during suspension; replayed answers are counted and have neither spans nor metrics."""
+    """No span stays open during suspension; replayed answers are counted but have neither spans nor metrics."""
     watched, store = Watched(), MemoryStore()
     sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
@@ -392,7 +392,7 @@ invoke_workflow rent > invoke_agent rent-judge > chat small\
 
 
 async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
-    """In each of its lives, as long as its parent is in the store; the links say which is which."""
+    """Every resume of the fork has the link as long as the parent is in the store; the link has a kind."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     options: dict[str, Any] = {"model": small(), "store": store, "observe": watched.observe}
@@ -411,18 +411,18 @@ async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
 
 
 def links_of(span: ReadableSpan) -> dict[Any, tuple[int, int]]:
-    """The spans that a span links to, by the kind of the link."""
+    """Return the spans that a span links to, by kind of link."""
     return {(link.attributes or {})[names.LINK]: (link.context.trace_id, link.context.span_id) for link in span.links}
 
 
 def context_of(span: ReadableSpan) -> tuple[int, int]:
-    """The ids of a span."""
+    """Return the ids of a span."""
     context: Any = span.get_span_context()
     return context.trace_id, context.span_id
 
 
 async def test_an_invalid_trace_label_is_not_linked() -> None:
-    """The labels of an imported run may be anybody's."""
+    """Labels of an imported run are untrusted."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.run(QUESTION, model=small(), store=store, run_id="r")
@@ -434,7 +434,7 @@ async def test_an_invalid_trace_label_is_not_linked() -> None:
 
 
 async def test_batches_and_services_are_observed() -> None:
-    """Each run of a batch, and each that a service executes, has its own workflow span."""
+    """Each run of a batch or a service has its own workflow span."""
     watched = Watched()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.batch(["A?", "B?"], model=small(), observe=watched.observe).all()
@@ -448,7 +448,7 @@ async def test_batches_and_services_are_observed() -> None:
 
 
 async def test_a_run_is_below_the_current_span() -> None:
-    """Such as that of a request to a server."""
+    """One example is a server's request span."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
         await generator(name="poet").run("?", model=small(), observe=watched.observe)
@@ -457,7 +457,7 @@ async def test_a_run_is_below_the_current_span() -> None:
 
 
 async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
-    """An application's exception may refuse new attributes; none are needed to end spans."""
+    """An application's exception may reject new attributes; ending spans needs none."""
 
     @dataclass(frozen=True)
     class Record(Exception):
@@ -482,7 +482,7 @@ async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
 
 
 async def test_options_are_checked() -> None:
-    """A misspelt option, and something that cannot observe."""
+    """Misspelt options and objects that cannot observe are rejected."""
     with pytest.raises(ConfigurationError, match="'none' or 'spans'"):
         OpenTelemetry(content="all")  # type: ignore[arg-type]
     wrong: Any = print

@@ -1,4 +1,4 @@
-"""What the tests of telemetry share: an observer whose spans and metrics stay in memory."""
+"""Telemetry fixtures: an observer with spans and metrics in memory."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ROOT = Path(__file__).parents[2]
 
 
 def python(*arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a separate Python with these arguments to its end."""
+    """Run Python with the arguments in a separate process."""
     return executed(sys.executable, *arguments, check=check, **env)
 
 
 def executed(*command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """A program at its end."""
+    """Return a finished program's process."""
     environment = {**os.environ, **env}
     return subprocess.run(  # noqa: S603 - our own
         command, check=check, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=100
@@ -56,17 +56,17 @@ PATTERNS_OF_ALL_KINDS = {**PATTERNS, "council": _council}
 
 
 def small(**options: Any) -> FunctionModel:
-    """A model that answers whatever it is asked."""
+    """Return a model that answers any request."""
     return FunctionModel(answer, name="openai/small", **options)
 
 
 def answer(request: ModelRequest) -> Any:
-    """An answer from the request alone."""
+    """Return an answer computed from the request alone."""
     return reply(request) if request.block.startswith("ship-") else answer_to(request)
 
 
 def counted(request: ModelRequest) -> ModelResponse:
-    """Answer as a server that reports tokens: 100 of each prompt, 10 of each answer."""
+    """Answer like a server that reports 100 tokens for each prompt and 10 for each answer."""
     content, usage = answer(request), Usage(calls=1, prompt_tokens=100, completion_tokens=10)
     return (
         ModelResponse(text=content, usage=usage)
@@ -76,7 +76,7 @@ def counted(request: ModelRequest) -> ModelResponse:
 
 
 class Watched:
-    """An observer, and what it has exported."""
+    """An observer and its exported data."""
 
     def __init__(self, content: Content = "none") -> None:
         self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
@@ -87,15 +87,15 @@ class Watched:
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """The spans that have ended, by their start."""
+        """Return the finished spans by start time."""
         return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
 
     def named(self, start: str) -> list[ReadableSpan]:
-        """The spans whose name begins with `start`."""
+        """Return the spans whose names begin with `start`."""
         return [span for span in self.spans if span.name.startswith(start)]
 
     def tree(self) -> str:
-        """The names of all spans, each below its parent; an only child without children on its parent's line."""
+        """Return the names of all spans as a tree, with a childless only child on its parent's line."""
         below: dict[int | None, list[ReadableSpan]] = {}
         for span in self.spans:
             below.setdefault(None if span.parent is None else span.parent.span_id, []).append(span)
@@ -111,7 +111,7 @@ class Watched:
         return "\n".join(lines(None, 0))
 
     def totals(self) -> dict[str, dict[str, float]]:
-        """Each counter's value, each histogram's sum (of durations the count), by metric and attributes (in short)."""
+        """Return counter values, histogram sums and duration counts by metric and short attributes."""
         sums: dict[str, dict[str, float]] = {}
         data = self._reader.get_metrics_data()
         for metric in [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics:
@@ -125,7 +125,7 @@ class Watched:
         return sums
 
     def bounds(self) -> dict[str, list[float]]:
-        """The buckets of each histogram."""
+        """Return the buckets of each histogram."""
         data = self._reader.get_metrics_data()
         metrics = [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics
         return {
@@ -135,7 +135,7 @@ class Watched:
         }
 
     def text(self) -> str:
-        """All that the spans say, as text."""
+        """Return all data of the spans as text."""
         return "\n".join(span.to_json() for span in self.spans)
 
 

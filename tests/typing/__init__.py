@@ -1,1 +1,1 @@
-"""What the type checkers find out: never run, only checked by mypy and basedpyright, both strict."""
+"""Code that is never run, only checked by mypy and basedpyright in strict mode."""

@@ -1,4 +1,4 @@
-"""The types of blocks and of what they give."""
+"""Types of blocks and their outputs."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class Plan(BaseModel):
 
 
 def count(text: str, ctx: Context) -> int:
-    """How long `text` is."""
+    """Return the length of `text`."""
     return len(text)
 
 
 async def late(text: str, ctx: Context) -> float:
-    """How long `text` is."""
+    """Return the length of `text`."""
     return float(len(text))
 
 
 def steps_of(plan: Any, response: ModelResponse, ctx: Context) -> list[str]:
-    """The steps of a plan."""
+    """Return the steps of a plan."""
     return [str(plan)]
 
 
 def check_a_handler_has_the_types_of_its_function() -> None:
-    """A sync and an async one."""
+    """Sync and async functions are covered."""
     assert_type(handler(count), Handler[str, int])
     assert_type(handler(late, name="late"), Handler[str, float])
     assert_type(handler(count).run_sync("rents").output, int)
 
 
 async def check_a_generator_gives_what_is_asked_for() -> None:
-    """Text, the schema's type, or what `transform` makes of it."""
+    """The output type is text, the schema's type, or the result type of `transform`."""
     assert_type(generator(name="a", prompt="Say it.", max_tool_rounds=2), Generator[str])
     assert_type(generator(name="a", output_schema=Plan, model="local"), Generator[Plan])
     assert_type(generator(name="a", output_schema=Plan, transform=steps_of), Generator[list[str]])
@@ -56,7 +56,7 @@ async def check_a_generator_gives_what_is_asked_for() -> None:
 
 
 def check_a_sequencer_gives_what_its_last_block_gives() -> None:
-    """`tap` keeps it, `then` changes it."""
+    """A `tap` keeps the type, and `then` changes it."""
     planner = generator(name="a", output_schema=Plan)
     pipeline = sequencer(name="all").then(planner)
     assert_type(pipeline, Sequencer[Any, Plan])

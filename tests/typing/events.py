@@ -1,4 +1,4 @@
-"""That a match over all events is exhaustive: a new kind of event fails here until it is told of."""
+"""Exhaustive matches over all events, in which a new kind of event is a type error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flowdebate import Event, events
 
 
 def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one for each kind
-    """Each kind by its class; every event has a place, a time and a wire form."""
+    """Each kind is matched by class, and every event has a path, a time and a wire form."""
     assert_type(event.path, str)
     assert_type(event.at, float)
     assert_type(event.kind, str)
@@ -42,6 +42,6 @@ def check_a_match_over_all_events_is_exhaustive(event: Event) -> str:  # noqa: C
 
 
 def check_the_events_of_a_run_are_narrowed_by_the_union(event: object) -> None:
-    """A stream may hold events of the application, which are of any type."""
+    """A stream may contain events of the application, which have any type."""
     if isinstance(event, Event):
         assert_type(event, Event)

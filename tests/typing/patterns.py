@@ -1,4 +1,4 @@
-"""The types of what patterns give."""
+"""Types of the outputs of patterns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Plan(BaseModel):
 
 
 async def check_a_debate_gives_what_its_schema_says() -> None:
-    """The schema's type, text without one, and the raw output without a synthesizer."""
+    """The type is the schema's, text without a schema, and the raw output without a synthesizer."""
     planned = debate(name="a", debaters=SIDES, output_schema=Plan, max_rounds=1)
     assert_type(await planned.run("?"), RunResult[Plan, DebateRawOutput])
     assert_type(planned.start("?"), RunHandle[Plan, DebateRawOutput])
@@ -57,7 +57,7 @@ async def check_a_debate_gives_what_its_schema_says() -> None:
 
 
 def check_the_raw_output_has_its_type_with_every_synthesizer() -> None:
-    """In each pattern, and for each way to make its output; a handle has none until the end."""
+    """Each pattern and each kind of output is covered; a handle has no raw output until the end."""
     block = generator(name="own", output_schema=Plan)
     assert_type(debate(name="a", debaters=SIDES).run_sync("?").raw, DebateRawOutput)
     assert_type(debate(name="a", debaters=SIDES, synthesizer=True).run_sync("?").raw, DebateRawOutput)
@@ -84,7 +84,7 @@ def check_the_raw_output_has_its_type_with_every_synthesizer() -> None:
 
 
 async def check_stored_runs_and_batches_have_it_too() -> None:
-    """Resumed, forked and batched runs of a pattern."""
+    """Resumed, forked and batched runs of a pattern are covered."""
     pattern = debate(name="a", debaters=SIDES)
     assert_type((await pattern.resume("id")).raw, DebateRawOutput)
     assert_type((await pattern.fork("id")).raw, DebateRawOutput)
@@ -93,7 +93,7 @@ async def check_stored_runs_and_batches_have_it_too() -> None:
 
 
 def check_conditions_compose_with_functions_on_either_side() -> None:
-    """The result is a condition, which every pattern takes as it takes a function."""
+    """The result is a condition, which every pattern accepts like a function."""
 
     async def later(ctx: Context) -> bool:
         return ctx.elapsed > 1
@@ -110,7 +110,7 @@ def check_conditions_compose_with_functions_on_either_side() -> None:
 
 
 def check_the_siblings_give_their_outputs() -> None:
-    """The round robin has the output of a debate; the others have their own."""
+    """The round robin has the output type of a debate, and the others have their own."""
     assert_type(round_robin(name="a", debaters=PEOPLE, output_schema=Plan).run_sync("?").output, Plan)
     assert_type(round_robin(name="a", debaters=PEOPLE).run_sync("?").output, str)
     assert_type(round_robin(name="a", debaters=PEOPLE, synthesizer=False).run_sync("?").output, RoundRobinOutput)
