@@ -1,4 +1,4 @@
-"""Division of a test's cases between `make test` and `make test-slow`."""
+"""Division of test cases between `make test` and `make test-slow`."""
 
 from __future__ import annotations
 

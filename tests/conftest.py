@@ -19,9 +19,9 @@ WAITING = ("browser", "cli", "faults", "mcp", "notebook", "runs", "server", "ser
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Real models answer first; then files that wait stand among those that do not, so that workers share the cores.
+    """Order the tests: those with real models come first, and files that wait alternate with others.
 
-    Files that wait take long: they come earlier, so that none of them is the last to end.
+    Workers then share the cores. Files that wait take long, so they come earlier and none of them ends last.
     """
     if part := config.getoption("--part"):
         number, parts = map(int, part.split("/"))
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup() -> None:
-    """What models have learned of a server is of no use for the next one, which may get its port."""
+    """Forget what models have learned about a server, whose port may be reused by another."""
     loaded = sys.modules.get("flowdebate.models.openai.optional")
     if loaded is not None:
         loaded.learned_of.cache_clear()
@@ -53,13 +53,13 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Async tests run on asyncio, the loop that openai's client needs."""
+    """Run async tests on asyncio, the event loop that openai's client needs."""
     return "asyncio"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Engines of the local model have one thread: two, of which one waits for a busy core, are three times slower."""
+    """Limit the local model's engines to one thread: with two, one waits for a busy core at a third of the speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flowdebate.models.local.server._usable_cores", lambda: 1)
         yield

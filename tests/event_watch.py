@@ -1,7 +1,7 @@
-"""A watch over the whole suite: a test fails if a run in it emits an event that the published schema does not allow.
+"""A watch over the whole suite: a test fails if one of its runs emits an event that the published schema forbids.
 
 A pytest plugin, which conftest.py registers. Each distinct shape of an event (its class, the types inside it, the
-values of closed sets) is validated once in a process; the shapes cost a few microseconds for each event.
+values of closed sets) is validated once per process; computing shapes takes a few microseconds per event.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INNER = re.compile('"array"|"object"|"[$]ref"')
 
 
 class Watch:
-    """A check of events that records those that the schema does not allow."""
+    """A check that records events that violate the schema."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -55,7 +55,7 @@ class Watch:
                 part["additionalProperties"] = False  # readers skip what they do not know; here nothing is unknown
 
     def look(self, event: object) -> None:
-        """Validate `event`, if it is the first of its shape."""
+        """Validate `event` if it is the first of its shape."""
         if isinstance(event, BaseEvent):
             if not (event.path and event.at):
                 self.problems.append(f"{event!r} has path={event.path!r} and at={event.at!r}")
@@ -67,7 +67,7 @@ class Watch:
             self.problems += [f"{event!r}: {problem}" for problem in self.problems_of(wire_of(event))]
 
     def problems_of(self, wire: dict[str, Any]) -> list[str]:
-        """Return the differences between the wire form of an event and the schema of its kind."""
+        """Return the differences between an event's wire form and the schema of its kind."""
         json.dumps(wire, allow_nan=False)
         if wire["kind"] not in self._kinds:  # of a pattern that a test has registered meanwhile
             self._read_schema()
@@ -76,7 +76,7 @@ class Watch:
         return [f"{error.json_path}: {error.message}" for error in errors]
 
     def take(self) -> list[str]:
-        """Return the problems so far, and forget them."""
+        """Return and clear the problems found so far."""
         problems, self.problems = self.problems, []
         return problems
 
@@ -90,7 +90,7 @@ class Watch:
         return shape(value)
 
     def _shape_of(self, kind: type[Any]) -> Callable[[Any], Any]:
-        """Return the function that computes the shape of a value of this class."""
+        """Return the function that computes the shape of values of this class."""
         if issubclass(kind, (list, tuple, set, frozenset)):
             return lambda value: (kind, frozenset(map(self._shape, value))) if value else kind
         if issubclass(kind, dict):
@@ -102,7 +102,7 @@ class Watch:
         return lambda _: kind
 
     def _shape_of_fields(self, kind: type[Any], names: list[str]) -> Callable[[Any], Any]:
-        """Types of the fields that the schema constrains, inner ones as well; values of those of a closed set."""
+        """Return the types of all constrained fields, including nested ones, and the values of closed sets."""
         part: Mapping[str, Any] = next(
             (self._parts[base.__name__] for base in kind.__mro__ if base.__name__ in self._parts), {}
         )
@@ -150,7 +150,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _failing(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail the phase of a test in which events were emitted that do not fit; its own failure comes first."""
+    """Fail a test phase that emitted invalid events, unless it already failed."""
     result = yield
     problems = item.config.stash[_WATCHES].take()
     if problems:

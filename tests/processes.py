@@ -1,4 +1,4 @@
-"""Processes that tests start: Ctrl-C reaches them, they end, and all workers of pytest-xdist fork them from one.
+"""Processes started by tests: they can be interrupted, they end, and pytest-xdist's workers fork them from one process.
 
 A pytest plugin, which conftest.py registers.
 """
@@ -22,7 +22,7 @@ __all__ = ("pytest_configure", "pytest_configure_node", "pytest_sessionstart", "
 
 @contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a process, and kill it at the end: `with Popen(…)` alone would wait forever after a failed test."""
+    """Start a process and kill it at the end: `with Popen(…)` alone would wait forever after a failed test."""
     with subprocess.Popen(command, **options) as process:  # noqa: S603 - what tests start
         try:
             yield process
@@ -31,10 +31,10 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 
 def pytest_configure() -> None:
-    """Let SIGINT interrupt again where the tests run in the background.
+    """Make SIGINT interrupt again in background test runs.
 
-    A shell starts background jobs with SIGINT ignored, and what is ignored stays ignored in every process that a test
-    starts. A handler is not inherited: these processes get the default again.
+    A shell starts background jobs with SIGINT ignored, and child processes inherit that. They do not inherit a handler,
+    so they get the default again.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,7 +42,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist where to fork from."""
+    """Send a pytest-xdist worker the address to fork from."""
     node.workerinput["warm"] = warm.server()
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis profiles: the only place that decides which examples a law draws, and how many.
+"""Hypothesis profiles, which alone decide the kind and number of examples of each law.
 
 A pytest plugin that conftest.py registers. `--hypothesis-profile` selects a profile other than `suite`.
 """

@@ -1,4 +1,4 @@
-"""Measures of code: what `make code-table` counts as vague, untyped, headless or bare."""
+"""Measures of code: `make code-table` counts vague names, untyped code, and weak docstrings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def parse(tmp_path: Path) -> Callable[..., list[Module]]:
-    """Write files and read them as a tree."""
+    """Write files and parse them into a tree."""
 
     def write(text: str, *, path: str = "module.py") -> list[Module]:
         file = tmp_path / path
@@ -42,7 +42,7 @@ def parse(tmp_path: Path) -> Callable[..., list[Module]]:
 
 
 def test_vague_names_are_counted_where_they_are_bound(parse: Callable[..., list[Module]]) -> None:
-    """A parameter and a variable count, a use does not."""
+    """Parameters and variables count, but uses do not."""
     modules = parse("def find(given, path):\n    found = given\n    return found, given, path\n")
     assert share_of_vague_names(modules) == pytest.approx(2 / 3)
 
@@ -58,14 +58,14 @@ def test_any_is_counted_behind_an_alias(parse: Callable[..., list[Module]]) -> N
 
 
 def test_suppressions_and_calls_of_locals_are_counted(parse: Callable[..., list[Module]]) -> None:
-    """Comments about other rules do not count, nor do methods named locals."""
+    """Comments about other rules and methods named locals do not count."""
     modules = parse("a = locals()  # noqa: E501, ANN401 - a reason\nb = c.locals()  # noqa: E501\n")
     assert count_suppressions(modules, "ANN401") == 1
     assert count_locals_calls(modules) == 1
 
 
 def test_a_factory_has_the_name_of_its_folder(parse: Callable[..., list[Module]]) -> None:
-    """Overloads and other functions are skipped, all kinds of parameters count."""
+    """Overloads and other functions are skipped, and all kinds of parameters count."""
     parse("def debate(a): ...\n", path="patterns/other/factory.py")
     modules = parse(
         "@overload\ndef debate(a): ...\ndef debate(a, *, b, **c): ...\ndef helper(a): ...\n",
@@ -86,7 +86,7 @@ def test_a_factory_has_the_name_of_its_folder(parse: Callable[..., list[Module]]
     ],
 )
 def test_a_headline_begins_with_a_verb_or_not(parse: Callable[..., list[Module]], docstring: str, share: int) -> None:
-    """Properties are documented as attributes, and left out."""
+    """Properties are documented as attributes and excluded."""
     modules = parse(
         f'def count():\n    """{docstring}"""\nclass A:\n    @property\n    def b(self):\n        """The b."""\n'
     )
@@ -111,7 +111,7 @@ def test_attribute_docstrings_name_their_subject(parse: Callable[..., list[Modul
 
 
 def test_lines_are_counted_by_top_level_folder(parse: Callable[..., list[Module]]) -> None:
-    """Modules of the package itself are one room."""
+    """Modules at the top level of the package form one group."""
     parse("a = 1\nb = 2\n", path="models/openai/chat.py")
     parse("a = 1\n", path="models/call.py")
     assert lines_per_room(parse("a = 1\n")) == {TOP: 1, "models": 3}

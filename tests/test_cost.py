@@ -1,4 +1,4 @@
-"""What a debate costs, in counts that are the same on every machine: calls of functions, imports, classes made."""
+"""The cost of a debate in machine-independent counts: function calls, imports and created classes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 HOME = str(Path(flowdebate.__file__).parent)
 MOST_A_CALL = 222
-"""Of the library's functions, for each model call; 221.8 when this was written."""
+"""Maximum number of the library's function calls per model call; 221.8 when this was written."""
 MOST_BYTES_A_CALL = 4_800
-"""That a result holds, for each model call; 4,450 in a debate of 13 calls when this was written."""
+"""Maximum bytes held by a result per model call; 4,450 in a debate of 13 calls when this was written."""
 NAMES = ("ada", "ben", "cy", "dee", "eve")
 
 
@@ -49,7 +49,7 @@ def build(debaters: int, rounds: int) -> Sequencer[Any, Any]:
 
 
 def model(debaters: int) -> FunctionModel:
-    """Create a model that answers at once, and never twice the same."""
+    """Create a model that answers at once and never repeats an answer."""
     replies: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:
@@ -64,7 +64,7 @@ def model(debaters: int) -> FunctionModel:
 
 
 def functions_called(debaters: int, rounds: int) -> Counter[str]:
-    """Count the calls of the library's functions in one debate, by name; an earlier debate fills the caches."""
+    """Count the library's function calls in one debate by name, after another debate has filled the caches."""
     pattern = build(debaters, rounds)
     pattern.run_sync("What should we pay for?", model=model(debaters), seed=1)
     called: Counter[CodeType] = Counter()
@@ -106,12 +106,12 @@ def test_a_model_call_costs_a_bounded_number_of_function_calls(short: Counter[st
 def test_a_call_of_a_long_debate_costs_no_more_than_one_of_a_short_debate(
     short: Counter[str], long: Counter[str]
 ) -> None:
-    """The cost of a call does not grow with the transcript: 121 calls cost as much each as 13 calls."""
+    """The cost of a call does not grow with the transcript: each of 121 calls costs as much as each of 13."""
     assert long.total() / 121 < 1.15 * short.total() / 13, (long - short).most_common(15)
 
 
 def test_a_result_holds_a_bounded_amount_of_memory() -> None:
-    """The events, the audit trail and the transcript, in which each argument is one string."""
+    """The events, the audit trail and the transcript share one string per argument."""
     pattern = build(3, 3)
     pattern.run_sync("What should we pay for?", model=model(3), seed=1)
     gc.collect()
@@ -127,18 +127,18 @@ def test_a_result_holds_a_bounded_amount_of_memory() -> None:
 
 
 def test_each_argument_is_searched_for_names_once(long: Counter[str]) -> None:
-    """100 arguments and the briefing, however many prompts show them."""
+    """There are 100 arguments and the briefing, shown in many prompts."""
     assert long["Names.find"] == 101
 
 
 def test_each_argument_is_escaped_only_a_few_times(long: Counter[str]) -> None:
-    """For debaters, for moderators, for the judge, and as what a debater answers; and some short texts a call."""
+    """The forms are for debaters, moderators and the judge, and in a debater's reply; short texts add a few."""
     assert long["quoted"] < 8 * 121
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_rebuilding_a_pattern_makes_no_new_schema(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer schemas of the same debaters are the same classes."""
+    """Equal debaters share the classes of their answer schemas."""
 
     def hold() -> None:
         talk(name).run_sync("What should we pay for?", model=Talkers().model(), seed=1)
@@ -155,7 +155,7 @@ def test_rebuilding_a_pattern_makes_no_new_schema(name: str, monkeypatch: pytest
 
 
 def test_a_finished_pattern_is_garbage_collected() -> None:
-    """Values cached for its next run are freed with it."""
+    """Values cached for the next run are freed with the pattern."""
     pattern = build(2, 1)
     pattern.run_sync("What should we pay for?", model=model(2))
     reference = weakref.ref(pattern)
@@ -165,7 +165,7 @@ def test_a_finished_pattern_is_garbage_collected() -> None:
 
 
 def test_the_import_loads_only_what_a_debate_needs() -> None:
-    """Other patterns, measures of texts, stores with databases, pages and commands are imported at first use."""
+    """Other patterns, text measures, database stores, pages and commands are imported on first use."""
     code = "import sys; from flowdebate import Debater, debate; "
     code += "print(*[name for name in sys.modules if name.startswith('flowdebate')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603

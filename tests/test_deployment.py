@@ -1,4 +1,4 @@
-"""The image, the compose file and the locked versions say what is there; `make test-deployment` executes them."""
+"""Consistency of the image, the compose file and the locked versions; `make test-deployment` executes them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_the_modules_of_the_containers_exist(debates: ModuleType) -> None:
-    """The server's command names a function that makes a Service, the workers' one that makes Workers."""
+    """The server's command names a function that returns a Service, and the workers' command one for Workers."""
     server, worker = COMPOSE["server"]["command"], COMPOSE["worker"]["command"]
     assert server[server.index("--app") + 1] == "debates:service"
     assert worker[-1] == "debates:workers"
@@ -58,7 +58,7 @@ def test_the_modules_of_the_containers_exist(debates: ModuleType) -> None:
 
 @pytest.mark.parametrize("command", [IMAGE.command, COMPOSE["server"]["command"]])
 def test_the_commands_are_valid(command: list[str]) -> None:
-    """No option of theirs has been renamed."""
+    """Renamed options would break the containers."""
     program, name, *options = command
     group = get_command(app)
     context = group.make_context(program, [name], resilient_parsing=True)
@@ -74,7 +74,7 @@ def test_the_health_check_asks_an_endpoint_that_needs_no_token() -> None:
 
 
 def test_containers_have_limits_and_read_only_folders() -> None:
-    """Passwords are in files: every process of a container could read them in addresses."""
+    """Passwords are in files, since every process of a container could read them in addresses."""
     for name in ("server", "worker"):
         assert COMPOSE[name]["read_only"]
         assert COMPOSE[name]["mem_limit"]
@@ -92,13 +92,13 @@ def test_a_key_of_any_provider_reaches_server_and_workers() -> None:
 
 
 def test_the_image_does_not_run_as_root() -> None:
-    """Its user has a number, which Kubernetes can check, and its port is the published one."""
+    """The user has a number, which Kubernetes can check, and the port is the published one."""
     assert int(IMAGE.last("USER")) > 0
     assert COMPOSE["server"]["ports"] == [f"127.0.0.1:{IMAGE.last('EXPOSE')}:{IMAGE.last('EXPOSE')}"]
 
 
 def test_the_image_has_a_supported_python() -> None:
-    """Versions are locked for it."""
+    """Versions are locked for this Python."""
     version = BUILD.last("FROM").removeprefix("python:").partition("-")[0]
     assert SpecifierSet(PROJECT["project"]["requires-python"]).contains(f"{version}.0")
     assert version in lock.PYTHONS
@@ -114,7 +114,7 @@ def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
 
 @pytest.mark.parametrize("name", ["server", "worker"])
 def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> None:
-    """Compose resolves paths from the folder of its file, and the Dockerfile from the build context."""
+    """Compose resolves paths from its file's folder, and the Dockerfile from the build context."""
     build = COMPOSE[name]["build"]
     context = (DEPLOY / build["context"]).resolve()
     assert context == ROOT
@@ -124,7 +124,7 @@ def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> No
 
 @pytest.mark.parametrize("name", ["image", "build"])
 def test_locked_versions_satisfy_the_project(name: str) -> None:
-    """Each requirement has one exact version that it allows, with hashes and no address; else: `make lock`."""
+    """Each requirement has one exact version with hashes and no address; `make lock` updates them."""
     text = (DEPLOY / "requirements" / f"{name}.txt").read_text("utf-8")
     assert "://" not in text
     entries = [entry for entry in text.replace(" \\\n", "").splitlines() if not entry.startswith("#")]
@@ -156,5 +156,5 @@ def test_locked_versions_satisfy_the_project(name: str) -> None:
     ],
 )
 def test_hashes_are_locked_for_wheels_of_the_image(tag: str, fits: bool) -> None:  # noqa: FBT001
-    """Linux with glibc, on two kinds of machines, and the supported Pythons."""
+    """Wheels are for Linux with glibc on two architectures and the supported Pythons."""
     assert lock.fits(Tag(*tag.split("-", 2))) is fits

@@ -1,4 +1,4 @@
-"""What the documentation names is there, and what is there is named in it."""
+"""The documentation names existing things, and every public thing is documented."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LANGUAGE = (
     *("round robin", "task board", "audit trail", "judge audit", "report", "plan", "benefit", "paired comparison"),
     *("decision rule", "max_concurrency"),
 )
-"""The words that code, errors and pages use for what they name."""
+"""Terms in code, errors and pages."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -71,7 +71,7 @@ def prose(page: Path) -> str:
 
 
 def tables(page: Path) -> list[list[str]]:
-    """Return the rows of a page's tables, cell by cell."""
+    """Return the cells of a page's tables, row by row."""
     return [
         [cell.strip() for cell in line.strip("|").split(" | ")]
         for line in prose(page).splitlines()
@@ -91,7 +91,7 @@ def options(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that GitHub gives to the headings of a page."""
+    """Return the anchors of a page's headings as GitHub generates them."""
     titles = _HEADING.findall(_FENCE.sub("", page.read_text("utf-8")))
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -109,20 +109,20 @@ def commands(program: str) -> Iterator[tuple[str, str]]:
 
 
 def test_every_public_name_is_documented() -> None:
-    """A name that can be imported from flowdebate is code somewhere in the pages."""
+    """Every name that can be imported from flowdebate appears as code in some page."""
     missing = [name for name in dir(flowdebate) if not re.search(rf"\b{name}\b", DOCS)]
     assert missing == []
 
 
 def test_every_error_and_warning_is_documented() -> None:
-    """Each error class is on the page about what goes wrong."""
+    """The classes are on the page about errors."""
     page = TEXTS[ROOT / "docs" / "troubleshooting.md"]
     missing = [name for name in errors.__all__ if f"`{name}`" not in page]
     assert missing == []
 
 
 def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
-    """The table of options is the signature of `debate`: no option is missing, none is made up."""
+    """The table of options equals the signature of `debate`."""
     section = TEXTS[ROOT / "docs" / "debate.md"].split("## Options")[1].split("A `Debater` has")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
     assert list(rows) == list(options(flowdebate.debate))
@@ -135,7 +135,7 @@ def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
 
 @pytest.mark.parametrize("name", ["consensus", "deliberation", "handoff", "round_robin"])
 def test_every_option_of_a_sibling_is_in_its_table_with_its_default(name: str) -> None:
-    """The first table under "Options" is the signature: no option is missing, none is made up."""
+    """The first table under "Options" equals the signature."""
     page = TEXTS[ROOT / "docs" / f"{name}.md"]
     table = page.split("## Options")[1].split("| Option |")[1].split("\n\n")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
@@ -150,7 +150,7 @@ def test_every_option_of_a_sibling_is_in_its_table_with_its_default(name: str) -
 
 @pytest.mark.parametrize("output", SIBLING_OUTPUTS, ids=lambda output: output.__name__)
 def test_every_field_of_a_siblings_output_is_in_a_table(output: type[BaseModel]) -> None:
-    """Readers of what a pattern comes to find each field explained."""
+    """Readers of a pattern's output find each field explained."""
     assert set(output.model_fields) <= first_cells(f"{SIBLING_OUTPUTS[output]}.md")
 
 
@@ -167,7 +167,7 @@ def test_each_event_of_a_sibling_is_on_its_page(page: str) -> None:
 
 
 def test_every_field_of_a_debater_is_in_its_table() -> None:
-    """All keys of a `Debater` or its dict are documented."""
+    """Keys of a `Debater` and of its dict form are covered."""
     assert {field.name for field in fields(flowdebate.Debater)} <= first_cells("debate.md")
 
 
@@ -187,12 +187,12 @@ def test_every_field_of_the_raw_output_is_in_its_table() -> None:
     ids=["generator", "sequencer", "OpenAIModel"],
 )
 def test_every_option_of_a_constructor_is_in_a_table(function: Callable[..., Any], page: str) -> None:
-    """Options of what users build are documented."""
+    """The constructors are those that users call."""
     assert set(options(function)) - {"name"} <= first_cells(page)
 
 
 def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
-    """All verbs of the builder are documented, and no others."""
+    """The table has all verbs of the builder and no others."""
     verbs = {name for name, _ in inspect.getmembers(Sequencer, inspect.isfunction) if not name.startswith("_")}
     of_every_block = {name for name, _ in inspect.getmembers(Block, inspect.isfunction)}
     sequencer_verbs = verbs - of_every_block
@@ -201,7 +201,7 @@ def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
 
 
 def test_every_event_and_every_strategy_is_documented() -> None:
-    """Whoever follows a run knows what to expect; whoever tests finds what can be drawn."""
+    """Events serve readers of a run, and strategies serve authors of tests."""
     event_names = [kind.__name__ for kind in get_args(flowdebate.Event)]
     assert [name for name in event_names if f"`{name}`" not in TEXTS[ROOT / "docs" / "service.md"]] == []
     documented = first_cells("testing.md") | set(re.findall(r"`(\w+)\(", TEXTS[ROOT / "docs" / "testing.md"]))
@@ -212,13 +212,13 @@ def test_every_event_and_every_strategy_is_documented() -> None:
 
 
 def test_every_attribute_of_a_result_is_documented() -> None:
-    """The attributes of a result are in the concepts, or in the page about nesting."""
+    """The attributes are in the concepts, or in the page about nesting."""
     public = {name for name, _ in inspect.getmembers(RunResult) if not name.startswith("_")}
     assert [name for name in sorted(public) if f"`{name}`" not in DOCS and f"result.{name}" not in DOCS] == []
 
 
 def test_every_provider_is_in_its_table() -> None:
-    """Each row has the variable of the key and the default model."""
+    """Each row has the key's environment variable and the default model."""
     rows = [row for row in tables(ROOT / "docs" / "models.md") if len(row) == 3]
     for name, provider in PROVIDERS.items():
         (row,) = [row for row in rows if f"`{name}`" in row[0].split(", ")]
@@ -227,14 +227,14 @@ def test_every_provider_is_in_its_table() -> None:
 
 
 def test_the_documented_hash_of_the_local_model_is_the_checked_one() -> None:
-    """The hash in the pages is the one that is compared with."""
+    """The pages show the hash that a downloaded model is compared with."""
     assert gguf._SHA256 in TEXTS[ROOT / "docs" / "models.md"]
     assert f"as {gguf._PARTS} packages" in TEXTS[ROOT / "docs" / "models.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_inside_the_repository_are_valid(page: Path) -> None:
-    """Files exist, and anchors are headings of the page that they point into."""
+    """Files exist, and anchors are headings of the linked page."""
     for link in _LINK.findall(prose(page)):
         if link.startswith(("https://", "http://")):
             continue
@@ -245,14 +245,13 @@ def test_links_inside_the_repository_are_valid(page: Path) -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    """No page is out of reach."""
     index = TEXTS[ROOT / "docs" / "index.md"]
     pages = [page.name for page in PAGES if page.parent == ROOT / "docs" and page.name != "index.md"]
     assert [name for name in pages if f"({name})" not in index] == []
 
 
 def test_every_term_is_in_the_glossary() -> None:
-    """Each in a row of its own, in the order of the alphabet."""
+    """Terms have a row each, in alphabetical order."""
     glossary = TEXTS[ROOT / "docs" / "concepts.md"].split("## Glossary")[1]
     words = [row.strip("`") for row in re.findall(r"^\| ([^|]+) \| ", glossary, re.MULTILINE)][1:]
     assert [word for word in LANGUAGE if word not in words] == []
@@ -260,7 +259,7 @@ def test_every_term_is_in_the_glossary() -> None:
 
 
 def test_every_benchmark_is_described() -> None:
-    """Each module that `make bench` runs has its row."""
+    """Each module run by `make bench` has a row."""
     text = (ROOT / "scripts" / "benchmarks" / "run.py").read_text("utf-8")
     modules = set(re.findall(r"^import (\w+)$", text, re.MULTILINE))
     described = set(re.findall(r"^\| `(\w+)\.py` \|", TEXTS[ROOT / "docs" / "evidence.md"], re.MULTILINE))
@@ -269,7 +268,7 @@ def test_every_benchmark_is_described() -> None:
 
 
 def test_documented_make_targets_exist() -> None:
-    """`make …` works as it is written."""
+    """Readers can copy the commands."""
     files = (ROOT / "Makefile", ROOT / "scripts" / "maintenance.mk")
     targets = re.findall(r"^([a-z0-9.%-]+):.*##", "\n".join(file.read_text("utf-8") for file in files), re.MULTILINE)
     named_targets = {command.split()[1] for _, command in commands("make")} | set(
@@ -282,14 +281,13 @@ def test_documented_make_targets_exist() -> None:
 
 
 def test_documented_extras_exist() -> None:
-    """`pip install "flowdebate[…]"` names extras of the package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     named_extras = {extra for group in re.findall(r"flowdebate\[([\w,-]+)\]", DOCS) for extra in group.split(",")}
     assert named_extras == set(project["optional-dependencies"])
 
 
 def test_documented_commands_can_be_parsed() -> None:
-    """Every `flowdebate …` in a shell fence is accepted by the command line, up to the point where it would run."""
+    """The command line accepts every `flowdebate …` in a shell fence, up to the point of running it."""
     program = get_command(app)
     shown_commands = list(commands("flowdebate"))
     for _, command in shown_commands:
@@ -299,7 +297,7 @@ def test_documented_commands_can_be_parsed() -> None:
 
 
 def parse(program: Any, arguments: list[str]) -> None:
-    """Let click read `arguments`, for the subcommand too, without running anything."""
+    """Let click parse `arguments`, including the subcommand, without running anything."""
     try:
         context = program.make_context("flowdebate", list(arguments))
         rest = [*context._protected_args, *context.args]
@@ -311,7 +309,7 @@ def parse(program: Any, arguments: list[str]) -> None:
 
 
 def test_the_changelog_has_one_unreleased_section() -> None:
-    """There is one "Unreleased" section, and it comes first."""
+    """The section comes first."""
     sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert sections[0] == "Unreleased"
     assert sections.count("Unreleased") == 1
@@ -324,14 +322,14 @@ _HOP = re.compile(r"\[`(?:(\w+)\.)?(\w+)(?:\(\))?`\]\((\.\./src/[^)#]+)\)")
     ("owner", "name", "path"), _HOP.findall(TEXTS[ROOT / "docs" / "architecture.md"]), ids=lambda part: part or "-"
 )
 def test_links_of_the_architecture_lead_to_their_definitions(owner: str, name: str, path: str) -> None:
-    """Each function and class that the page links is in the file behind the link."""
+    """Each linked function or class is defined in the linked file."""
     source = (ROOT / "docs" / path).resolve().read_text("utf-8")
     assert re.search(rf"\b(def|class|function) {name}\b", source)
     assert not owner or re.search(rf"\bclass {owner}\b|^from .* import .*\b{owner}\b", source, re.MULTILINE)
 
 
 def test_the_call_stack_has_the_documented_depth() -> None:
-    """So that a reader of a traceback, and whoever adds a layer, knows what is between a run and its model."""
+    """Readers of tracebacks can tell which layers lie between a run and its model."""
     stacks: list[list[str]] = []
 
     def reply(_: ModelRequest) -> str:
@@ -348,7 +346,7 @@ def test_the_call_stack_has_the_documented_depth() -> None:
 
 
 def test_each_threat_names_existing_tests() -> None:
-    """Each row of the table has some, and they are where it says."""
+    """Each row of the table names tests at their location."""
     table = (ROOT / "evidence" / "records" / "threats.md").read_text("utf-8")
     rows = [line.rsplit("|", 2) for line in table.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 21
@@ -360,7 +358,7 @@ def test_each_threat_names_existing_tests() -> None:
 
 
 def test_the_notebook_is_committed_with_its_output() -> None:
-    """It was executed from top to bottom, so readers on a code host see reports and tables."""
+    """The notebook is executed in order, so readers on a code host see reports and tables."""
     cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text("utf-8"))["cells"]
     codes = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in codes] == list(range(1, len(codes) + 1))

@@ -1,4 +1,4 @@
-"""The documentation as a site: what is gathered for it, without building it."""
+"""The documentation site: its gathered pages, without building it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def prose_links(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("module", TOP)
 def test_every_public_name_is_in_the_reference(module: str, pages: Path) -> None:
-    """Every export of a module has its entry on the module's page."""
+    """Every export of a module has an entry on the module's page."""
     page = (pages / "reference" / f"{module}.md").read_text("utf-8").splitlines()
     assert [name for name in docs_site.exported(module) if f"::: {module}.{name}" not in page] == []
 
 
 def test_modules_imported_by_pages_are_in_the_reference(pages: Path) -> None:
-    """A reader finds each name of an example; those of a module without exports, in the modules below it."""
+    """Names used in examples can be looked up; those of modules without exports are on the submodules' pages."""
     for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")):
         for module, names in re.findall(
             r"^from (flowdebate[\w.]*) import ([\w, ]+)$", page.read_text("utf-8"), re.MULTILINE
@@ -59,7 +59,7 @@ def test_modules_imported_by_pages_are_in_the_reference(pages: Path) -> None:
 
 
 def test_links_stay_inside_the_site(pages: Path) -> None:
-    """Each link of a gathered page leads to another one, also where it led out of docs/ in the checkout."""
+    """Links that lead out of docs/ in the checkout are rewritten."""
     for page in pages.rglob("*.md"):
         broken = [
             link for link in prose_links(page) if not (page.parent / link).resolve().is_relative_to(pages.resolve())
@@ -69,7 +69,7 @@ def test_links_stay_inside_the_site(pages: Path) -> None:
 
 
 def test_llms_txt_names_every_page(pages: Path) -> None:
-    """Each page of docs/ has its line, with what is in it, and leads to its Markdown."""
+    """Each page of docs/ has a line with a summary and a link to its Markdown."""
     lines = re.findall(r"^- \[.+?\]\((.+?)\): .+$", (pages / "llms.txt").read_text("utf-8"), re.MULTILINE)
     assert {*lines} == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} | {"reference.md"}
     assert all((pages / line).exists() for line in lines)
@@ -85,12 +85,12 @@ TYPED = {
     "ollama": "models",
     "stop early": "cost",
 }
-"""What users type into the search, and the page that they look for."""
+"""Queries that users type, and the pages they look for."""
 
 
 @pytest.mark.parametrize("words", TYPED)
 def test_typical_queries_match_a_section_of_their_page(pages: Path, words: str) -> None:
-    """The search shows sections: with all words, before those with some. What is in code does not count."""
+    """Sections with all words precede those with some; words in code are ignored."""
     prose = re.sub(
         r"^```.*?^```$", "", (pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
     )
@@ -99,7 +99,7 @@ def test_typical_queries_match_a_section_of_their_page(pages: Path, words: str) 
 
 
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
-    """The reference is not searched; a script has the index and the program of the worker, which files cannot start."""
+    """The reference is excluded; a script contains the worker's program, since pages from files cannot load workers."""
     workers = tmp_path / "assets" / "javascripts" / "workers"
     workers.mkdir(parents=True)
     (workers / "search.abc.min.js").write_text('onmessage = () => "</script>";')

@@ -1,4 +1,4 @@
-"""Errors: they can be copied and sent to another process with all their facts."""
+"""Errors keep all their attributes when copied or sent to another process."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "ToolLoopExceeded": ((8,), {"block": "b"}),
     "ViewError": (("got", "a transcript"), {}),
 }
-"""What each class is made of; a message alone for all others."""
+"""Arguments of each error class; all others take a message alone."""
 
 
 @pytest.mark.parametrize("name", errors.__all__)
 def test_an_error_is_the_same_after_pickling_and_copying(name: str) -> None:
-    """Class, message, notes and every fact."""
+    """Class, message, notes and every attribute are compared."""
     arguments, options = ARGUMENTS.get(name, (("message",), {}))
     error = getattr(errors, name)(*arguments, **options)
     error.add_note("in block 'x'")
@@ -71,7 +71,7 @@ def test_an_error_is_the_same_after_pickling_and_copying(name: str) -> None:
 
 
 def test_a_fact_that_cannot_be_pickled_becomes_text() -> None:
-    """An option may be any object; the message already contains it."""
+    """An option may be any object, and the message already contains its text."""
     error = ConfigurationError("debate", "judge", threading.Lock(), "a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert str(other) == str(error)
@@ -80,7 +80,7 @@ def test_a_fact_that_cannot_be_pickled_becomes_text() -> None:
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
 def test_an_error_of_a_run_can_be_pickled(lock: object) -> None:
-    """The run goes along where that is possible; the error itself is unchanged."""
+    """The run is included where possible, and the error itself is unchanged."""
     model = ScriptedModel()
     model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
     with pytest.raises(ScriptError) as failed:
@@ -97,7 +97,7 @@ def test_an_error_of_a_run_can_be_pickled(lock: object) -> None:
 
 
 def failing(store: str) -> None:
-    """Work for a process of a pool: a run that fails, and with it a run's view on the error."""
+    """Run a failing debate in a process of a pool, which attaches the run to the error."""
     if store:
         raise RunConflict(store, "r")
     generator(name="ask").run_sync("?", model=ScriptedModel(ProviderFailed("down", status=503)))
@@ -113,7 +113,7 @@ def failing(store: str) -> None:
 def test_an_error_can_leave_a_pool_of_processes(
     store: str, kind: type[FlowDebateError], facts: dict[str, object]
 ) -> None:
-    """With its class and facts: `multiprocessing.Pool` waits for ever for an error that cannot be unpickled."""
+    """`multiprocessing.Pool` waits forever for an error that cannot be unpickled."""
     with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(kind) as raised:
         pool.apply_async(failing, (store,)).get(timeout=60)
     assert {name: getattr(raised.value, name) for name in facts} == facts

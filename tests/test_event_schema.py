@@ -1,4 +1,4 @@
-"""The published wire form of events: `wire_of`, its schema, the file of it, and the table of all events."""
+"""The published wire form of events: `wire_of`, its schema and schema file, and the table of all events."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def definition(kind: type[BaseEvent]) -> dict[str, Any]:
 
 
 def test_the_published_schema_matches_the_classes() -> None:
-    """A change of the wire form is visible in a review as a change of this file."""
+    """A change of the wire form thus shows in a review as a change of the file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
 def test_the_table_of_events_matches_the_classes() -> None:
-    """The page names each event, its kind and its fields."""
+    """The page has each event's name, kind and fields."""
     text = PAGE.read_text("utf-8")
     assert text == page_text(text), REMEDY
     assert all(f"| `{kind.__name__}` | `{kind.kind}` |" in text for kind in KINDS)
 
 
 def test_the_schema_is_valid_and_has_its_version() -> None:
-    """The draft is 2020-12, and the id ends with the number."""
+    """The draft is 2020-12, and the id ends with the version."""
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
@@ -83,14 +83,14 @@ def test_the_schema_is_valid_and_has_its_version() -> None:
 
 
 def test_each_call_returns_a_separate_schema() -> None:
-    """Whoever changes it changes nothing for others."""
+    """A caller's changes affect no other caller."""
     event_schema()["$defs"].clear()
     assert event_schema()["$defs"]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
-    """Path, time and kind are always there; fields are described in the words of JSON."""
+    """Path, time and kind are always present, and descriptions use JSON terms."""
     part = definition(kind)
     assert event_schema()["discriminator"]["mapping"][kind.kind] == f"#/$defs/{kind.__name__}"
     assert part["properties"]["kind"]["const"] == kind.kind
@@ -121,7 +121,7 @@ class Weighed(BaseEvent):
 
 
 def test_a_new_field_is_in_the_schema_automatically() -> None:
-    """A sparse one is optional; the types are those of the annotations."""
+    """A sparse field is optional, and types follow the annotations."""
     part = generate([Weighed])["$defs"]["Weighed"]
     assert part["required"] == ["kind", "path", "at", "usage"]
     assert part["properties"]["usage"]["$ref"] == "#/$defs/Usage"
@@ -130,7 +130,7 @@ def test_a_new_field_is_in_the_schema_automatically() -> None:
 
 
 def test_later_versions_of_the_format_are_valid() -> None:
-    """Objects may have further keys, inner ones as well; another type, a missing field and another kind do not fit."""
+    """Additional keys are valid at any depth; different types, missing fields and different kinds are not."""
     usage = {"calls": 1, "promptTokens": None, "cachedTokens": None, "completionTokens": None, "reasoningTokens": 7}
     wire = {"kind": "run_started", "path": "a", "at": 1.0, "runId": "r", "block": "a", "seed": 1}
     ended = {"kind": "run_finished", "path": "a", "at": 1.0, "runId": "r", "seconds": 1.0, "error": None}
@@ -146,7 +146,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_the_events_of_a_run_are_valid() -> None:
-    """Events of the library's patterns are written by `to_wire()`, with their kind first."""
+    """Events of the library's patterns are written by `to_wire()` with their kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}
@@ -159,7 +159,7 @@ def test_the_events_of_a_run_are_valid() -> None:
 
 
 def test_an_event_of_a_hostile_output_is_valid() -> None:
-    """A transformed answer may be of any type, and JSON cannot hold most of them."""
+    """A transformed answer may be of any type, most of which JSON cannot represent."""
     output: dict[object, object] = {
         "stream": count(),
         "self": None,
@@ -173,7 +173,7 @@ def test_an_event_of_a_hostile_output_is_valid() -> None:
 
 
 class Unprintable:
-    """An object that cannot be shown, compared, or hashed."""
+    """An object that cannot be printed, compared or hashed."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -187,7 +187,7 @@ class Unprintable:
 
 
 def sent(wire: dict[str, Any]) -> Any:
-    """Return the data that arrives at the other end."""
+    """Return the data as the recipient gets it."""
     return json.loads(json.dumps(wire, allow_nan=False, ensure_ascii=False).encode())
 
 
@@ -247,7 +247,7 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_json_can_hold_is_a_custom_event(value: object, name: str, written: object) -> None:
-    """It has the name of its class; keys of dataclasses are in camelCase, and models serialize themselves."""
+    """The kind is the class name; keys of dataclasses are in camelCase, and pydantic models serialize themselves."""
     wire = sent(wire_of(value))
     assert wire == {"kind": "custom", "name": name, "value": written}
     VALIDATOR.validate(wire)
@@ -293,7 +293,7 @@ class Endless(list[Any]):
 
 
 class Liar:
-    """An object of another class, as it says."""
+    """An object that misreports its class."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -301,7 +301,7 @@ class Liar:
 
 
 class Meta(type):
-    """A class of classes that have no name and no hash."""
+    """A metaclass whose classes have neither name nor hash."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -315,7 +315,7 @@ class Nameless(metaclass=Meta):
 
 
 class Refusing(BaseModel):
-    """A model that cannot be written."""
+    """A pydantic model that cannot be serialized."""
 
     value: Any
 
@@ -356,7 +356,7 @@ def _doubled(times: int) -> Any:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
-    """Nothing raises, hangs, or takes much room; iterators are not touched."""
+    """Nothing raises, hangs or uses much memory, and iterators are not consumed."""
     value = HOSTILE[name]()
     wire = sent(wire_of(value))
     assert wire == {"kind": "custom", "name": type(value).__name__}
@@ -364,7 +364,7 @@ def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
 
 
 def test_a_value_whose_class_refuses_everything_is_an_object() -> None:
-    """A class may have no name, and no hash."""
+    """A class may have neither name nor hash."""
     assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
 
 
@@ -381,7 +381,7 @@ def test_a_hostile_output_is_described_in_place(name: str) -> None:
 
 
 def test_a_task_of_hostile_data_has_a_wire_form() -> None:
-    """The application decides what the tasks of its own collections hold."""
+    """Applications decide what their own tasks contain."""
     task = Task(id="t", goal="\ud800", output=[circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
     event = TaskChanged(collection_id="c", change="added", task=task, path="a", at=1.0)
     VALIDATOR.validate(sent(wire_of(event)))
@@ -420,14 +420,14 @@ _ODD = st.recursive(
 
 @given(value=_JSON.filter(lambda value: "\0" not in json.dumps(value) and "\\u0000" not in json.dumps(value)))
 def test_json_data_is_written_unchanged(value: Any) -> None:
-    """JSON data arrives unchanged."""
+    """The recipient gets equal data."""
     assert sent(wire_of(value))["value"] == value
     assert json_data(value) == value
 
 
 @given(value=_ODD)
 def test_every_value_has_a_valid_wire_form(value: Any) -> None:
-    """The value is an application's event, and a block's output."""
+    """The value is used as an application's event and as a block's output."""
     for event in (value, BlockAnswered(block="a", output=value, path="a", at=1.0)):
         wire = sent(wire_of(event))
         VALIDATOR.validate(wire)
@@ -435,7 +435,7 @@ def test_every_value_has_a_valid_wire_form(value: Any) -> None:
 
 
 def test_a_subclass_of_an_event_is_a_custom_event() -> None:
-    """It may have any fields, so that it is no event of that kind."""
+    """A subclass may have additional fields, so its kind differs."""
 
     @dataclass(slots=True, kw_only=True)
     class Opened(RunStarted):

@@ -1,4 +1,4 @@
-"""The watch over the suite's events: it fails the test in which an event is emitted that does not fit."""
+"""Tests of the watch over the suite's events, which fails tests that emit invalid ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_valid_events_are_no_problem() -> None:
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
 def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
-    """Valid events of its class may precede it."""
+    """Valid events of the same class may precede the event."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)
@@ -64,7 +64,7 @@ def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, probl
 
 
 def test_each_shape_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suite has some hundred thousand events of a few hundred shapes."""
+    """The suite emits some hundred thousand events of a few hundred shapes."""
     watch = Watch()
     validated: list[str] = []
 
@@ -107,7 +107,7 @@ WRONG = """
 
 
 def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
-    """And only that one, although the run itself is fine; so it does if its fixture has emitted the event."""
+    """Only the emitting test fails, even if its run succeeds or its fixture emitted the event."""
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
     command = (warm.run_module("pytest"), *options, "-p", "tests.event_watch", str(tmp_path))

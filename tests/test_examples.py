@@ -1,4 +1,4 @@
-"""Every script in examples/ runs to its end, with a model that is a function."""
+"""Runs of every script in examples/ with a model that is a function."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def answering(winner: str | None, **deliverable: object) -> FunctionModel:
 
 
 def decision(request: ModelRequest) -> Reply:
-    """Look something up before the first decision, and end with the second round."""
+    """Call a tool before the first decision, and end with the second round."""
     used_tools = any(message["role"] == "tool" for message in request.messages)
     if request.tools and not used_tools:
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
@@ -78,7 +78,7 @@ def decision(request: ModelRequest) -> Reply:
 
 @pytest.fixture(autouse=True)
 def no_real_models() -> Any:
-    """Nothing here may reach a server."""
+    """Forbid calls to any server."""
     with forbid_real_models():
         yield
 
@@ -90,7 +90,7 @@ def test_no_example_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_a_description_and_a_main(name: str) -> None:
-    """The first line of a script is its summary, and `main` takes a model."""
+    """A script's first line is its summary, and `main` takes a model."""
     module = load(name)
     assert module.__doc__.splitlines()[0].endswith((".", ":"))
     assert "model" in module.main.__annotations__
@@ -98,7 +98,7 @@ def test_an_example_has_a_description_and_a_main(name: str) -> None:
 
 
 def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
-    """Four arguments, a winner, and the deliverable in its own type."""
+    """The result has four arguments, a winner, and a typed deliverable."""
     example = load("feature_debate")
     winner = "the new search should ship this week"
     result = example.main(answering(winner, decision="ship", rationale="it holds"))
@@ -109,7 +109,7 @@ def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str
 
 
 def test_the_feature_debate_is_moderated_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """The moderator picks who speaks and ends it before its cap; the decision is of the same type."""
+    """The moderator selects speakers and stops before the cap; the decision has the same type."""
     example = load("feature_debate")
     replies = answering(None, decision="wait", rationale="nobody measured")
 
@@ -137,7 +137,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
     rounds: int,
     reason: str,
 ) -> None:
-    """Whatever the moderator wants: after the round in which the session says so, and else at the cap."""
+    """The debate ends after the round that exhausts the session's budget, or else at the cap."""
     replies = answering(None, decision="wait", rationale="nobody measured")
 
     async def answer(request: ModelRequest) -> Any:
@@ -151,7 +151,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
 
 
 def test_the_moderator_briefs_with_what_its_tool_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """The tool's result is the briefing, and the moderator ends the debate before its cap."""
+    """The briefing is the tool's result, and the moderator ends the debate before the cap."""
     example = load("moderated_debate")
     raw = example.main(answering(None))
     assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]
@@ -179,7 +179,7 @@ def test_the_custom_judge_decides_between_three_sides(capsys: pytest.CaptureFixt
 
 
 def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
-    """The function's second turn has seen its first: it uses another figure."""
+    """The function's second turn has read the first and uses another figure."""
     raw = load("custom_debater").main(answering("the old parser is too slow"))
     figures = [entry.text for entry in raw.transcript if entry.agent_name == "figures"]
     assert figures == ["Measured: cold start takes 410 ms.", "Measured: large file takes 12 s."]
@@ -190,13 +190,13 @@ def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixt
     ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
 )
 def test_the_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
-    """After the round in which the budget was reached there is no other; without reaching it, the cap holds."""
+    """No round follows the one that reaches the budget; otherwise the cap applies."""
     raw = load("budget_guard").main(answering(None), calls=calls)
     assert (raw.rounds, raw.stop_reason) == (rounds, reason)
 
 
 def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line for each topic, in their order, though two debates go on at once."""
+    """Each topic has one line in the given order, although two debates run concurrently."""
     example = load("debate_in_a_pipeline")
     lines = example.main(answering("it should be left to each team")).splitlines()
     assert [line for topic in example.TOPICS for line in lines if topic in line] == lines
@@ -214,7 +214,7 @@ def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:
-    """The model is built for the address without a call, and another model can be handed in."""
+    """The model is created for the address without a call, and can be replaced."""
     example = load("own_server")
     assert resolve_model(example.server()).name == "gemma3"
     assert example.main(answering("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
@@ -222,12 +222,12 @@ def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture
 
 
 def failing(request: ModelRequest) -> Reply:
-    """Fail like a provider that is down."""
+    """Fail like an unavailable provider."""
     raise ProviderFailed("the endpoint answered 503", status=503, model="down", block=request.block)
 
 
 def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a spare model nothing is lost; the circuit opens after three calls, so the first is soon left alone."""
+    """With a fallback no turn is lost, and the circuit opens after three failed calls."""
     calls: list[str] = []
 
     def count_and_fail(request: ModelRequest) -> Reply:
@@ -245,7 +245,7 @@ def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[st
 
 
 def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    """One side that cannot be heard is left out; a limit ends it with what there is."""
+    """An unreachable side is skipped, and a limit ends the debate with a partial result."""
     good = answering(None)
 
     async def partly(request: ModelRequest) -> Any:
@@ -261,7 +261,7 @@ def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture
 
 
 def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The replay comes to the same, and the cassette is left where it was asked for."""
+    """The replay has the same result, and the cassette is at the requested path."""
     calls: list[str] = []
     replies = answering("meetings should stay unrecorded")
 

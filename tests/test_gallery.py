@@ -1,4 +1,4 @@
-"""The gallery: every example, with what it prints today."""
+"""The gallery shows every example with its current output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gallery  # noqa: E402 - scripts are no package
 
 
 def test_the_gallery_shows_every_example() -> None:
-    """Each script has run just now, and printed what the page shows: `python scripts/gallery.py` writes it."""
+    """Each script runs anew and prints what the page shows; `python scripts/gallery.py` updates the page."""
     assert {name for names in gallery.GROUPS.values() for name in names} == {
         path.stem for path in (ROOT / "examples").glob("*.py")
     }
@@ -20,6 +20,6 @@ def test_the_gallery_shows_every_example() -> None:
 
 
 def test_an_example_has_a_report(tmp_path: Path) -> None:
-    """The site has the reports of some: one file each, without a script."""
+    """Some examples have a report on the site: one file each, without scripts."""
     gallery.reports(tmp_path, ["council"])
     assert "<script" not in (tmp_path / "council.html").read_text("utf-8")

@@ -1,7 +1,7 @@
-"""Modules are imported in one order, so that threads can import them together.
+"""Acyclic imports of modules, so that threads can import them concurrently.
 
-A thread that imports a module waits for its package first. If the package imports the module, another thread that has
-started with the package waits for that module: Python ends such a wait with an error.
+A thread that imports a module first waits for its package. If the package imports the module, a thread that started
+with the package waits for the module, and Python ends the deadlock with an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FILES = {
 
 
 def executed(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Return the imports executed with a module, without those of functions and type checkers."""
+    """Return the imports executed with a module, excluding those in functions and for type checkers."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
@@ -42,7 +42,7 @@ def executed(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Return the modules of this package that a statement imports, including the homes of lazy names."""
+    """Return the package's modules that a statement imports, including the modules of lazy names."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names if alias.name in FILES)
     elif (package := statement.module or "") in FILES:
@@ -54,7 +54,7 @@ def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def lazy_homes(stub: Path) -> dict[str, str]:
-    """Return the module of each lazy name by a package's stub."""
+    """Return the module of each lazy name according to a package's stub."""
     body = ast.parse(stub.read_text("utf-8")).body if stub.exists() else []
     imports = [statement for statement in body if isinstance(statement, ast.ImportFrom)]
     return {alias.name: f"{statement.module}.{alias.name}" for statement in imports for alias in statement.names}
@@ -75,7 +75,7 @@ def waits_for(name: str) -> set[str]:
 
 
 def test_no_module_imports_itself_indirectly() -> None:
-    """Whatever is imported first, by however many threads: what a module imports never imports that module."""
+    """A cycle could deadlock concurrent imports in any order."""
     graph = {name: waits_for(name) for name in FILES}
     assert sum(map(len, graph.values())) > 1_000  # it has looked
     TopologicalSorter(graph).prepare()  # CycleError names the modules
@@ -105,7 +105,7 @@ print(failed)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_eight_threads_can_import_concurrently(seed: int) -> None:
-    """Each imports all public names, and some modules, in an order of its own."""
+    """Each thread imports all public names and some modules in a different order."""
     command = [sys.executable, "-c", THREADS, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
     assert (done.stdout.strip(), done.stderr) == ("[]", "")

@@ -1,4 +1,4 @@
-"""What `pip install flowdebate` brings along: little, and nothing that keeps other packages old."""
+"""Dependencies of `pip install flowdebate`: few, and none that holds back other packages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from packaging.utils import canonicalize_name
 
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))["project"]
 MOST = 41
-"""Packages of the base; `scripts/resolutions.py` counts those of the newest versions."""
+"""Maximum number of packages in the base install; `scripts/resolutions.py` counts those of the newest versions."""
 
 
 def brought_along(requirements: list[str]) -> set[str]:
-    """Return all packages that the requirements install, by the metadata installed here."""
+    """Return all packages that the requirements install, by the installed metadata."""
     installed: set[tuple[str, str]] = set()
     waiting = [(Requirement(requirement_), "") for requirement_ in requirements]
     while waiting:
@@ -31,7 +31,7 @@ def brought_along(requirements: list[str]) -> set[str]:
 
 
 def test_the_base_install_has_few_packages() -> None:
-    """And instructor is none of them: it would keep openai, pydantic-ai and inspect-ai at old versions."""
+    """Instructor is excluded, since it would hold back openai, pydantic-ai and inspect-ai."""
     names = brought_along(PROJECT["dependencies"])
     assert len(names - {"distro", "tqdm"}) <= MOST, sorted(names)  # of openai before 3.4, and of still older ones
     assert "instructor" not in names
@@ -39,5 +39,5 @@ def test_the_base_install_has_few_packages() -> None:
 
 
 def test_newer_pythons_are_allowed() -> None:
-    """With a cap pip would silently take an old release of flowdebate, or none."""
+    """A version cap would make pip silently install an old release of flowdebate, or none."""
     assert SpecifierSet(PROJECT["requires-python"]) == SpecifierSet(">=3.11")

@@ -1,4 +1,4 @@
-"""Language: code and pages use the words of the glossary, and names and docstrings say what they are about."""
+"""Language of code and pages: the glossary's terms, and clear names and docstrings."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ REPLACED = {
     "taken up": "resumed",
     "written down": "persisted, recorded",
 }
-"""Words of the first edition, and the glossary's words that replaced them."""
+"""Terms of the first edition and their replacements in the glossary."""
 
 _OLD = re.compile(rf"\b(?:{'|'.join(REPLACED)})\b", re.IGNORECASE)
 _RELATIVE = re.compile(r"(?:What|How|Who|Whose|Which|Whether|Where|When)\b")
 
 
 def prose(path: Path) -> Iterator[str]:
-    """Return the docstrings and comments of a module, or the text of a page without its code."""
+    """Return a module's docstrings and comments, or a page's text without its code."""
     source = path.read_text()
     if path.suffix == ".md":
         yield re.sub(r"```.*?```|`[^`\n]*`", "", source, flags=re.DOTALL)
@@ -77,7 +77,7 @@ def names(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("paths", [MODULES, PAGES, TESTS], ids=["modules", "pages", "tests"])
 def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
-    """The glossary's words replace their old synonyms."""
+    """The glossary's terms replace their old synonyms."""
     occurrences = {
         f"{path.relative_to(ROOT)}: {match.group()!r}": REPLACED[match.group().lower()]
         for path in paths
@@ -99,13 +99,13 @@ def test_names_of_tests_are_words_of_the_glossary() -> None:
 
 
 def test_modules_are_named_by_their_first_line() -> None:
-    """The first line of a module names the thing, instead of asking a question about it."""
+    """The first line of a module is a noun phrase instead of a question."""
     headlines = {path: re.search(r'^"""(.*)', path.read_text("utf-8"), re.MULTILINE) for path in MODULES}
     assert not {path for path, line in headlines.items() if line is None or _RELATIVE.match(line[1])}
 
 
 def by_room(modules: list[Module]) -> dict[str, list[Module]]:
-    """Group modules by their room."""
+    """Group modules by top-level folder."""
     rooms: dict[str, list[Module]] = {}
     for module in modules:
         rooms.setdefault(module.room, []).append(module)
@@ -124,20 +124,20 @@ def test_variables_are_nouns_of_the_domain(modules: list[Module]) -> None:
 
 
 def test_variables_of_tests_are_nouns_of_the_domain() -> None:
-    """Each room of the tests meets the bound of the library, also a new one."""
+    """Each folder of the tests meets the library's bound, including new folders."""
     rooms = by_room(read_modules(ROOT / "tests"))
     shares = {room: code_measures.share_of_vague_names(parts) for room, parts in rooms.items()}
     assert {room: share for room, share in shares.items() if share > 0.005} == {}
 
 
 def test_functions_are_described_by_verbs(modules: list[Module]) -> None:
-    """This holds for every room of the library, also a new one."""
+    """Each folder of the library meets the bound, including new folders."""
     shares = {room: code_measures.share_of_verb_headlines(parts) for room, parts in by_room(modules).items()}
     assert {room: share for room, share in shares.items() if share < 0.8} == {}
 
 
 def test_docstrings_stand_alone_in_plain_sentences(modules: list[Module]) -> None:
-    """Attributes name their subject; sentences have few relative clauses, and few heads such as "those"."""
+    """Attributes name their subject; relative clauses and vague heads such as "those" are rare."""
     assert code_measures.share_of_attributes_with_subject(modules) >= 0.95
     assert code_measures.relative_clauses(modules) <= 15
     assert code_measures.bare_heads(modules) <= 2

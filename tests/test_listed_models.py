@@ -1,4 +1,4 @@
-"""Members by a list of models, on every front end: who is asked, what members are called, and who is the chair."""
+"""Members given as a list of models on every front end: the models called, the names, and the chair."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WITH_CHAIR = {**WITH_FIRST, "chair": [CHAIR]}
 
 @pytest.fixture
 def stubs() -> Iterator[Found]:
-    """Four vendors whose models rank answers."""
+    """Start four vendors whose models rank answers."""
     with vendors() as running:
         for vendor in running.values():
             vendor.say = rank
@@ -49,7 +49,7 @@ def stubs() -> Iterator[Found]:
 
 
 def rank(exchange: Asked) -> Any:
-    """Answer as a member of a council: in text, or with the others' letters in order."""
+    """Answer as a council member, in text or with the others' letters in order."""
     if exchange.schema is None:
         return "Homes first."
     if "ranking" not in str(exchange.schema):
@@ -62,7 +62,7 @@ def rank(exchange: Asked) -> Any:
 
 
 def models_of(document: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the models of a run by seat; its members have their names."""
+    """Return a run's models by seat and check that members have the models' names."""
     assert [member["name"] for member in document["members"]] == LISTED
     return {seat: [*models] for seat, models in document["models"].items()}
 
@@ -73,7 +73,7 @@ def models_of(document: dict[str, Any]) -> dict[str, list[str]]:
 @pytest.mark.usefixtures("stubs")
 @pytest.mark.parametrize(("options", "expected"), [({}, WITH_FIRST), ({"model": {"chair": CHAIR}}, WITH_CHAIR)])
 def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Members are named after their models; the first of the list is the chair where no other model is set."""
+    """The first model is the chair unless another model is configured."""
     result = council(name="rent", members=LISTED, **options).run_sync(QUESTION)
     assert {seat: [*models] for seat, models in result.models.items()} == expected
     assert [opinion.agent_name for opinion in result.output.opinions] == LISTED
@@ -81,7 +81,7 @@ def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expe
 
 @pytest.mark.usefixtures("stubs")
 def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
-    """`--model` may be repeated without a name; a file lists them as members, or as `model`."""
+    """The option `--model` may be repeated without a name; a file lists models as members, or as `model`."""
 
     def hold(*args: str) -> dict[str, list[str]]:
         result = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *args])
@@ -102,7 +102,7 @@ def test_models_of_a_council_are_a_list_on_the_command_line_and_in_a_plan_file(t
 
 @pytest.mark.usefixtures("stubs")
 def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first line says so before any call: FLOWDEBATE_MODEL is a default model that is set."""
+    """The chair is in the first line, before any call; FLOWDEBATE_MODEL counts as a configured default."""
     plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
     assert models_line(plan) == f"Models: {LISTED[0]} ({LISTED[0]}, chair); {LISTED[1]} ({LISTED[1]})"
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
@@ -112,7 +112,7 @@ def test_the_command_says_who_is_the_chair(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_listed_models_may_share_one_address(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOWDEBATE_MODEL is somewhere else, so that the chair is the first of the list."""
+    """FLOWDEBATE_MODEL is at another address, so the first model of the list is the chair."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
     stubs["ollama"].models = ("gemma3", "qwen3")
     address = ["--base-url", stubs["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
@@ -123,7 +123,7 @@ def test_listed_models_may_share_one_address(stubs: Found, monkeypatch: pytest.M
 
 
 def test_an_address_without_a_model_lists_its_models(stubs: Found) -> None:
-    """Clients that may use any address see the list; servers on other machines are not called."""
+    """Clients that may use any address get the list; servers on other machines are not called."""
     stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = stubs["ollama"].base_url, "http://192.0.2.1/v1"
     results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
@@ -141,7 +141,7 @@ def test_an_address_without_a_model_lists_its_models(stubs: Found) -> None:
 @pytest.mark.parametrize("key", ["members", "model"])
 @pytest.mark.parametrize("owner", [None, CHAIR])
 def test_a_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
-    """The server's own model is a default that is set; a web form sends members without names."""
+    """The server's own model is a configured default; a web form sends members without names."""
     listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
     with staged(lambda: Service(store="memory:", model=owner, allow_models=[*LISTED, CHAIR])) as stage:
         body = {"pattern": "council", "question": QUESTION, "options": {key: listed}}
@@ -164,7 +164,7 @@ def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["start_council", "start_debate"])
 async def test_a_list_of_models_is_a_council_over_mcp(stubs: Found, tool: str) -> None:
-    """With the chair's own model, or the first; what the server does not allow is refused at its place."""
+    """The chair has its own model or the first one; a forbidden model is rejected with its position."""
     begin: dict[str, Any] = {"question": QUESTION, "wait": 50, "models": LISTED}
     begin |= {"pattern": "council"} if tool == "start_debate" else {"depth": "thorough"}
     service = Service(store="memory:", allow_models=[*LISTED, CHAIR])
@@ -181,7 +181,7 @@ async def test_a_list_of_models_is_a_council_over_mcp(stubs: Found, tool: str) -
 
 @pytest.mark.anyio
 async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
-    """It has sides, each with a position; a council of one model is too small."""
+    """A debate has sides with positions, and a council of one model is too small."""
     service = Service(store="memory:", allow_models=LISTED)
     async with service, Client(create_server(service)) as client:
         no = refusal_of(await client.call_tool("start_debate", {"question": QUESTION, "models": LISTED}))
@@ -207,7 +207,7 @@ async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
     ids=["council", "review", "consensus", "delphi", "round_robin", "deliberation", "handoff"],
 )
 def test_every_pattern_without_sides_takes_models(build: Callable[[Any], Any], request: pytest.FixtureRequest) -> None:
-    """Members have the names of their models, and a name that is no model's is refused at its place."""
+    """Members are named after their models, and an unknown model is rejected with its position."""
     outline = str(build(["openai/a", "anthropic/b", "anthropic/b"]).outline())
     if "delphi" not in request.node.name:  # there nobody has a name
         assert "openai/a" in outline
@@ -218,7 +218,7 @@ def test_every_pattern_without_sides_takes_models(build: Callable[[Any], Any], r
 
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "debate"])
 def test_every_plan_without_sides_takes_models(pattern: str) -> None:
-    """The roles of all patterns have the first model, in the form of a plan that is stored as well."""
+    """Roles have the first model, and so does the stored form of the plan."""
     info = PATTERNS[pattern]
     plan_ = {info.subject: info.load_page().example, "model": LISTED}
     plan = make_plan(info, plan_)
@@ -229,7 +229,7 @@ def test_every_plan_without_sides_takes_models(pattern: str) -> None:
 
 
 def test_a_debate_takes_one_model_or_one_for_each_debater() -> None:
-    """The command line and a file have the same rule, and nobody is named twice."""
+    """The command line and plan files share this rule, and nobody is named twice."""
     with pytest.raises(ConfigurationError, match="`--model` must be one for all: name the debater of each other model"):
         make_plan(PATTERNS["debate"], {"question": QUESTION, "model": LISTED})
     options = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}

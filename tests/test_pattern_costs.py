@@ -1,4 +1,4 @@
-"""docs/choosing-a-pattern.md: what patterns cost is what a scripted run of each costs."""
+"""Costs in docs/choosing-a-pattern.md, compared with a scripted run of each pattern."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPINIONS = {
 
 
 class RoleRequest:
-    """What a role's request shows: who is asked, the last message, and the schema of the answer."""
+    """A role's request: its caller, the last message, and the answer's schema."""
 
     def __init__(self, request: Any) -> None:
         self.name = next((name for name in OPINIONS if name in request.block), "ann")
@@ -96,7 +96,7 @@ ANSWERS: dict[str, Callable[[RoleRequest], dict[str, Any]]] = {
     "proposal": lambda request: {"proposal": request.text, "position": request.name, "enough": False},
     "choice": lambda request: {"reasoning": request.text, "choice": "cleo", "confidence": 0.9},
 }
-"""An answer for each role, by a field of its schema; the first that is in it counts."""
+"""Answers by role, selected by the first field found in the schema."""
 
 
 def reply(request: Any) -> ModelResponse:
@@ -111,7 +111,7 @@ def reply(request: Any) -> ModelResponse:
 
 
 def patterns() -> dict[str, Any]:
-    """Build each pattern of the table, by the beginning of its row."""
+    """Build each pattern of the table, keyed by the beginning of its row."""
     sides = [Debater("ann", "close it"), Debater("ben", "leave it open"), Debater("cleo", "close it in summer")]
     names = [Persona("ann"), Persona("ben"), Persona("cleo")]
     people = [Persona("ann", "plans traffic"), Persona("ben", "owns a shop"), Persona("cleo", "lives there")]
@@ -138,7 +138,7 @@ ROWS = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith
 
 @pytest.mark.parametrize(("name", "row"), list(zip(patterns(), ROWS[1:], strict=True)))
 def test_each_pattern_has_the_documented_cost(name: str, row: str) -> None:
-    """The row has its calls, sequential calls, and prompt tokens as multiples of one answer."""
+    """The row has the number of calls and sequential calls, and prompt tokens as multiples of one answer."""
     sides = [Debater("ann", "close it"), Debater("ben", "leave it open")]
     direct = debate(name="d", debaters=sides, synthesizer=False, baselines=["single"])
     baselines = direct.run_sync(QUESTION, model=FunctionModel(reply), seed=1).raw.baselines

@@ -1,4 +1,4 @@
-"""Processes that tests start, wherever the tests themselves were started."""
+"""Processes started by tests, for tests in the foreground or background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.processes import pytest_configure
 
 
 def test_ctrl_c_reaches_the_processes_of_tests_that_run_in_the_background() -> None:
-    """SIGINT is ignored in background jobs and in all that they start; the plugin undoes that."""
+    """SIGINT is ignored in background jobs and their child processes; the plugin undoes that."""
     command = [sys.executable, "-S", "-c", "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -25,11 +25,11 @@ def test_ctrl_c_reaches_the_processes_of_tests_that_run_in_the_background() -> N
 
 
 _RUN = ("run", "check_output", "check_call")
-"""What `subprocess` has that waits for a process."""
+"""Functions of `subprocess` that wait for a process."""
 
 
 def test_every_wait_for_a_process_has_a_timeout() -> None:
-    """One that hangs under load fails its test, and says so, instead of being cut off with the whole suite."""
+    """A process that hangs under load then fails its own test instead of the whole suite."""
     unbounded = []
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""What the package shows: names, where they are imported from, what their import costs."""
+"""The public names of the package, where they are defined, and the cost of their import."""
 
 from __future__ import annotations
 
@@ -89,7 +89,6 @@ def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def test_public_names_can_be_imported_from_the_top() -> None:
-    """All of them."""
     assert [name for name in DESIGN if name not in dir(flowdebate)] == []
 
 
@@ -107,7 +106,7 @@ def lazy_names(package: str) -> dict[str, str]:
 
 
 def test_the_top_imports_lazily() -> None:
-    """All that is public is imported at first use."""
+    """All public names are imported on first use."""
     visible = {
         name
         for name, value in vars(importlib.reload(flowdebate)).items()
@@ -128,7 +127,7 @@ def test_the_stub_locates_each_lazy_name(package: str) -> None:
 
 
 def test_every_error_is_exported_and_in_the_tree() -> None:
-    """`flowdebate.errors` is where they are; its docstring draws them, with their bases in the right place."""
+    """The docstring of `flowdebate.errors` draws the errors with the right bases."""
     classes = {name: value for name, value in public(errors) if issubclass_of_error(value)}
     assert set(classes) == set(errors.__all__)
     tree = [line for line in (errors.__doc__ or "").splitlines() if line.startswith("    ")]
@@ -147,7 +146,7 @@ def test_every_error_is_exported_and_in_the_tree() -> None:
 
 
 PROGRAMS = ("flowdebate.cli", "flowdebate.testing")
-"""Where errors may be a matter of the module's own: nobody imports the one, and the other raises on purpose."""
+"""Programs whose errors may be their own: one is not imported, and the other raises on purpose."""
 
 
 def issubclass_of_error(value: object) -> bool:
@@ -177,7 +176,7 @@ def is_exported(kind: type) -> bool:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_everything_public_is_documented(name: str) -> None:
-    """Modules, functions and classes; of classes that packages export, the methods and properties as well."""
+    """For classes that packages export, methods and properties are included."""
     module = MODULES[name]
     assert module.__doc__
     undocumented = [item for item, value in public(module) if not value.__doc__]
@@ -208,7 +207,7 @@ POSITIONAL = {
     "TopologyOptions",
     "VotingOptions",
 }
-"""Dataclasses that are written so often that their first fields may go without names."""
+"""Dataclasses whose first fields may be positional because they are written often."""
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
@@ -222,7 +221,7 @@ def test_public_dataclasses_are_keyword_only() -> None:
 
 
 def test_options_of_public_functions_are_keyword_only() -> None:
-    """The subject of the function is positional."""
+    """The function's subject is positional."""
     for name in dir(flowdebate):
         value = getattr(flowdebate, name)
         if isinstance(value, FunctionType):
@@ -231,20 +230,20 @@ def test_options_of_public_functions_are_keyword_only() -> None:
 
 
 def test_submodules_need_no_separate_import() -> None:
-    """`import flowdebate` is enough for `flowdebate.errors`, and for a module that nothing has imported yet."""
+    """`import flowdebate` suffices for `flowdebate.errors` and for a module that nothing has imported yet."""
     code = "import flowdebate; print(flowdebate.errors.FlowDebateError.__name__, flowdebate.stop.__name__)"
     assert printed(code) == "FlowDebateError flowdebate.stop"
 
 
 def test_the_import_is_light() -> None:
-    """`import flowdebate` imports nothing but itself; a debate no provider, terminal, test library or network."""
+    """`import flowdebate` imports only itself, and a debate no provider, terminal, test library or network."""
     assert printed("import sys, flowdebate; print({'asyncio', 'pydantic'} & set(sys.modules))") == "set()"
     code = f"import sys; from flowdebate import *; print([name for name in {HEAVY!r} if name in sys.modules])"
     assert printed(code) == "[]"
 
 
 def test_any_name_can_be_imported_first() -> None:
-    """No module needs another to be imported before it; here a name of each folder."""
+    """No module needs another to be imported first; one name per folder is tried."""
     firsts = sorted({home.rpartition(".")[0]: name for name, home in lazy_names("flowdebate").items()}.values())
     code = (
         "import asyncio, os, flowdebate, pydantic\n"
@@ -258,13 +257,13 @@ def test_any_name_can_be_imported_first() -> None:
 
 
 def test_the_import_builds_no_validator() -> None:
-    """Importing all patterns does not build a model's validator, for which pydantic searches all installed packages."""
+    """Building a pydantic validator would search all installed packages."""
     code = "import sys; from flowdebate import consensus, council, debate, deliberation, handoff, round_robin; "
     assert printed(code + "print('pydantic.plugin._loader' in sys.modules)") == "False"
 
 
 def test_the_import_changes_nothing() -> None:
-    """No output, no environment variable, no warning, no logging handler that writes anything, no thread."""
+    """There is no output, environment change, warning, active logging handler or thread."""
     code = (
         "import logging, os, threading, warnings; before = dict(os.environ); warnings.simplefilter('error');"
         "from flowdebate import *;"
@@ -295,7 +294,7 @@ def printed(code: str) -> str:
     ],
 )
 def test_hovering_over_a_pattern_shows_what_most_people_set(pattern: str, first: list[str]) -> None:
-    """Each overload begins with it, and the docstring, which begins with the promise, fits a hover."""
+    """Each overload begins with the common options, and the docstring fits a hover and begins with the promise."""
     function: Any = getattr(flowdebate, pattern)
     signatures = [inspect.signature(overload_) for overload_ in (function, *get_overloads(inspect.unwrap(function)))]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)

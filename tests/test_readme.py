@@ -1,4 +1,4 @@
-"""The README: its first lines run, and its figures are those of the pages that it links to."""
+"""The README: its first lines run, and its figures match the linked pages."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ FIGURES = {
         "Of 266 calls, the 16 in flight were repeated, and no others",
     ),
 }
-"""What the README says was measured, and the words of the page that says how."""
+"""Measured figures in the README, each with the words of the page that explains the method."""
 
 
 def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """They name the local model; `make first-lines` runs them with it, in an empty environment."""
+    """The lines name the local model, with which `make first-lines` runs them in an empty environment."""
     extras, program = wheel_check.first_steps()
     assert extras == "local,local-model"
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
@@ -52,7 +52,7 @@ def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("claim", FIGURES)
 def test_figures_match_their_pages(claim: str) -> None:
-    """No figure stands in the README that no page has, with its method."""
+    """Every figure in the README is on a page that explains the method."""
     page, *sources = FIGURES[claim]
     text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
     points = [" ".join(point.split()) for point in README.split("\n- ")]
@@ -74,7 +74,7 @@ def test_the_faults_and_attacks_are_counted() -> None:
 
 
 def test_the_package_page_consists_of_existing_parts() -> None:
-    """Otherwise the package could not be installed: a part of the README is found by its beginning and end."""
+    """Parts of the README are located by their beginning and end; a missing one would break the package's build."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     fragments = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
     for fragment in fragments:
@@ -84,7 +84,7 @@ def test_the_package_page_consists_of_existing_parts() -> None:
 
 
 def test_the_first_sentence_describes_the_library() -> None:
-    """It names a library, its purpose and its results; the text before the list of pages is short."""
+    """The sentence names the library's kind, purpose and results; the text before the list of pages is short."""
     first = " ".join(README.split("\n\n")[1].split())
     assert first.startswith("flowdebate is a Python library for debates between language models:")
     assert len(README.partition("\n## Where to go next")[0].split()) <= 900

@@ -1,4 +1,4 @@
-"""A model for each seat, on every front end: requests arrive where they should, with that vendor's key and no other."""
+"""A model for each seat on every front end: requests reach the right vendor with the right key only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SEATS = {"default": "openai/gpt-5-mini", "con": "anthropic/claude-haiku-5-5", "j
 SEATS |= {"synthesizer": "ollama/gemma3"}
 ASKED = {"openai": ["gpt-5-mini"], "anthropic": ["claude-haiku-5-5"], "gemini": ["gemini-3-pro"], "ollama": ["gemma3"]}
 ASKED_BY_FRONT_ENDS = {**ASKED, "gemini": ASKED["gemini"] * 2}
-"""A judge of two sides is asked in both orders."""
+"""Expected requests on front ends, where a judge of two sides is called in both orders."""
 ANSWERED = {"pro": "openai/gpt-5-mini", "con": SEATS["con"], "judge": SEATS["judge"], "synthesizer": "ollama/gemma3"}
 MEMBERS = {"Ada": "openai/gpt-5-mini", "Ben": SEATS["con"], "Cleo": SEATS["judge"], "default": "openai/gpt-5-mini"}
 ALLOWED = ["openai/gpt-5-mini", SEATS["con"], SEATS["judge"]]
@@ -59,13 +59,13 @@ ALLOWED = ["openai/gpt-5-mini", SEATS["con"], SEATS["judge"]]
 
 @pytest.fixture
 def stubs() -> Iterator[Found]:
-    """Four vendors."""
+    """Start the four vendors."""
     with vendors() as running:
         yield running
 
 
 def asked_of(stubs: Found) -> dict[str, list[str]]:
-    """Return the models requested from each vendor; each has seen its own key and no other."""
+    """Return the models requested from each vendor, and check that each received its own key and no other."""
     for vendor in stubs.values():
         headers = str([exchange.headers for exchange in vendor.asked])
         assert vendor.refused == 0
@@ -76,7 +76,7 @@ def asked_of(stubs: Found) -> dict[str, list[str]]:
 
 
 def rank(exchange: Asked) -> Any:
-    """Answer like a member of a council: with an opinion, or with the others' letters in order."""
+    """Answer as a council member, with an opinion or with the others' letters in order."""
     if exchange.schema is None:
         return "Homes first."
     if "ranking" not in str(exchange.schema):
@@ -92,7 +92,7 @@ def rank(exchange: Asked) -> Any:
 
 
 def test_four_vendors_debate_from_python(stubs: Found) -> None:
-    """One mapping, by name and role; the result says who was who."""
+    """One mapping has names and roles as keys, and the result reports the models."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=SEATS).run_sync(QUESTION)
     assert asked_of(stubs) == ASKED
@@ -100,7 +100,7 @@ def test_four_vendors_debate_from_python(stubs: Found) -> None:
 
 
 def test_four_vendors_debate_from_the_command_line(stubs: Found) -> None:
-    """The first line names each seat, and so does the document."""
+    """The first line and the document name each seat's model."""
     flags = [text for seat, model in SEATS.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", *flags])
     assert result.exit_code == 0, result.stderr
@@ -130,10 +130,7 @@ def request() -> dict[str, Any]:
 
 
 def test_four_vendors_debate_for_an_openai_client(stubs: Found) -> None:
-    """Its `model` is the pattern, so theirs are its `models`; another one is refused with those that are allowed.
-
-    So it is with responses.
-    """
+    """The client's `model` is the pattern, so seats are in `models`; errors list the allowed models."""
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values()), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
 
@@ -215,7 +212,7 @@ async def test_allowed_models_are_a_council_over_mcp(stubs: Found) -> None:
 
 
 def test_each_assigns_vendors_in_turn(stubs: Found) -> None:
-    """In the order of the table, then servers of this machine; the judge is of one that does not argue."""
+    """Vendors follow the table, then local servers; the judge is from a vendor that does not argue."""
     options = {"question": QUESTION, "model": ["each"]}
     plan = make_plan(PATTERNS["debate"], options)
     names = (
@@ -234,7 +231,7 @@ def test_each_assigns_vendors_in_turn(stubs: Found) -> None:
 
 
 def test_a_council_without_members_has_all_vendors(stubs: Found) -> None:
-    """From Python by a warning, from the command in its first line; a named model, or FLOWDEBATE_MODEL, is for all."""
+    """Python issues a warning and the command prints a line; a named model, or FLOWDEBATE_MODEL, applies to all."""
     for vendor in stubs.values():
         vendor.say = rank
     with pytest.warns(
@@ -254,7 +251,7 @@ def test_a_council_without_members_has_all_vendors(stubs: Found) -> None:
 
 
 def test_one_vendor_in_all_seats_is_reported(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else is there to be dealt."""
+    """No other vendor is available to be assigned."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
@@ -275,7 +272,7 @@ def test_one_vendor_in_all_seats_is_reported(stubs: Found, monkeypatch: pytest.M
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
-    """A model for each of them is taken by the function that builds it, and a model for any other is not."""
+    """The function that builds the pattern accepts a model for each of these roles and no other."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
@@ -302,13 +299,13 @@ def test_the_roles_of_options_are_those_of_the_pattern(name: str) -> None:
     ],
 )
 def test_an_unknown_seat_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
-    """The error comes before any call, with a suggestion."""
+    """The error comes before any call and has a suggestion."""
     with pytest.raises(ConfigurationError, match=sentence):
         debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
 
 
 def test_a_name_that_is_also_a_role_is_rejected() -> None:
-    """Nobody could tell who is meant; unless nobody names it."""
+    """The key would be ambiguous, but the debate is valid if no model uses the key."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
     with pytest.raises(ConfigurationError, match="either a name or a role: call the debater otherwise"):
         debate(name="rent", debaters=sides, model={"judge": "openai/gpt-5"})
@@ -316,7 +313,7 @@ def test_a_name_that_is_also_a_role_is_rejected() -> None:
 
 
 def test_a_run_has_no_seats_of_its_own() -> None:
-    """The seats of its models are known when the pattern is built."""
+    """Seats are known when the pattern is built."""
     talk = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")])
     with pytest.raises(ConfigurationError, match='debate\\(model="each"\\), or --model each'):
         talk.run_sync(QUESTION, model="each")
@@ -327,7 +324,7 @@ _MODELS = st.sampled_from(["a/1", "b/2", "c/3"])
 
 @given(st.dictionaries(st.sampled_from(["default", "chat", "synthesize", "debater", "judge", "ann", "ben"]), _MODELS))
 def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
-    """A name before a role, a role before an intent, an intent before the default."""
+    """The order is name, role, intent, default."""
     seats = seat_models(
         choice, {"ann": None, "ben": "own"}, ["judge"], speaker="debater", location="x", check=lambda *_, **__: None
     )
@@ -347,7 +344,7 @@ def test_the_most_specific_key_counts(choice: dict[str, str]) -> None:
 @pytest.mark.filterwarnings("ignore:.*a judge is of the family of a debater")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_all_seats_of_a_pattern_are_known_in_advance(name: str) -> None:
-    """A run checks these models when it begins."""
+    """A run checks these models at its start."""
     info = PATTERNS[name]
     page = info.load_page()
     on = {role: True for role in page.options.ROLES if role in page.options.model_fields}
@@ -365,7 +362,7 @@ def test_all_seats_of_a_pattern_are_known_in_advance(name: str) -> None:
 
 
 def test_a_seat_without_a_key_is_an_error_before_any_call(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the seat and the variable: from Python, the command line, HTTP and MCP; a run that is resumed needs none."""
+    """Every front end names the seat and the environment variable; a resumed run needs no key."""
     monkeypatch.delenv("GEMINI_API_KEY")
     sentence = "there is no API key: set GEMINI_API_KEY, or pass api_key"
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
@@ -386,7 +383,7 @@ def test_a_seat_without_a_key_is_an_error_before_any_call(stubs: Found, monkeypa
 
 
 def test_a_seat_without_a_model_is_an_error_before_any_call(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that have one would be paid for nothing; one that the environment names wrongly is named."""
+    """Calls for the other seats would be wasted; an invalid name in the environment is reported."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
@@ -404,7 +401,7 @@ def test_a_seat_without_a_model_is_an_error_before_any_call(stubs: Found, monkey
 
 
 def test_a_key_that_gemini_rejects_is_an_authentication_error(stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers 400, and a list."""
+    """Gemini responds with status 400 and a list."""
     monkeypatch.setenv("GEMINI_API_KEY", "AIza-another")
     block = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="gemini/gemini-3-pro")
     with pytest.raises(AuthenticationFailed, match=r"400: API key not valid\. Please .* Check the API key"):
@@ -417,7 +414,7 @@ def test_a_key_that_gemini_rejects_is_an_authentication_error(stubs: Found, monk
 async def test_an_unusable_agent_cli_is_an_error_before_any_call(
     stubs: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One that is not installed, and one at which nobody is signed in, as it says itself; also over MCP."""
+    """A CLI may be missing or, by its own report, not signed in; MCP is covered too."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     seats = ("openai/gpt-5-mini", "con=cli/claude")
@@ -470,7 +467,7 @@ async def test_allowed_models_apply_to_seats_forks_and_imports(stubs: Found) -> 
 
 @pytest.mark.anyio
 async def test_a_server_allows_configured_models_by_default(stubs: Found) -> None:
-    """They are the default model of each provider with a key, and models of servers on this machine."""
+    """The default is each provider's default model where a key is set, and models of servers on this machine."""
     service = Service(store="memory:")
     create_server(service)
     async with service:
@@ -484,7 +481,7 @@ async def test_a_server_allows_configured_models_by_default(stubs: Found) -> Non
 
 @pytest.mark.anyio
 async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
-    """Of a vendor whose default is not allowed the first model that is; nothing of others, also where nobody asks."""
+    """If a vendor's default is not allowed, its first allowed model is used; other vendors are left out."""
     for vendor in stubs.values():
         vendor.say = rank
     allowed = ["openai/*", "gemini/gemini-3-pro", "xai/grok-4.3"]
@@ -511,7 +508,7 @@ async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
 
 
 def test_the_form_lists_allowed_models(stubs: Found) -> None:
-    """The form also exists if none of them is set up."""
+    """The form also exists if none of the models is configured."""
     for allowed, text in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
         with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
             page = stage.http.get("/new?pattern=council").text
@@ -533,7 +530,7 @@ _OWN = st.lists(st.sampled_from([None, *_NAMED]), min_size=2, max_size=2)
 
 @pytest.fixture
 def keys_kept(stubs: Found) -> Callable[[], None]:
-    """Checks the requests so far, and forgets them: hypothesis would write them all down."""
+    """Check and clear the recorded requests, which hypothesis would otherwise print."""
 
     def check() -> None:
         asked_of(stubs)
@@ -579,7 +576,7 @@ BARE = {"default": "gpt-5-mini", "con": "claude-haiku-5-5", "judge": "gemini-3-p
 
 
 def test_bare_names_find_their_vendors_from_python(stubs: Found) -> None:
-    """Names tell three of them; the fourth is listed by a server on this machine."""
+    """Three vendors are known by model names, and a server on this machine lists the fourth."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=BARE).run_sync(QUESTION)
     assert asked_of(stubs) == ASKED
@@ -587,7 +584,7 @@ def test_bare_names_find_their_vendors_from_python(stubs: Found) -> None:
 
 
 def test_bare_names_find_their_vendors_from_the_command_line(stubs: Found) -> None:
-    """Fallback models and prices as well."""
+    """Fallback models and prices work as well."""
     flags = [text for seat, model in BARE.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
@@ -597,7 +594,7 @@ def test_bare_names_find_their_vendors_from_the_command_line(stubs: Found) -> No
 
 
 def test_bare_names_find_their_vendors_over_http(stubs: Found) -> None:
-    """The server may allow them with or without their providers, and rejects others."""
+    """The server may allow models with or without their providers, and rejects others."""
     allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
     with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
         body = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "model": BARE}}
@@ -611,7 +608,7 @@ def test_bare_names_find_their_vendors_over_http(stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_bare_names_find_their_vendors_over_mcp(stubs: Found) -> None:
-    """They may be in a mapping or in a list, whose members have the full names."""
+    """Models may be in a mapping or a list, whose members have the full names."""
     for vendor in stubs.values():
         vendor.say = rank
     service = Service(store="memory:", allow_models=["openai/*", "claude-haiku-5-5", "gemini/*"])

@@ -1,4 +1,4 @@
-"""Stop conditions by themselves: how they combine, what they are called, and how they are read from text."""
+"""Stop conditions alone: combination, naming, and parsing from text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = "abc"
 
 
 def leaf(name: str) -> stop.Condition:
-    """Create a condition that returns the context's value under its name, sync or async."""
+    """Create a sync or async condition that returns the context's value under its name."""
 
     async def later(ctx: Any) -> bool:
         return bool(ctx.true[name])
@@ -49,7 +49,7 @@ def held(condition: stop.Condition, true: dict[str, bool]) -> str | None:
 
 
 Shape = Any
-"""A name; or "~" with a shape; or "|" or "&" with two."""
+"""Shape of a condition: a name, "~" with a shape, or "|" or "&" with two shapes."""
 SHAPES: SearchStrategy[Shape] = st.recursive(
     st.sampled_from(NAMES),
     lambda inner: st.tuples(st.just("~"), inner) | st.tuples(st.sampled_from("|&"), inner, inner),
@@ -60,7 +60,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {"|": operator.or_, "&": operator.and
 
 
 def condition_of(shape: Shape, make: Callable[[str], Any] = leaf) -> Any:
-    """Build the condition of this shape from leaves by `make`."""
+    """Build the condition of this shape from leaves created by `make`."""
     match shape:
         case ("~", inner):
             return ~condition_of(inner, make)
@@ -71,7 +71,7 @@ def condition_of(shape: Shape, make: Callable[[str], Any] = leaf) -> Any:
 
 
 def is_true(shape: Shape, true: dict[str, bool]) -> bool:
-    """Logic, as Python has it."""
+    """Evaluate the shape by Python's logic."""
     match shape:
         case ("~", inner):
             return not is_true(inner, true)
@@ -100,7 +100,7 @@ def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) 
 
 @given(SHAPES, SHAPES, SHAPES, ANSWERS)
 def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
-    """Commutative, associative, distributive, de Morgan: the members' order and grouping decide nothing."""
+    """The laws are commutativity, associativity, distributivity and de Morgan's."""
     a, b, c = condition_of(one), condition_of(two), condition_of(three)
     for same in (
         (a | b, b | a),
@@ -122,13 +122,13 @@ def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape,
 
 @given(SHAPES, ANSWERS)
 def test_the_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
-    """It may change which of several reasons is named."""
+    """The order may change which of several reasons is named."""
     assert (held(condition_of(shape), true) is None) == (held(condition_of(mirrored(shape)), true) is None)
 
 
 @given(SHAPES, ANSWERS)
 def test_the_reason_is_a_condition_that_holds(shape: Shape, true: dict[str, bool]) -> None:
-    """It is made of members that do, so it says nothing that is not so."""
+    """The reason consists of members that hold, so it is always true."""
     reason = held(condition_of(shape), true)
     if reason is not None:
         formula = reason.replace("~", " not ").replace("&", "and").replace("|", "or")
@@ -160,7 +160,7 @@ READABLE = st.one_of(
 
 @given(SHAPES, st.lists(READABLE, min_size=3, max_size=3))
 def test_a_name_can_be_parsed_into_the_same_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
-    """Names are unambiguous: a stored stop reason and a plan mean what they say."""
+    """Names are unambiguous, so stored stop reasons and plans keep their meaning."""
     condition = condition_of(shape, lambda name: leaves[NAMES.index(name)])
     assume(len(str(condition)) <= 1_000)
     assert stop.parse(str(condition)) == condition
@@ -219,7 +219,7 @@ WORDS = ["rounds", "tokens", "(", ")", "|", "&", "~", "1", "'x'", ".", ",", "[",
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_text_is_a_condition_or_a_configuration_error(text: str) -> None:
-    """Nothing else comes out of it."""
+    """No other exception is raised."""
     with suppress(ConfigurationError):
         assert isinstance(stop.parse(text), stop.Condition)
 
@@ -228,7 +228,7 @@ ROUND: Any = stop.rounds(1)
 
 
 def generates(ctx: object) -> Any:
-    """Generate, although an answer has to be a bool."""
+    """Yield although a bool is required."""
     yield ctx
 
 
@@ -258,18 +258,18 @@ WRONG: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
 def test_invalid_operands_are_rejected_immediately(make: Callable[[], object]) -> None:
-    """This includes Python's `or`, `and` and `not`, which would silently drop a member."""
+    """Python's `or`, `and` and `not` are included, which would silently drop a member."""
     with pytest.raises(ConfigurationError):
         make()
 
 
 def said_enough(_: object) -> bool:
-    """Answer yes; only the name matters."""
+    """Return True; only the name matters."""
     return True
 
 
 def test_functions_compose_on_either_side() -> None:
-    """They are named by their names; a lambda is a "predicate"."""
+    """Conditions take the functions' names; a lambda is a "predicate"."""
     assert str(said_enough | stop.rounds(2)) == "said_enough | rounds(2)"
     assert str(stop.rounds(2) & said_enough) == "rounds(2) & said_enough"
     assert str((lambda _: True) & stop.rounds(2)) == "predicate & rounds(2)"
@@ -284,7 +284,7 @@ def test_a_non_bool_answer_is_an_error_that_names_the_condition() -> None:
 
 
 def test_an_error_in_a_condition_names_the_condition() -> None:
-    """The application's exception is raised as it is, with a note."""
+    """The application's exception is raised unchanged, with a note."""
     with pytest.raises(ZeroDivisionError) as caught:
         held(leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
     assert "in the stop condition my rule" in caught.value.__notes__
@@ -303,7 +303,7 @@ def test_a_measure_without_its_library_is_rejected_immediately(
 
 
 def test_stop_is_imported_at_first_use() -> None:
-    """`import flowdebate` does not pay for it, and `flowdebate.stop` is the module."""
+    """`import flowdebate` does not import it, and `flowdebate.stop` is the module."""
     assert flowdebate.stop is stop
     code = "import sys, flowdebate; assert 'flowdebate.stop' not in sys.modules; str(flowdebate.stop.rounds(2))"
     subprocess.run([sys.executable, "-c", code], timeout=60, check=True)  # noqa: S603 - its own code

@@ -1,4 +1,4 @@
-"""Threads of an application share patterns, models and stores."""
+"""Patterns, models and stores shared by an application's threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def answer(request: ModelRequest) -> Any:
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Threads take turns a thousand times as often as they do by default."""
+    """Make threads switch a thousand times as often as by default."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -41,7 +41,7 @@ def restless() -> Iterator[None]:
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("place", ["nowhere", "memory", "object", "path"])
 def test_threads_share_a_pattern_a_model_and_a_store(place: str, tmp_path: Path) -> None:
-    """Each run comes to what it comes to alone; nothing of one is seen in another, and all are stored."""
+    """Each run has the same result as alone and no trace of the others, and all runs are stored."""
     model = FunctionModel(answer)
     policies = Fallback(
         CircuitBreaker(RateLimit(ConcurrencyLimit(Retrying(Timeout(model, 30)), 2), requests=60_000)), model

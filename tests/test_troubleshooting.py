@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: every error has its place, under the words that the library really says."""
+"""Errors in docs/troubleshooting.md, compared with the library's actual messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN = {
     for part in re.split(r"^##+ ", PAGE, flags=re.MULTILINE)
     for name in re.findall(r"`(\w+)`", part.partition("\n")[0]) or [part.partition("\n")[0]]
 }
-"""The messages under each heading, by the name of the class in it, or by its words."""
+"""Messages below each heading, keyed by the class name in the heading or by its words."""
 BASES = {"BadAnswer", "FlowDebateError", "ModelError", "RequestRejected", "TaskError"}
 QUESTION = "Should rents be capped?"
 SIDES = [Debater("ann", "cap rents"), Debater("ben", "build more")]
@@ -47,7 +47,7 @@ def rent(**options: Any) -> Any:
 
 
 def said(*replies: Any) -> ScriptedModel:
-    """Create a model that gives this reply, and then valid ones."""
+    """Create a model that gives this reply and then valid ones."""
     return ScriptedModel(*replies, name="m")
 
 
@@ -58,14 +58,14 @@ async def forever(_: Any = None) -> str:
 
 
 async def served(handle: Callable[[Exchange], Awaitable[None]], *, schema: Any = None, **settings: Any) -> None:
-    """Ask a server that does this."""
+    """Call a server with this handler."""
     async with ChatServer({"m": handle}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", retry=None, settings=ModelSettings(**settings))
         await generator(name="ann", output_schema=schema).run(QUESTION, model=model)
 
 
 def status(code: int, error: dict[str, str]) -> Callable[[Exchange], Awaitable[None]]:
-    """Create a server that refuses."""
+    """Create a server that responds with an error status."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.json({"error": error}, status=code)
@@ -88,13 +88,13 @@ async def page_of_html(exchange: Exchange) -> None:
 
 
 async def closing(exchange: Exchange) -> None:
-    """Close the connection in the middle."""
+    """Close the connection in the middle of an answer."""
     await exchange.raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"id":')
     exchange.close = True
 
 
 async def interrupted(store: Any) -> None:
-    """Leave a run behind, cut off in its second call."""
+    """Leave a run that was interrupted in its second call."""
     reached = asyncio.Event()
 
     async def answer(request: Any) -> str:
@@ -111,7 +111,7 @@ async def interrupted(store: Any) -> None:
 
 
 async def circuit_open() -> None:
-    """Two failures in a row, then a call."""
+    """Fail twice in a row, then make another call."""
     down = CircuitBreaker(
         FunctionModel(lambda _: (_ for _ in ()).throw(errors.ProviderFailed("down")), name="m"), failures=1
     )
@@ -121,21 +121,21 @@ async def circuit_open() -> None:
 
 
 async def no_connection() -> None:
-    """Nothing listens at the address."""
+    """Use an address on which nothing listens."""
     async with ChatServer() as server:
         address = server.base_url
     await generator(name="ann").run(QUESTION, model=OpenAIModel("m", base_url=address, api_key="k", retry=None))
 
 
 async def cassette(folder: Path) -> None:
-    """Another question than the recorded one."""
+    """Ask a question that differs from the recorded one."""
     path = folder / "rent.jsonl"
     await generator(name="ann").run("Should rents be capped?", model=RecordingModel(said("Yes."), path))
     await generator(name="ann").run("Should rents be free?", model=ReplayModel(path))
 
 
 async def stores_conflict(folder: Path) -> None:
-    """Resume what somebody executes."""
+    """Resume a run that another process executes."""
     entered, path = asyncio.Event(), folder / "runs.sqlite3"
 
     async def wait(request: Any) -> str:
@@ -153,7 +153,7 @@ async def stores_conflict(folder: Path) -> None:
 
 
 async def locked(folder: Path) -> None:
-    """Another program keeps the file locked."""
+    """Open a file that another program keeps locked."""
     path = folder / "runs.sqlite3"
     store = SqliteStore(path, patience=0.05)
     await store.runs()
@@ -167,7 +167,7 @@ async def locked(folder: Path) -> None:
 
 
 async def lost(folder: Path) -> None:
-    """Somebody deletes the file."""
+    """Delete the store's file during a run."""
     path = folder / "runs.sqlite3"
 
     def answer(request: Any) -> str:
@@ -178,35 +178,35 @@ async def lost(folder: Path) -> None:
 
 
 async def twice() -> None:
-    """Begin a run under an id that is taken."""
+    """Start a run under an existing id."""
     store = MemoryStore()
     for _ in range(2):
         await rent().run(QUESTION, model=said("Cap.", "Build.", VERDICT), store=store, run_id="rent-1")
 
 
 async def changed() -> None:
-    """Resume with another block."""
+    """Resume a run with a different block."""
     store = MemoryStore()
     await interrupted(store)
     await rent(max_rounds=2).resume("rent-1", model=FunctionModel(lambda _: "x"), store=store)
 
 
 async def mismatch() -> None:
-    """Resume with another prompt."""
+    """Resume a run with a different prompt."""
     store = MemoryStore()
     await interrupted(store)
     await rent(instructions="Rhyme.").resume("rent-1", model=FunctionModel(lambda _: "x"), store=store)
 
 
 async def uncertain() -> None:
-    """Do not make a call again that may have been paid."""
+    """Refuse to repeat a call that may have been paid."""
     store = MemoryStore()
     await interrupted(store)
     await rent().resume("rent-1", model=FunctionModel(lambda _: "x"), store=store, on_uncertain="raise")
 
 
 async def dead_letter() -> None:
-    """Processes die again and again."""
+    """Let processes crash on a run repeatedly."""
     store = MemoryStore()
     await interrupted(store)
     for _ in range(26):
@@ -216,7 +216,7 @@ async def dead_letter() -> None:
 
 
 async def not_awaited() -> None:
-    """Answer twice."""
+    """Answer a request twice."""
     store = MemoryStore()
     await rent(judge=human(name="jo")).run(QUESTION, model=said("Cap.", "Build."), store=store, run_id="rent-1")
     for _ in range(2):
@@ -224,7 +224,7 @@ async def not_awaited() -> None:
 
 
 async def used_up() -> None:
-    """Create a service whose runs have spent their budget."""
+    """Start a run after a service has spent its budget."""
     async with Service({"rent": rent()}, store="memory:", model=said("Cap."), budget=Limits(calls=1)) as service:
         run = await service.begin("rent", QUESTION)
         await service.wait(run.run_id)
@@ -232,7 +232,7 @@ async def used_up() -> None:
 
 
 async def too_many() -> None:
-    """Create a service that is full."""
+    """Create a service at its capacity."""
     end = asyncio.Event()
 
     async def answer(request: Any) -> Any:
@@ -250,7 +250,7 @@ async def too_many() -> None:
 
 
 def two_transcripts() -> None:
-    """Build a debate whose custom judge reads another transcript."""
+    """Build a debate with a custom debater that uses a different transcript."""
     make = flowdebate.create_debate_transcript
     custom = flowdebate.create_debater(agent_name="ann", stance="cap rents", name="own", transcript=make())
     debate(name="rent", debaters=[Debater("ann", "cap rents", block=custom), SIDES[1]], transcript=make())
@@ -269,12 +269,12 @@ def moderated(*replies: Any) -> Any:
 
 
 def failing(request: Any) -> Any:
-    """Fail like a provider that is down."""
+    """Fail like an unavailable provider."""
     raise errors.ProviderFailed("the endpoint answered 503", status=503)
 
 
 def loud() -> Any:
-    """Build a pattern that breaks a promise: the judge decides for nobody's position."""
+    """Build a pattern whose judge breaks a promise by choosing a position that nobody holds."""
     return rent(judge=lambda value, ctx: {"winner": "caps", "verdict": "-", "reasoning": "-"})
 
 
@@ -379,7 +379,7 @@ def look_up() -> str:
 
 
 async def forbidden() -> None:
-    """Ask a real model in a test."""
+    """Call a real model in a test."""
     with forbid_real_models():
         await generator(name="ann").run(QUESTION, model="openai/gpt-5-mini")
 
@@ -391,7 +391,7 @@ def plain(message: str, folder: Path) -> str:
 
 
 def is_shown(message: str, texts: set[str]) -> bool:
-    """Tell whether one of the texts is the message, or its beginning followed by an ellipsis."""
+    """Return whether one of the texts is the message, or its beginning followed by an ellipsis."""
     return any(
         message.startswith(text.removesuffix("…").rstrip()) if text.endswith("…") else message == text for text in texts
     )
@@ -411,27 +411,27 @@ async def raised(case: Callable[[Path], Any], folder: Path) -> BaseException:
 @pytest.mark.filterwarnings("ignore:run .* ended as 'failed', which could not be recorded")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "PromiseBroken"])
 async def test_the_page_quotes_the_messages_of_the_library(name: str, tmp_path: Path) -> None:
-    """Under the heading of each error stands a message of it, word for word, or its beginning."""
+    """Each error's heading is followed by one of its messages, word for word, possibly truncated."""
     error = await raised(CASES[name], tmp_path)
     assert type(error).__name__ == name
     assert is_shown(plain(str(error), tmp_path), SHOWN[name])
 
 
 def test_the_page_quotes_the_report_of_a_broken_promise() -> None:
-    """The check runs debates of its own, so no loop may be running."""
+    """The check runs its own debates, so no event loop may be running."""
     with pytest.raises(errors.PromiseBroken) as caught:
         check_debate(loud, seed=1, max_examples=20)
     assert is_shown(plain(str(caught.value), Path()), SHOWN["PromiseBroken"])
 
 
 def test_every_error_is_on_the_page() -> None:
-    """A heading of its own, or, for a base class, a word about those below it; and a case, if it has messages."""
+    """Each error has a heading, or is mentioned as a base class; those with messages have a case."""
     assert set(CASES) == {name for name in errors.__all__ if name in SHOWN} - BASES
     assert [name for name in errors.__all__ if f"`{name}`" not in PAGE] == []
 
 
 def test_every_status_is_on_the_page() -> None:
-    """The statuses are those of results and of stored runs."""
+    """Statuses are those of results and of stored runs."""
     rows = set(re.findall(r'^\| `"?(\w+)"?` \|', PAGE, re.MULTILINE))
     assert rows == {*get_args(DebateStatus), *get_args(StoredStatus), "left_behind"}
 
@@ -448,7 +448,7 @@ FIRST: dict[str, Callable[[Path], Any]] = {
 async def test_the_page_quotes_the_first_errors_of_a_new_user(
     heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever searches for the words of the first failure finds them."""
+    """A search for the text of the first failure finds the page."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     message = plain(str(await raised(FIRST[heading], tmp_path)), tmp_path)
     assert is_shown(message, set().union(*SHOWN.values()))
@@ -463,7 +463,7 @@ def test_the_page_lists_the_ways_to_get_a_model() -> None:
 
 
 def test_the_page_quotes_the_warnings_of_the_library() -> None:
-    """A warning says what to write instead."""
+    """Each warning suggests a replacement."""
     with pytest.warns(errors.FlowDebateWarning) as caught:
         rent(max_rounds=6)
     assert {str(warning.message) for warning in caught} == SHOWN["Warnings"]

@@ -1,4 +1,4 @@
-"""The stub servers of `tests.vendors`: as strict as the vendors are, and they count what their caches would have."""
+"""Tests of the stub servers of `tests.vendors`, which are as strict as the vendors and emulate their caches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stubs() -> Iterator[dict[VendorName, Vendor]]:
 
 
 def test_four_vendors_debate(stubs: dict[VendorName, Vendor]) -> None:
-    """Each argues, the judge's answer fits its schema, and every vendor was sent its own key and no other."""
+    """All argue, the judge's answer fits its schema, and every vendor received its own key and no other."""
     sides = [Debater(name.split("/")[0], f"side {name}", model=name) for name in MODELS]
     block = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
     result = block.run_sync("Should rents be capped?", model={"synthesize": "openai/gpt-5.6-luna"})
@@ -60,7 +60,7 @@ def test_four_vendors_debate(stubs: dict[VendorName, Vendor]) -> None:
 async def test_a_wrong_key_has_the_error_of_the_vendor(
     model: str, stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gemini says 400 where the others say 401."""
+    """Gemini responds with 400 where the others respond with 401."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "wrong")
     refused = RequestRejected if model.startswith("gemini") else AuthenticationFailed
@@ -70,7 +70,6 @@ async def test_a_wrong_key_has_the_error_of_the_vendor(
 
 
 async def test_an_unknown_model_is_not_found(stubs: dict[VendorName, Vendor]) -> None:
-    """All vendors report it."""
     for name in stubs:
         with pytest.raises(ModelNotFound):
             await ask(

@@ -1,7 +1,7 @@
-"""The Python that a reader sees runs as it is pasted: each page's visible blocks in order, without hidden set-up.
+"""Visible Python code of each page, run in order as pasted, without hidden set-up.
 
-Models are stubs of their vendors' APIs on this machine. A block that needs something else than its page is a fragment:
-`<!--- fragment --->` stands in front of it. README and tutorials have none, the other pages one in ten blocks at most.
+Models are stubs of their vendors' APIs on this machine. A block that needs more than its page is marked as a fragment
+by `<!--- fragment --->` in front of it. README and tutorials have none, and other pages at most one in ten blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = {"README.md", "index.md", "first-debate.md"}
 SLOW = {"compare.md", "evaluate.md"}
-"""Pages that ask hundreds of questions."""
+"""Pages with hundreds of model calls."""
 _BLOCK = re.compile(
     r"(?P<comments>(?:<!---[^\n]*?-->\n+)*)^(?P<indent> *)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```",
     re.MULTILINE | re.DOTALL,
@@ -35,17 +35,17 @@ _HIDDEN = re.compile(r"<!--- invisible-code-block.*?-->", re.DOTALL)
 
 
 class VisibleBlock(NamedTuple):
-    """A fence of Python on a page."""
+    """A fenced Python block of a page."""
 
     line: int
     code: str
     fragment: bool
     needs: str | None
-    """The package without which the page skips it."""
+    """Package without which the block is skipped."""
 
 
 def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
-    """Return the fences of a page in order."""
+    """Return the fenced Python blocks of a page in order."""
     text = _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), path.read_text(encoding="utf-8"))
     for block in _BLOCK.finditer(text):
         needs = re.search(r'skip: next if\(missing\("(\w+)"\)', block["comments"])
@@ -60,7 +60,7 @@ def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
     [pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else []) for path in PAGES],
 )
 def test_visible_code_runs_alone(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in one namespace, in an empty folder, with models that answer."""
+    """The blocks share one namespace in an empty folder, with models that answer."""
     blocks = [block for block in visible_blocks(path) if not block.fragment]
     if not blocks:
         return
@@ -76,7 +76,7 @@ def test_visible_code_runs_alone(path: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_only_few_blocks_are_fragments() -> None:
-    """None of README and tutorials, and at most one in ten of the others."""
+    """README and tutorials have none, and other pages at most one in ten."""
     blocks = {path.name: list(visible_blocks(path)) for path in PAGES}
     fragments = {name: [block.line for block in page_blocks if block.fragment] for name, page_blocks in blocks.items()}
     assert not any(fragments[name] for name in TUTORIALS), fragments

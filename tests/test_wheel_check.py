@@ -1,4 +1,4 @@
-"""The check of the wheel: it covers what the wheel offers."""
+"""The check of the wheel covers everything that the wheel offers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import wheel_check  # noqa: E402 - scripts are no package
 
 
 def test_every_extra_is_tried() -> None:
-    """`make dist` has a program for each extra, and for none of them."""
+    """`make dist` has a program for each extra, and one for none."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert set(wheel_check.USES) == {wheel_check.CORE, *project["optional-dependencies"]}
 
 
 def test_every_program_can_be_compiled() -> None:
-    """A syntax error in one of them is found before a wheel is built."""
+    """A syntax error is found before a wheel is built."""
     for extra, program in {**wheel_check.USES, "debate": wheel_check.DEBATE}.items():
         compile(program, extra, "exec")

@@ -1,9 +1,8 @@
-"""Stub servers that behave as the endpoints of OpenAI, Anthropic, Gemini and Ollama do, as far as debates can tell.
+"""Stub servers that behave like the endpoints of OpenAI, Anthropic, Gemini and Ollama, as far as debates can tell.
 
-`with vendors() as found:` runs all four on the loopback, in a thread of their own, and lets names such as
-"gemini/…" and the environment's keys mean them. Each refuses a wrong key in its vendor's words, answers text, streams,
-tools and structured answers in its vendor's form, and counts the beginning of a prompt that its cache would have as
-that vendor counts it.
+`with vendors() as stubs:` runs all four on the loopback interface in a separate thread, and points names such as
+"gemini/…" and the environment's keys to them. Each rejects a wrong key with its vendor's message, supports text,
+streams, tools and structured answers in its vendor's format, and counts cached prefixes of prompts as its vendor does.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Json: TypeAlias = Any
 VendorName: TypeAlias = Literal["openai", "anthropic", "gemini", "ollama"]
 
 THOUGHT = {"low": 64, "medium": 256, "high": 1024}
-"""Tokens that a model thinks at each effort."""
+"""Number of thinking tokens at each effort."""
 _CHARACTERS = 4  # of a token
 _LOOKBACK = 20  # blocks before a mark in which Anthropic looks for what its cache has
 _MARKS = 4  # that Anthropic allows in a request
@@ -43,21 +42,21 @@ _MARKS = 4  # that Anthropic allows in a request
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A request that was answered, as its vendor understood and counted it."""
+    """An answered request, as parsed and counted by its vendor."""
 
     path: str
     body: dict[str, Json]
     headers: dict[str, str]
     prompt: str
-    """All that the model reads, tools first."""
+    """Everything that the model reads, tools first."""
     prompt_tokens: int
-    """All of them, cached ones included."""
+    """Number of prompt tokens, including cached ones."""
     cached_tokens: int
     written_tokens: int = 0
-    """Written into the cache, which only Anthropic asks money for."""
+    """Number of tokens written to the cache, for which only Anthropic charges."""
     reasoning_tokens: int = 0
     schema: dict[str, Json] | None = None
-    """Of a structured answer, however it was asked for."""
+    """Schema of a structured answer, in any output mode."""
     effort: str | None = None
 
     @property
@@ -67,7 +66,7 @@ class Asked:
 
 
 class _Refusal(Exception):
-    """What is wrong with a request: a status, and the body in the vendor's form."""
+    """A rejected request's status, and the body in the vendor's format."""
 
     def __init__(self, status: int, body: Json) -> None:
         self.status, self.body = status, body
@@ -80,15 +79,15 @@ def _say(exchange: Asked) -> str:
 
 @dataclass(eq=False)
 class Vendor:
-    """One of them; `asked` are the requests that it has answered."""
+    """A stub vendor; `asked` holds the requests that were answered."""
 
     name: VendorName
     key: str | None
     models: tuple[str, ...]
     say: Callable[[Asked], Json] = _say
-    """Text for an answer, or data for a structured one; None for data that fits the schema."""
+    """Text of an answer, data of a structured one, or None for data that fits the schema."""
     cache_from: int = 1024
-    """Tokens from which a prompt is cached at all."""
+    """Minimum number of tokens for a prompt to be cached."""
     refused: int = 0
     """Requests without the right key."""
     asked: list[Asked] = field(default_factory=list)
@@ -103,7 +102,7 @@ class Vendor:
 
     @property
     def tokens(self) -> tuple[int, int, int]:
-        """Prompt tokens of all requests: read afresh, read from the cache, and written into it beside that."""
+        """Return the prompt tokens of all requests: uncached, cached, and written to the cache."""
         fresh = sum(
             exchange.prompt_tokens - exchange.cached_tokens - exchange.written_tokens for exchange in self.asked
         )
@@ -229,7 +228,7 @@ class Vendor:
         await exchange.json({**common, "object": "chat.completion", "choices": [answer], "usage": usage})
 
     def _cached_prefix(self, prompt: str, bucket: str) -> int:
-        """Tokens of the longest beginning that an earlier prompt had: OpenAI counts them in steps of 128."""
+        """Return the token count of the longest prefix shared with an earlier prompt; OpenAI counts steps of 128."""
         earlier = self._prompts.setdefault(bucket, [])
         shared = max((len(commonprefix([prompt, prefix])) for prefix in earlier), default=0) // _CHARACTERS  # noqa: RUF071
         earlier.append(prompt)
@@ -312,7 +311,7 @@ class Vendor:
             self._check_schema(form["schema"])
 
     def _check_schema(self, schema: Json) -> None:
-        """Anthropic's constrained answers: every object is closed, and few keywords are known."""
+        """Check Anthropic's limits on schemas: every object is closed, and few keywords are supported."""
         if isinstance(schema, dict):
             if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
                 raise self._refusal(400, "output_config.format.schema: 'additionalProperties' must be false")
@@ -375,7 +374,7 @@ _FIELDS = {
 
 
 def message_events(message: dict[str, Json]) -> Iterator[dict[str, Json]]:
-    """Return the events by which Anthropic streams `message`."""
+    """Return Anthropic's stream events for `message`."""
     usage = message["usage"]
     yield {
         "type": "message_start",
@@ -407,7 +406,7 @@ def message_events(message: dict[str, Json]) -> Iterator[dict[str, Json]]:
 
 
 def instance(schema: Json) -> Json:  # noqa: PLR0911 - JSON, kind by kind
-    """Data that fits `schema`, which has no references: the first of what may be chosen."""
+    """Return data that fits `schema`, choosing the first option; the schema has no references."""
     if "enum" in schema:
         return schema["enum"][0]
     if options := schema.get("anyOf") or schema.get("oneOf"):
@@ -432,7 +431,7 @@ def _tokens(text: str) -> int:
 
 
 def _within(thought: int, text: str, room: int | None) -> tuple[int, str, Literal["stop", "length"]]:
-    """Tokens of thinking, text, and finish of an answer that has `room` for so many tokens."""
+    """Return thinking tokens, text and finish reason of an answer limited to `room` tokens."""
     if room is None or thought + _tokens(text) <= room:
         return thought, text, "stop"
     return min(thought, room), text[: max(room - thought, 0) * _CHARACTERS], "length"
@@ -440,7 +439,7 @@ def _within(thought: int, text: str, room: int | None) -> tuple[int, str, Litera
 
 @contextmanager
 def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing after the other
-    """Start all four by name; inside, the environment has only their keys, and their names lead to them."""
+    """Start all four vendors and point names and the environment, which has only their keys, to them."""
     stubs: dict[VendorName, Vendor] = {
         "openai": Vendor("openai", "sk-stub-openai-0001", ("gpt-5.6-luna", "gpt-5-mini", "gpt-4o")),
         "anthropic": Vendor("anthropic", "sk-ant-stub-0002", ("claude-haiku-5-5", "claude-sonnet-4-6")),
@@ -474,7 +473,7 @@ def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing a
 
 @contextmanager
 def _running(stubs: dict[VendorName, Vendor]) -> Iterator[None]:
-    """Serve all vendors in a thread: any tests can call them, also those that block."""
+    """Serve all vendors in a thread, so that blocking tests can call them too."""
     ready, loop = threading.Event(), asyncio.new_event_loop()
     ending = asyncio.Event()
 

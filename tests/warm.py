@@ -1,11 +1,12 @@
-"""Processes that begin at once: forked from one that has imported what commands need.
+"""Fast processes, forked from one that has imported what commands need.
 
-A command imports the library and the OpenAI SDK in two seconds of CPU, and more than a hundred tests start one. Here
-each is forked from a process that has done so, and from then on is a process like any: with its own session, streams,
-environment, signals and exit code. Tests of the start itself begin with Python's own (`tests.processes.started`).
+A command takes two seconds of CPU to import the library and the OpenAI SDK, and more than a hundred tests start one.
+Here each command is forked from a process with these imports and then behaves like any process, with a separate
+session, streams, environment, signals and exit code. Tests of the start itself use a new Python
+(`tests.processes.started`).
 
-The process to fork from is one for all workers of pytest-xdist, whose controller starts it (`tests.processes`). It
-imports when it is asked for the first process.
+All workers of pytest-xdist share the process to fork from, which their controller starts (`tests.processes`). Its
+imports run when the first process is requested.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ __all__ = ("Warm", "run", "run_module", "run_path", "server", "share", "stand_in
 _LEFT_OUT = ("__main__", "adapters", "notebook", "telemetry", "testing", "workers")
 """Modules of the library that no command imports."""
 _servers: dict[int, str] = {}
-"""The address of the process to fork from, by the process that asks it."""
+"""Address of the process to fork from, by the requesting process."""
 _starting = threading.Lock()
-"""Tests start processes at once."""
+"""Lock for tests that start processes concurrently."""
 
 _STUB = """
 import json, os, signal, socket, sys
@@ -60,7 +61,7 @@ if ended < 0:
     os.kill(os.getpid(), -ended)
 sys.exit(ended)
 """
-"""A small process that stands for a forked one: a program that starts commands by itself starts this one."""
+"""Code of a small process that represents a forked one, for programs that start commands themselves."""
 
 
 def run_module(name: str) -> str:
@@ -74,12 +75,12 @@ def run_path(path: str) -> str:
 
 
 def stand_in(code: str, *arguments: str) -> list[str]:
-    """A command that is started in no time, and is the code `code` in a process forked here: its streams and end."""
+    """Return a command that starts quickly and represents a process forked here, which runs `code`."""
     return [sys.executable, "-S", "-E", "-c", _STUB, server(), code, *arguments]
 
 
 class Warm:
-    """The code `code` in a process, as `subprocess.Popen([sys.executable, "-c", code, *arguments])` has it."""
+    """A process that runs `code`, with the interface of `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class Warm:
         return int.from_bytes(data, "big")  # of nothing it would be 0: as a process id, all of this group
 
     def wait(self, timeout: float) -> int:
-        """Its exit code, once it has ended; TimeoutExpired."""
+        """Wait for the process to end and return its exit code, or raise TimeoutExpired."""
         if self.returncode is None:
             self._status.settimeout(timeout)
             try:
@@ -137,7 +138,7 @@ class Warm:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
-        """Return everything that it writes to its pipes until it ends; raise TimeoutExpired."""
+        """Return all output until the process ends, or raise TimeoutExpired."""
         with ThreadPoolExecutor(2) as readers:  # together: a full pipe would hold up the other
             written = [pipe and readers.submit(pipe.read) for pipe in (self.stdout, self.stderr)]
             try:
@@ -150,14 +151,14 @@ class Warm:
         return stdout, stderr
 
     def poll(self) -> int | None:
-        """Its exit code, None while it goes on."""
+        """Return the exit code, or None while the process runs."""
         try:
             return self.wait(0.001)
         except subprocess.TimeoutExpired:
             return None
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal unless the process has ended."""
         if self.poll() is None:
             with suppress(ProcessLookupError):  # it has ended, and its exit code is on its way here
                 os.kill(self.pid, number)
@@ -192,7 +193,7 @@ def run(
     cwd: object = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a process to its end, as `subprocess.run(…, capture_output=True, text=True)` does."""
+    """Run `code` in a process to its end, like `subprocess.run(…, capture_output=True, text=True)`."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Warm(code, *arguments, env=env, cwd=cwd, **pipes) as process:
         stdout, stderr = (written.decode() for written in process.communicate(timeout))
@@ -203,12 +204,12 @@ def run(
 
 
 def share(address: str) -> None:
-    """Let this process have its processes from the one that another has started."""
+    """Make this process fork from the process that another one has started."""
     _servers[os.getpid()] = address
 
 
 def server() -> str:
-    """Return the address of the process to fork from, which is started if necessary, and ends with its parent."""
+    """Return the address of the process to fork from, starting it if necessary; it ends with its parent."""
     with _starting:
         if os.getpid() not in _servers:
             _servers[os.getpid()] = _start()
@@ -257,7 +258,7 @@ def _warm_up() -> None:
 
 
 def _debate_once() -> None:
-    """Have what the first debate of a process builds: validators, and what is imported where it is used."""
+    """Run a debate to build validators and trigger imports that happen on first use."""
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
     from flowdebate import Debater, debate
@@ -273,7 +274,7 @@ def _debate_once() -> None:
 
 
 def _serve(owner: socket.socket) -> str:
-    """Fork for each request, until `owner` is closed; comes back in the child alone, with the code that is to run."""
+    """Fork for each request until `owner` is closed; only the child returns, with the code to run."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{_address(os.getpid())}")
     listener.listen()
@@ -308,7 +309,7 @@ def _serve(owner: socket.socket) -> str:
 
 
 def _request(listener: socket.socket) -> tuple[bytes, list[int]]:
-    """Read a request and its streams; nothing if the caller was killed meanwhile."""
+    """Read a request and its streams, or nothing if the caller was killed meanwhile."""
     with listener.accept()[0] as source:
         head, descriptors, _, _ = socket.recv_fds(source, 4, 4)
         data, size = b"", int.from_bytes(head, "big")
@@ -322,7 +323,7 @@ def _request(listener: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _tell_end(child: int, status: int) -> None:
-    """Tell how a child has ended."""
+    """Report how a child has ended."""
     _tell(status, os.waitpid(child, 0)[1])
     os.close(status)
 
@@ -333,7 +334,7 @@ def _tell(status: int, number: int) -> None:
 
 
 def _become(request: dict[str, Any], descriptors: Sequence[int]) -> str:
-    """Make this process what Python makes of a new one."""
+    """Set up this process as Python sets up a new one."""
     os.setsid()
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
@@ -354,7 +355,7 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> str:
 
 
 def _leave_modules() -> None:
-    """At its end a process does not take apart what it was forked with: it would copy every page of it to do so."""
+    """Skip the teardown of inherited modules at exit, which would copy every memory page."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dict(sys.modules)))  # for ever
     sys.modules.clear()
 
