@@ -149,7 +149,7 @@ async def test_concurrent_calls_get_their_own_answers() -> None:
 
 @pytest.mark.parametrize("scenario", ["silent", "stalling"])
 async def test_the_deadline_ends_a_call_to_a_silent_server(scenario: str) -> None:
-    """ModelTimeout, and the connection is closed rather than used again."""
+    """ModelTimeout is raised, and the connection is closed rather than used again."""
     listener = (lambda _: None) if scenario == "stalling" else None
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         model = OpenAIModel(scenario, base_url=server.base_url, retry=None)

@@ -351,7 +351,7 @@ class Film(BaseModel):
 
 @pytest.mark.anyio
 async def test_application_schemas_are_read_the_same_way() -> None:
-    """A pydantic model and a JSON Schema as a dict."""
+    """The schema may be a pydantic model or a JSON Schema as a dict."""
     right = Film(title="M", genre="crime", stars=4.5)
     assert (await read({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
     schema = {**Film.model_json_schema(), "additionalProperties": False}

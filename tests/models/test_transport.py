@@ -84,6 +84,6 @@ def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:
 
 
 def test_identity_or_a_missing_header_means_no_compression() -> None:
-    """Any other value is a compression."""
+    """Any other value denotes a compression."""
     encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
     assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

@@ -159,7 +159,7 @@ def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Pat
 
 
 def test_a_budget_counts_the_tokens_of_an_image() -> None:
-    """It does not count the characters of its base64."""
+    """The characters of the base64 do not count."""
     from flowdebate.models import ModelRequest
 
     parts = [{"type": "text", "text": "four"}, {"type": "image_url", "image_url": {"url": "x" * 1_000_000}}]

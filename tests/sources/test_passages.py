@@ -79,7 +79,7 @@ def test_passages_fill_their_budget() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
 def test_readers_share_a_source_that_is_too_long(readers: int, room: int, files: int) -> None:
-    """No reader exceeds its room, all get the best half, and the other halves differ only if nothing else is left."""
+    """No reader exceeds its room, all get the best half, and the other halves overlap only if nothing else is left."""
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
     ranges = [{(passage.source, passage.start, passage.end) for passage in passages} for passages in shares]

@@ -136,7 +136,7 @@ def test_a_suspended_person_gets_sources_from_the_journal(seat: str) -> None:
 
 
 def test_two_debates_of_one_run_show_their_own_sources() -> None:
-    """Otherwise humans would quote sources in which the quotes of others cannot be looked up."""
+    """Otherwise humans would quote sources that readers in their own debate do not have."""
 
     def of(name: str) -> Block[Any, Any]:
         sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]

@@ -228,7 +228,7 @@ def test_a_name_is_a_short_line_of_text(name: Any) -> None:
 
 @pytest.mark.parametrize("store", [False, True, 7, ""])
 def test_an_archive_needs_a_store(store: Any) -> None:
-    """The error says which stores are possible."""
+    """The error names the possible stores."""
     with pytest.raises(ConfigurationError, match="stored_archive: `store` must be"):
         stored_archive(store)
 

@@ -100,7 +100,7 @@ def test_sqlite_finds_runs_of_a_pattern_and_status_by_one_index(tmp_path: Path) 
 
 
 def test_sqlite_looks_for_two_characters_in_the_newest_runs(tmp_path: Path) -> None:
-    """No trigram contains them, and a search of all runs would take time linear in their number."""
+    """An index of trigrams cannot find two characters, and a search of all runs would take linear time."""
     with closing(connect(tmp_path / "runs.sqlite3", 1.0, name="runs")) as connection:
         questions = ["rarely xy", *["often"] * NEWEST_SEARCHED, "lately xy"]
         headers = [header("", question=question) for question in questions]
