@@ -1,4 +1,4 @@
-"""Text from outside: shown in messages on one readable line, cleaned, without keys, and folded for comparison."""
+"""Handling of external text: rendering on one readable line in messages, cleaning, redaction, and folding."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
 
 _LONGEST_VALUE, _LONGEST_LIST, _LONGEST_KEY = 200, 1_500, 60
-"""Maximum characters in an error message for a foreign value, a list of problems, and a key in a field's path."""
+"""Maximum length, in characters, of a foreign value, a list of problems, and a key in a field's path in an error
+message.
+"""
 _DEEPEST_VALUE = 100
-"""Maximum levels of a value shown by its own `repr`; a deeper one is shown without its depths."""
+"""Maximum nesting of a value rendered by its own `repr`; deeper values are rendered without their inner levels."""
 
 
 def shown(value: object) -> str:
@@ -37,7 +39,7 @@ def shown(value: object) -> str:
 
 
 def typed(value: object) -> str:
-    """Show a value as people type it: text as it is, data as JSON; on one line, cut to a readable length.
+    """Render a value as people type it: text unchanged, data as JSON, on one line, cut to a readable length.
 
     >>> typed("debte"), typed({"rounds": True}), typed(" "), typed(None)
     ('debte', '{"rounds": true}', '" "', 'null')
@@ -53,7 +55,7 @@ def typed(value: object) -> str:
 
 
 def join_choices(values: Iterable[object]) -> str:
-    """Join the valid values of a field; texts of several words are quoted.
+    """Join the valid values of a field; values of several words are quoted.
 
     >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
     ('pro or con', '"cap rents", "free rents" or b')
@@ -124,12 +126,12 @@ def suggestion(allowed: str, got: object) -> str:
 def is_deeper(value: object, levels: int) -> bool:
     """Return whether lists and objects are nested more than `levels` deep, without recursion.
 
-    Recursion's own limit is no guard: finalizers running close to it fail.
+    The recursion limit is not a safe guard: finalizers that run close to it fail.
 
     >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
     (True, False)
 
-    A self-containing value is deeper than any number of levels.
+    A value that contains itself is deeper than any number of levels.
     """
     level = [value]
     for _ in range(levels):
@@ -216,7 +218,7 @@ _WITHOUT_VALUE = {
     "too_short",
     "string_too_short",
 }
-"""Types of errors whose value is absent, long, or says nothing."""
+"""Types of errors whose value is missing, long, or uninformative."""
 _BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
 _PYDANTIC = tuple(
     (re.compile(pattern), words)
@@ -256,7 +258,7 @@ _LITERAL, _QUOTED = re.compile(r"'([^'\s]+)'"), re.compile(r"'([^']+)'")
 
 
 def in_plain_words(problem: str) -> str:
-    """Describe the problem with a field of an answer in plain words, instead of pydantic's.
+    """Describe the problem with a field of an answer in plain words instead of pydantic's.
 
     >>> in_plain_words("Field required"), in_plain_words("Input should be 'cap' or 'free'")
     ('is missing', 'must be cap or free')
@@ -302,7 +304,7 @@ def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff:
 
 
 def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
-    """Describe a value that is none of the choices of a field; the likely one is named, or else all of them.
+    """Describe a value that is not a choice of a field, and name the likely choice or, without one, all of them.
 
     >>> unknown_choice("`pattern`", "debte", ["council", "debate"])
     '`pattern` is unknown: debte. Did you mean debate?'
@@ -318,7 +320,7 @@ def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
 
 
 def missing_column(column: str, columns: Sequence[str]) -> str:
-    """Describe a column that a table lacks; the likely one is named, or else all of them.
+    """Describe a missing column of a table, and name the likely column or, without one, all of them.
 
     >>> missing_column("question", ["Qestion", "truth"]), missing_column("truth", ["a", "b"])
     ('there is no column `question`. Did you mean `Qestion`?', 'there is no column `truth`; columns: `a`, `b`')
@@ -435,7 +437,7 @@ def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
 
 
 def hide_credentials(address: str) -> str:
-    """Show an address of any form without anything that may be its user, password or query.
+    """Render an address of any form without anything that may be its user, password or query.
 
     >>> hide_credentials("postgresql+psycopg://ann:s3/cr#t@db/app"), hide_credentials("host=db password=s3cret")
     ('postgresql+psycopg://db/app', 'host=… password=…')
@@ -470,7 +472,7 @@ def _is_accent(char: str) -> bool:
 
 
 class _Folds(dict[int, str]):
-    """The folded form of each character, computed when the character first occurs."""
+    """Cache of the folded form of each character, computed when the character first occurs."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -506,7 +508,7 @@ def origins(text: str) -> list[int] | None:
 
 
 def with_accents(text: str, end: int) -> int:
-    """Extend a span with the given `end` to include the following combining accents."""
+    """Extend a span ending at `end` to include the combining accents that follow."""
     while end < len(text) and _is_accent(text[end]):
         end += 1
     return end

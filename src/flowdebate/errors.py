@@ -99,8 +99,8 @@ class FlowDebateError(Exception):
     """Base class: `except FlowDebateError` catches all errors raised by the library itself."""
 
     run: Any = None  # a RunView, of a layer that imports this one
-    """View of the run ended by it, with its transcript, events and raw output so far (a `RunView`); None outside of
-    one.
+    """View of the run that the error ended, with its transcript, events and raw output so far (a `RunView`); None
+    outside a run.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,7 +147,7 @@ class ConfigurationError(FlowDebateError, ValueError):
 
     @property
     def given(self) -> str | None:
-        """The value as a message shows it; None if there is none, or if it is no part of the reason."""
+        """The value as shown in the message; None if it is absent or irrelevant to the problem."""
         is_blank = isinstance(self.got, str) and not self.got.strip()
         if self.got is None or is_blank or self.allowed.startswith("left out"):
             return None
@@ -164,10 +164,10 @@ _TYPED = re.compile(
     r"^(?:command line|options|the stored run|start_debate)$|^(?:POST|PATCH|the row of) |\.(?:toml|jsonl?|csv)(?:: |$)"
     r"|\benvironment$"
 )
-"""Locations of values typed by a person; nothing there is shown as Python writes it."""
+"""Locations of values typed by a person, which are never shown in Python syntax."""
 _QUOTED = re.compile(r"'([\w-]+)'")
 _SUBSCRIPT, _KEY = re.compile(r"\['([^']+)'\]"), r".\1"
-"""A field of a mapping as Python writes it, and as a file does."""
+"""Patterns of a mapping's field in Python syntax and in the syntax of files."""
 
 
 def _unquote(text: str) -> str:
@@ -199,7 +199,7 @@ class ConflictingOptions(ConfigurationError):
         super().__init__(location, names[self.options[0]], None, "left out", message=message)
 
     def at(self, location: str, spelled: Mapping[str, str]) -> ConflictingOptions:
-        """Return the same error at another place, where the options are `spelled` in another way."""
+        """Return the same error for a different location, where the options are `spelled` differently."""
         return ConflictingOptions(location, self.options, self.sentence, spelled=spelled)
 
 
@@ -285,7 +285,7 @@ class RequestRejected(ModelError):
     certain: bool = True
     """True if the refused part is clear; False if another form of the request may be accepted."""
     words: str = ""
-    """All words of the refusal, with its codes and parameters, in lower case."""
+    """Complete text of the refusal, with its codes and parameters, in lower case."""
 
     def __init__(self, message: str, *, status: int | None = None, **asker: Unpack[_Asker]) -> None:
         self.status = status
@@ -624,7 +624,7 @@ class QuorumLost(FlowDebateError):
 
 
 class NoProposals(FlowDebateError):
-    """No agent has proposed anything; `failures` has what went wrong, by agent."""
+    """No agent made a proposal; `failures` has the errors, by agent."""
 
     def __init__(self, pattern: str, failures: Mapping[str, str]) -> None:
         self.pattern = pattern

@@ -71,10 +71,10 @@ if TYPE_CHECKING:  # loaded from the folders of patterns on use, by `__getattr__
     from flowdebate.patterns.round_robin.events import RefereeReported as RefereeReported
 
 EVENT_FORMAT = 1
-"""The number of the wire form of events; further kinds, fields and values do not change it."""
+"""Version of the wire form of events; additional kinds, fields and values do not change it."""
 
 _LARGEST_CUSTOM = 100_000
-"""Maximum characters of a custom event, counting ten for each value."""
+"""Maximum length of a custom event in characters, counting ten for each value."""
 
 RunEvent: TypeAlias = (
     RunStarted
@@ -157,7 +157,7 @@ def _union_of(name: str, places: tuple[str, ...]) -> object:
 
 
 def _event_places() -> dict[str, str]:
-    """Return the places of the events of the library's own patterns, by the names of their classes."""
+    """Return the locations of the built-in patterns' events, keyed by class name."""
     places = (place for info in PATTERNS.values() for place in info.events)
     return {place.partition(":")[2]: place for place in places if place.startswith("flowdebate.patterns.")}
 

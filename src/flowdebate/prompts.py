@@ -26,15 +26,15 @@ from flowdebate.errors import ConfigurationError, ViewError
 BAR = "\n  | "
 """Separator between the lines of one text."""
 NEXT_TEXT = r"\n(?!  \| )"
-"""Pattern of the line break behind a text, which no bar follows."""
+"""Pattern of the line break after a text, which is not followed by a bar."""
 
 _ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
 
 
 def split_entries(text: str) -> list[str]:
-    r"""Split a prompt behind each text with a tag in front; the last piece has none. Joined, they are `text`.
+    r"""Split a prompt after each tagged text; the last piece has no tag. Joined, the pieces are `text`.
 
-    A transcript only grows, so all pieces but the last are part of a later prompt, too.
+    A transcript only grows, so all pieces but the last also occur in later prompts.
 
     >>> split_entries("So far:\n[for] Yes.\n  | Really.\n[against] No.\nAnswer.")
     ['So far:\n[for] Yes.\n  | Really.', '\n[against] No.', '\nAnswer.']
@@ -60,7 +60,7 @@ _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
 # Characters without a meaning of their own.
 _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
 ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
-"""Pattern of an escaped character; its group is the number."""
+"""Pattern of an escaped character; its group is the code point."""
 _NOTHING = "(?!)"
 _LINE_END = "(?<!\r)\r++(?=\n|\\Z)"
 
@@ -107,7 +107,7 @@ def _with_tokens(pattern: str) -> re.Pattern[str]:
 
 
 def _any_of(endings: Iterable[str]) -> str:
-    """Build a pattern of any of `endings` that compares each character once."""
+    """Build a pattern for any of `endings` that compares each character once."""
     by_first = _by_first(endings)
     if "" in by_first:
         return ""
@@ -241,7 +241,7 @@ AROUND = f"{DECORATION}.!?,;:…"  # decoration that models put around a name, a
 
 
 def as_seen(name: str) -> str:
-    r"""Return `name` as seen by a reader: without invisible characters, case-folded, in compatibility form (NFKC).
+    r"""Return `name` as a reader sees it: without invisible characters, case-folded, in compatibility form (NFKC).
 
     >>> as_seen("Anna\u200b") == as_seen("ANNA")
     True
@@ -251,9 +251,9 @@ def as_seen(name: str) -> str:
 
 
 def name_among(written: str, names: Iterable[str]) -> str | None:
-    """Find `written` among `names`, in any case, escaped as in prompts or in quotes; None for no match.
+    """Find `written` among `names`, in any case, escaped as in prompts, or in quotes; None without a match.
 
-    At last blanks, hyphens and underscores do not matter, where they tell no two names apart.
+    As a last resort, blanks, hyphens and underscores are ignored, unless they distinguish two names.
 
     >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
     'Opponent'
@@ -306,7 +306,7 @@ def filled(template: str, **values: object) -> str:
 
 @lru_cache(maxsize=256)
 def _format(template: str) -> str:
-    """Convert the template to a format of the operator `%`: it fills in all fields in C."""
+    """Convert the template to a format for the `%` operator, which fills in all fields in C."""
     return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
 
 
@@ -316,7 +316,7 @@ def listed(*items: str) -> str:
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
-    """Return a template part's metadata: its allowed fields; fields in `lines` are rendered as whole lines."""
+    """Return the metadata of a template part: its allowed fields; fields in `lines` are rendered as whole lines."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 
@@ -390,7 +390,7 @@ def words_of(length: Length) -> int:
 
 
 def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozenset[str]) -> str | None:
-    """Return the rule broken by a field, or None."""
+    """Return the rule that a field breaks, or None."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"

@@ -33,7 +33,7 @@ from flowdebate.measures.similarity import Convergence, Similarity, best_similar
 from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
-"""Name of a function without one."""
+"""Name for a function that has none."""
 PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
@@ -62,7 +62,7 @@ class Condition(ABC):
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """The application's functions in it, in order; of a class of its own, `reason`."""
+        """The application's functions in the condition, in order; for a custom class, its `reason`."""
         return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:
@@ -192,16 +192,16 @@ def rounds(number: int) -> Condition:
 
 
 def tokens(number: int) -> Condition:
-    """Stop after the run has used `number` tokens or more, prompts and answers together, in all its blocks.
+    """Stop after the run has used at least `number` tokens, prompts and answers together, in all its blocks.
 
-    Where a server reports none they are estimated, at four characters a token.
+    If a server does not report usage, tokens are estimated at four characters each.
     """
     check_count("stop.tokens()", number=number)
     return _One(f"tokens({number})", lambda ctx: ctx.run.tokens >= number)
 
 
 def seconds(number: float) -> Condition:
-    """Stop `number` seconds or more after the run first began; the time until it was resumed counts."""
+    """Stop at least `number` seconds after the run first began; time before a resumption counts."""
     check_seconds("stop.seconds()", number=number)
     return _One(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
 
@@ -290,7 +290,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
 
 
 def as_condition(value: StopWhen) -> Condition:
-    """Return `value` if it is a condition, else `when(value)` for the function `value`."""
+    """Return `value` if it is a condition, otherwise `when(value)` for the function `value`."""
     if isinstance(value, Condition):
         return value
     if not is_predicate(value):
@@ -356,7 +356,7 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
 
 
 _UNCALLED: tuple[object, ...] = (*_READABLE.values(), when, parse)
-"""Functions of this module for making conditions: they are not predicates."""
+"""Functions of this module that make conditions and are not predicates themselves."""
 
 
 @dataclass(frozen=True)

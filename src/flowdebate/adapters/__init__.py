@@ -1,6 +1,6 @@
-"""Adapters: agents and models of other frameworks in any role here, and patterns as tools and nodes there.
+"""Adapters: agents and models of other frameworks in any role, and patterns as tools and nodes of those frameworks.
 
-One module per framework. Each needs a separate extra, and imports the framework on use.
+There is one module per framework. Each needs its own extra, and imports the framework on use.
 """
 
 import lazy_loader

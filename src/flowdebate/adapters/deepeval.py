@@ -1,4 +1,4 @@
-"""deepeval: `comparison_metric` compares the actual output of a test case with its expected one."""
+"""deepeval: `comparison_metric` compares the actual output of a test case with the expected one."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _message(message: Message) -> ChatMessage:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Read the arguments of an earlier call; none if the model wrote no JSON object."""
+    """Read the arguments of an earlier call; empty if the model did not write a JSON object."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
@@ -296,7 +296,7 @@ def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
 async def _run_debate(
     pattern: Block[Any, Any], question: str, options: RunOptions, model: InspectModel
 ) -> RunResult[Any]:
-    """Run `pattern` inside a span of Inspect's transcript with the id of the run."""
+    """Run `pattern` inside a span of Inspect's transcript that carries the ID of the run."""
     from inspect_ai.log import transcript
     from inspect_ai.util import span
 
@@ -357,7 +357,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
-    """Write the question whether an answer is correct; foreign texts are marked line by line."""
+    """Write the question whether an answer is correct, with foreign texts marked on each line."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
     sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]

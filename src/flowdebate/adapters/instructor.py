@@ -1,4 +1,4 @@
-"""instructor: `InstructorModel`, a model behind a client of instructor, with its retries and validators."""
+"""instructor: `InstructorModel`, a model behind an instructor client, with its retries and validators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # exceptions of the clients of OpenAI and Anthropic
 _ROOM = 4096
-"""Tokens of an answer for Anthropic, which requires a number, if the request has none."""
+"""Maximum tokens of an answer from Anthropic, which requires a number, if the request sets none."""
 
 
 class InstructorModel(AdaptedModel):
@@ -75,7 +75,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request; repeat it with the problem while the answer fails validation."""
+        """Send the request; while the answer fails validation, repeat it with the problem."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -143,7 +143,7 @@ class InstructorModel(AdaptedModel):
 
 
 class _Asking:
-    """Requests of a call, each counted before it is sent, in the event loop of the run."""
+    """Requests made by one call, each counted before it is sent, in the event loop of the run."""
 
     def __init__(self, name: str, request: ModelRequest) -> None:
         self._name = name
@@ -156,7 +156,7 @@ class _Asking:
         self.usage: Usage = Usage.unknown()
 
     def begin(self) -> None:
-        """Count one more request; LimitReached beyond the run's limits."""
+        """Count one more request; raise LimitReached if it exceeds the run's limits."""
         if self._over:
             message = "the call is over"
             raise asyncio.CancelledError(message)
@@ -181,7 +181,7 @@ class _Asking:
             self._attempt.usage = self.usage
 
     def end(self) -> None:
-        """Close the last request, and stop a thread that is still working from sending more."""
+        """Close the last request, and stop a thread that is still running from sending more."""
         self._over = True
         self._close(None)
 
@@ -195,7 +195,7 @@ class _Asking:
         return hooks
 
     def policy(self, max_retries: int, *, sync: bool) -> Any:  # noqa: ANN401 - tenacity's Retrying
-        """Return instructor's retries of invalid answers, each counted before it is sent."""
+        """Return instructor's retry policy for invalid answers, which counts each request before it is sent."""
         from instructor.core.exceptions import AsyncValidationError, ResponseParsingError
         from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 

@@ -111,7 +111,7 @@ class RunnableModel(AdaptedModel):
 
     @staticmethod
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
-        """Return the data of a structured answer, or its text; None if the chat model has no structured output."""
+        """Return the data of a structured answer, or its text; None if the chat model lacks structured output."""
         assert request.output is not None  # noqa: S101 - the caller has looked
         # LangChain turns the schema into a function with this name and description
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
@@ -123,14 +123,14 @@ class RunnableModel(AdaptedModel):
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
 
     def _observed(self) -> tuple[Callable[[], Usage], RunnableConfig]:
-        """Return the configuration of a call, and a function for its usage."""
+        """Return the configuration for a call, and a function that returns its usage."""
         from langchain_core.callbacks import AsyncCallbackHandler
         from langchain_core.runnables.config import merge_configs
 
         reports: list[Any] = []
 
         class Counter(AsyncCallbackHandler):
-            """Collector of the usage that each model inside reports."""
+            """Collector of the usage reported by each model inside."""
 
             async def on_llm_end(self, response: LLMResult, **_: object) -> None:
                 reports.extend(
@@ -154,7 +154,7 @@ class RunnableModel(AdaptedModel):
 
 
 def _reason_of(message: object) -> object:
-    """Return the finish reason of a message; whose name differs between LangChain integrations."""
+    """Return the finish reason of a message; its key differs between LangChain integrations."""
     metadata = getattr(message, "response_metadata", None) or {}
     return next((metadata[name] for name in ("finish_reason", "stop_reason", "done_reason") if name in metadata), None)
 

@@ -1,4 +1,4 @@
-"""LiteLLM: `LiteLLM`, a model of any provider supported by LiteLLM."""
+"""LiteLLM: `LiteLLM`, a model from any provider that LiteLLM supports."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LiteLLM(AdaptedModel):
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Let LiteLLM's callbacks finish at the end of the `async with` block; a run enters it for its models."""
+        """Wait for LiteLLM's callbacks at the end of the `async with` block; a run enters it for its models."""
         try:
             yield self
         finally:
@@ -93,7 +93,7 @@ class LiteLLM(AdaptedModel):
 async def wait_for_callbacks() -> None:
     """Wait for the callbacks of earlier calls, which LiteLLM queues and drops if the event loop ends first.
 
-    A task that is being cancelled does not wait, and others wait for at most a few seconds.
+    A task that is being cancelled does not wait; other tasks wait for at most a few seconds.
     """
     from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 

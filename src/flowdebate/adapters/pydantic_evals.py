@@ -1,4 +1,4 @@
-"""pydantic-evals: `comparison_evaluator` compares the output of a case with its expected one."""
+"""pydantic-evals: `comparison_evaluator` compares the output of a case with the expected one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translation between this library's requests and other frameworks' requests: messages, usage, exceptions."""
+"""Translation between requests of this library and of other frameworks: messages, usage, exceptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRANSIENT = (ConnectionError, TimeoutError)
 
 
 class AdaptedModel:
-    """Common base class for models of other frameworks; `retry` is the application's policy."""
+    """Base class for models of other frameworks; `retry` is the application's policy."""
 
     gives_logprobs = False
 
@@ -46,9 +46,9 @@ class AdaptedModel:
 
 @contextmanager
 def framework_failures(*passed: type[Exception]) -> Iterator[None]:
-    """Turn exceptions of a framework into a ModelError that names their class; the library's own and `passed` pass.
+    """Convert exceptions of a framework to a ModelError with their class; let the library's own and `passed` pass.
 
-    One with an HTTP status (`status_code`) becomes the error of that status, such as RateLimited.
+    An exception with an HTTP status (`status_code`) becomes the error for that status, such as RateLimited.
     """
     try:
         yield
@@ -59,7 +59,7 @@ def framework_failures(*passed: type[Exception]) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> ModelError:
-    """Convert an exception to an error; its cause inside the framework is named as well."""
+    """Convert an exception to an error that also names its cause inside the framework."""
     first: BaseException = error
     for _ in range(10):
         inner = first.__cause__ or (None if first.__suppress_context__ else first.__context__)
@@ -81,7 +81,7 @@ def _failure(error: Exception) -> ModelError:
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a chat message; ConfigurationError for pictures and other non-text parts."""
+    """Return the text of a chat message; raise ConfigurationError for images and other non-text parts."""
     content = message.get("content")
     if content is None or isinstance(content, str):
         return content or ""
@@ -98,7 +98,7 @@ def system_of(request: ModelRequest) -> str:
 
 
 def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
-    """Return the other messages: pairs of "user" or "assistant", and the text."""
+    """Return the other messages as pairs of a role ("user" or "assistant") and a text."""
     chat = [(str(message.get("role")), text_of(message)) for message in request.messages]
     for role, _ in chat:
         if role not in {"system", "user", "assistant"}:
@@ -127,7 +127,7 @@ def schema_prompt(schema: OutputSchema) -> str:
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
-    """Return the usage of one call; values other than counts are unknown, and so are tokens of all zeros.
+    """Return the usage of one call; values other than counts are unknown, and so are tokens that are all zero.
 
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)
@@ -142,7 +142,7 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
 
 
 def refuse_tools(name: str, request: ModelRequest) -> None:
-    """Raise ConfigurationError for a request with tools, because an agent has its own."""
+    """Raise ConfigurationError for a request with tools, because an agent brings its own."""
     if request.tools:
         offered = [tool.name for tool in request.tools]
         allowed = "left out where another framework's agent answers"
@@ -152,7 +152,7 @@ def refuse_tools(name: str, request: ModelRequest) -> None:
 
 
 class CompareOptions(TypedDict, total=False):
-    """Options of `compare()` for evaluations of other frameworks."""
+    """Options of `compare()` for other evaluation frameworks."""
 
     judges: Sequence[Model | str]
     criteria: Mapping[str, float]

@@ -1,6 +1,6 @@
 """Debates in notebooks: runs in progress, and a person's turn in a cell.
 
-It needs the extra `notebook`: `pip install "flowdebate[notebook]"`. Results, handles and reports show themselves
+This needs the extra `notebook`: `pip install "flowdebate[notebook]"`. Results, handles and reports are displayed
 without it. See docs/notebooks.md.
 """
 

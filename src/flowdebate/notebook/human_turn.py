@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0
-"""Seconds between two reads of the store."""
+"""Seconds between reads of the store."""
 _NOT_YET = "It is not your turn yet. This cell updates when it is."
 _STATIC = "A person's turn: run the notebook, and answer here."
 _RESUME = "Resume the run to continue."
@@ -72,7 +72,7 @@ class HumanTurn:
         self._watch = None if self._store is None else self._loop.create_task(self._look_again())
 
     def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget, for a notebook; a sentence if no widget can be shown."""
+        """Return the widget for a notebook, or a sentence if no widget can be shown."""
         data, metadata = self.widget._repr_mimebundle_(**options)
         return {**data, "text/plain": repr(self), "text/html": f"<p>{escape(_STATIC)}</p>"}, metadata
 
@@ -102,7 +102,7 @@ class HumanTurn:
             return answer
 
     def close(self) -> None:
-        """Stop looking for requests; the cell stays unchanged."""
+        """Stop looking for requests, and leave the cell unchanged."""
         if self._watch is not None:
             self._watch.cancel()
 
@@ -125,7 +125,7 @@ class HumanTurn:
     # Messages of the person
 
     def _receive(self, _: object, content: object, __: object) -> None:
-        """Handle a message, in any thread of the kernel."""
+        """Handle a message from any thread of the kernel."""
         if isinstance(content, dict) and content.get("kind") == "answer":
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits anymore
                 self._loop.call_soon_threadsafe(self._take, content)
@@ -224,7 +224,7 @@ def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "
 
 @cache
 def _widget_class() -> type[AnyWidget]:
-    """Create the class of the widget, at first use: anywidget takes a second to import."""
+    """Create the widget class at first use, because anywidget takes a second to import."""
     from anywidget import AnyWidget
     from traitlets import Unicode
 

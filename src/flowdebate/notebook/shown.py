@@ -1,4 +1,4 @@
-"""A run in one output of a notebook: a live page, and then its report."""
+"""A run in a single output of a notebook: first a live page, and then its report."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ OutT = TypeVar("OutT")
 RawT = TypeVar("RawT", default=Any)
 
 _SLOWEST = 60
-"""Maximum seconds between two updates."""
+"""Maximum seconds between updates."""
 _SHARE, _LONGEST = 10, 2.0
-"""Limits on drawing: the share of time is at most 1 / `_SHARE`, up to pauses of `_LONGEST` seconds.
+"""Limits on drawing: it takes at most 1 / `_SHARE` of the time, with pauses of at most `_LONGEST` seconds.
 
 Pages grow with the debate, and are drawn in its event loop.
 """
 
 
 class _RunCancelledError(asyncio.CancelledError):
-    """Raised if the cell that awaits a run was interrupted; the output shows the run so far, without a traceback."""
+    """Raised if the cell that awaits a run is interrupted; the output shows the run so far, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{self}"]
 
 
 class Shown(Generic[OutT, RawT]):
-    """A run shown by a cell: await it for the result."""
+    """Run displayed by a cell; await it for the result."""
 
     def __init__(self, task: asyncio.Task[RunResult[OutT, RawT]]) -> None:
         self._task = task
@@ -55,12 +55,12 @@ class Shown(Generic[OutT, RawT]):
 
 
 def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, RawT]:
-    """Show a run in the output of this cell while it goes on, and its report at the end; await it for the result.
+    """Show a run in the output of this cell while it is in progress, then its report; await it for the result.
 
-    The output changes at most once in `every` seconds, and only if there is news. Awaiting raises a failure of the run,
-    after the page has shown its progress. Interrupting a cell that awaits cancels the run, as awaiting the handle does;
-    without `await` the cell ends, and the run goes on beside other cells. Outside of a notebook, in a terminal too,
-    nothing is shown. ConfigurationError without IPython.
+    The output changes at most once in `every` seconds, and only if there is news. Awaiting raises the error of a failed
+    run, after the page has shown its progress. Interrupting a cell that awaits cancels the run, as awaiting the handle
+    does; without `await` the cell ends, and the run continues alongside other cells. Outside a notebook, including in a
+    terminal, nothing is shown. Raise ConfigurationError without IPython.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
     value: object = handle
@@ -118,7 +118,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function to update one output of the running cell; None outside of notebooks."""
+    """Return a function that updates one output of the running cell; None outside notebooks."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

@@ -1,4 +1,4 @@
-"""Instrumentor for `opentelemetry-instrument`: all runs of a process are exported, without code."""
+"""Instrumentor for `opentelemetry-instrument`, which exports all runs of a process without code changes."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class FlowDebateInstrumentor:
         set_default_observer(None)
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return the packages to be installed: none except this one."""
+        """Return the packages that must be installed: none except this one."""
         return ()

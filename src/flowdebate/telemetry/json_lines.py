@@ -11,9 +11,10 @@ _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "t
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of records as lines of JSON: time, level, logger, message, and extra fields.
+    """Formatter that renders records as lines of JSON: time, level, logger, message, and extra fields.
 
-    Only the class of an exception is written, because its message may quote a model. `times=False` leaves out the time.
+    For an exception only its class is written, because its message may quote a model. `times=False` leaves out the
+    time.
     """
 
     def __init__(self, *, times: bool = True) -> None:

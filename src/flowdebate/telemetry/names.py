@@ -1,7 +1,7 @@
-"""Names of spans, attributes, events and metrics: GenAI conventions, and this library's own.
+"""Names of spans, attributes, events and metrics, from the GenAI conventions and this library.
 
 The conventions have no release yet: `CONVENTIONS` is the commit of github.com/open-telemetry/semantic-conventions-genai
-whose names these are. docs/telemetry.md lists all of them, as the tests check.
+from which the names are taken. docs/telemetry.md lists all of them, as the tests check.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def model_names(name: str) -> tuple[str, str]:
 
 
 def server_names(address: str) -> tuple[str | None, str | None, int | None]:
-    """Return the provider at an address, if it is a known one, its host and its port.
+    """Return the provider at an address (None if unknown), its host and its port.
 
     >>> server_names("https://api.mistral.ai/v1"), server_names("http://localhost:8000/v1")
     (('mistral_ai', 'api.mistral.ai', 443), (None, 'localhost', 8000))
@@ -156,7 +156,7 @@ def server_names(address: str) -> tuple[str | None, str | None, int | None]:
 
 @cache
 def _hosts() -> dict[str, str]:
-    """Return the providers by their hosts; a server on this machine may be any provider."""
+    """Return the providers keyed by host; a server on this machine may be any provider."""
     from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
     hosted = {

@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of runs, by the GenAI conventions, using only its API."""
+"""OpenTelemetry: spans and metrics of runs that follow the GenAI conventions, using only the API package."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class _Meters:
 
 
 class _Current(AbstractContextManager["Any"]):
-    """Context with a current span, which ends with it; an exception becomes its `error.type`, without a message.
+    """Context manager for a current span, which ends with it; an exception becomes its `error.type`, without a message.
 
     It is not a generator, because an exception of the application may be frozen, and `contextlib` sets tracebacks.
     """
@@ -188,7 +188,7 @@ class _Current(AbstractContextManager["Any"]):
 
 
 _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
-"""True if a worker executes the run for the first time; it is then not a resumption."""
+"""True if a worker executes the run for the first time, so that it is not a resumption."""
 
 
 class _Delivery(_Current):
@@ -203,7 +203,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """An answer of a generator; its span begins with its first call or tool, so replayed answers have none."""
+    """Answer of a generator; its span begins with the first call or tool, so replayed answers have none."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer
@@ -486,13 +486,13 @@ class _RunTrace(_Current, Observer):
 
 
 def _within_agent() -> context.Context | None:
-    """Return the context with the acting agent's span, as the parent of its calls; None for the current one."""
+    """Return the context with the acting agent's span as the parent of its calls; None for the current context."""
     agent = _AGENT.get()
     return None if agent is None else trace.set_span_in_context(agent.span)
 
 
 def _kind_of(error: BaseException | None) -> str | None:
-    """Return the `error.type` of an activity ended by `error`; None if it has not failed."""
+    """Return the `error.type` of an activity that ended with `error`; None if it did not fail."""
     if error is None or isinstance(error, Suspended):
         return None
     return names.CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
