@@ -54,8 +54,8 @@ class InspectModel(AdaptedModel):
     - `name`: in errors, events and usage; None for the name of the role or model.
     - `retry`: the retry policy; None for no retries. Inspect's retries are off, because every request is counted here.
 
-    Inside an evaluation, Inspect's log, cache and limits count its calls too; a limit of Inspect's that is reached
-    ends the run with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
+    Inside an evaluation, Inspect's log, cache and limits count its calls too; if a limit of Inspect's is reached, the run ends
+    with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
     """
 
     def __init__(

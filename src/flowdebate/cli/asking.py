@@ -46,7 +46,7 @@ def store_for_asking(name: str | None) -> Iterator[Place]:
 async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: int | None = None) -> _T | Signals:
     """Await `work` and return its result, or the signal that interrupted it.
 
-    `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, so that its runs are stored as
+    `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, so its runs are stored as
     interrupted. `usual_calls` is the usual number of calls per question; it is used to estimate the remaining time
     until the first question is done.
     """
@@ -156,7 +156,7 @@ class Ending:
 # Progress
 
 _EVERY = 5.0
-"""Seconds between progress lines outside terminals, so that an hour's log stays readable."""
+"""Seconds between progress lines outside terminals, so an hour's log stays readable."""
 _LONGEST = 80
 """Maximum length of a question on a progress line, in characters."""
 

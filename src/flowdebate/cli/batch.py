@@ -235,7 +235,7 @@ class Plans:
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
         """Let the model propose sides for questions that have none.
 
-        The proposals are stored as a separate batch, so that continuing does not ask for them again.
+        The proposals are stored as a separate batch, so continuing does not ask for them again.
         """
         from flowdebate.runs.batch import Batch
         from flowdebate.runs.header import StoreOptions

@@ -70,7 +70,7 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """Run that was followed to its end, or until the view ended."""
+    """Run followed to its end, or until the view ended."""
 
     view: View
     unwritten: WriteFailed | None

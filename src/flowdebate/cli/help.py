@@ -399,7 +399,7 @@ def _title(panel: object, default: str) -> str:
 
 
 def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
-    """Wrap an example to the page width, so that it can be pasted as a single shell command."""
+    """Wrap an example to the page width, so it can be pasted as a single shell command."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
     joined = " ".join(word.replace(" ", sign) for word in words)

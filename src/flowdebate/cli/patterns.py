@@ -304,7 +304,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
     """Return `plan` with sides proposed by its model, after showing them; raise Abort if the user declines them.
 
     In a terminal the user is asked, unless `yes`, and may edit them. For a run with an ID, the proposal is stored with
-    the run, so that the same command does not pay twice.
+    the run, so the same command does not pay twice.
     """
     from flowdebate.ui.plan import with_sides
 

@@ -92,9 +92,9 @@ def corrected_rate(
     """Estimate the rate of a judge over all items, corrected by human labels for some of them (None: unlabelled).
 
     The estimate is the judge's mean plus the mean difference between people and judge on the labelled items. It is
-    unbiased whatever the judge's errors, provided that the labelled items were drawn at random (prediction-powered
-    inference, Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow: use 20 or more.
-    Raise ConfigurationError for fewer than two labelled or two unlabelled items.
+    unbiased whatever the judge's errors, if the labelled items were drawn at random (prediction-powered inference,
+    Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow: use 20 or more. Raise
+    ConfigurationError for fewer than two labelled or two unlabelled items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)
     >>> [round(part, 2) for part in found]

@@ -157,7 +157,7 @@ class JudgeFigures(WireModel):
     last_word: LastWord | None = None
     """Wins of the last speaker; None if the speaking order is unknown or nobody had the last word."""
     repetition_stability: Figure | None = None
-    """RS: the share of the most frequent verdict, over views that were judged repeatedly."""
+    """RS: the share of the most frequent verdict, over views judged repeatedly."""
     position_consistency: Figure | None = None
     """PC: the share of items with the same verdict in every order, among items judged in several orders."""
     preference_fairness: Figure | None = None

@@ -206,7 +206,7 @@ class JudgeFound(WireModel):
     flipped: bool
     """True if the judge preferred different texts in different orders."""
     for_first: int
-    """Number of ballots for the text that was read first."""
+    """Number of ballots for the text read first."""
     ballots: int
     """Number of usable ballots."""
 

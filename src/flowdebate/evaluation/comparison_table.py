@@ -101,7 +101,7 @@ class ComparingJudge(WireModel):
     flips: Figure | None
     """Share of rows in which the judge preferred different texts in different orders; None for single orders."""
     first_place: Figure | None
-    """Share of ballots for the text that was read first; the interval treats each row as one observation."""
+    """Share of ballots for the text read first; the interval treats each row as one observation."""
     even: float | None
     """Expected `first_place` of a judge without a position bias."""
     towards_first: Figure | None

@@ -57,9 +57,9 @@ class MethodRates(WireModel):
     accuracy: Figure
     """Share of answers on which the decision matches the label."""
     found: Figure | None
-    """Share of wrong answers that were called wrong; None without wrong answers."""
+    """Share of wrong answers called wrong; None without wrong answers."""
     false_alarms: Figure | None
-    """Share of correct answers that were called wrong; None without correct answers."""
+    """Share of correct answers called wrong; None without correct answers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,7 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Running counts of items, so that their ballots need not be in memory together.
+    """Running counts of items, so their ballots need not be in memory together.
 
     Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
     """

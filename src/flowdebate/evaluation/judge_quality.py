@@ -25,7 +25,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _LEAST = 1e-6
-"""Share used in place of zero, so that the logarithm is finite."""
+"""Share used in place of zero, so the logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0

@@ -168,7 +168,7 @@ class ReviewRates(InNotebooks, WireModel):
     """Share of planted faults that reviews find, and number of unrelated findings."""
 
     recall: Figure | None
-    """Share of planted faults that were found, with Wilson's interval; None without faults."""
+    """Share of planted faults found, with Wilson's interval; None without faults."""
     false_findings: Figure
     """Mean number of findings per change that match no planted fault, with an interval."""
     false_on_clean: Figure | None

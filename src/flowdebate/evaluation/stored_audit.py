@@ -197,10 +197,9 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collector of ballots, so that runs need not be in memory together.
+    """Collector of ballots, so runs need not be in memory together.
 
-    Ballots are kept in a temporary file, without the judges' words, so that memory does not grow with the number of
-    runs.
+    Ballots are kept in a temporary file, without the judges' words, so memory does not grow with the number of runs.
     """
 
     def __init__(self) -> None:

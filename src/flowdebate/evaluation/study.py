@@ -207,7 +207,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """Cases of the study, one design after the other, so that each finished design is a result by itself."""
+        """Cases of the study, one design after the other, so each finished design is a result by itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors that indicate an invalid setup, so that every other question would fail as well."""
+"""Errors that indicate an invalid setup, so every other question would fail as well."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
@@ -410,7 +410,7 @@ class _Asking:
     async def noise(self, case: Case) -> Case:
         """Add the noise answer from the arguments of the next successfully debated question.
 
-        It waits for that debate, so that the choice does not depend on timing. None if the arguments are lost.
+        It waits for that debate, so the choice does not depend on timing. None if the arguments are lost.
         """
         for other in self._others(case):
             if other.key not in self._file.answers:

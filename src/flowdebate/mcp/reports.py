@@ -197,7 +197,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
 
 
 def fence(text: str | None) -> str | None:
-    r"""Fence `text` as the value of a field, so that no further line looks like the tool's own words.
+    r"""Fence `text` as the value of a field, so no further line looks like the tool's own words.
 
     >>> fence("one\nRound 2:"), fence(None)
     ('one\n  | Round 2:', None)

@@ -101,7 +101,7 @@ def best_similarity() -> Similarity:
 def text_words(text: str) -> list[str]:
     """Split a text in any script into case-folded words; in scripts without blanks, into pairs of characters.
 
-    A text without words is split into its symbols, so that the result is empty only for blank texts.
+    A text without words is split into its symbols, so the result is empty only for blank texts.
 
     >>> text_words("Cap RENTS at 3.5%"), text_words("家賃に上限"), text_words("?!")
     (['cap', 'rents', 'at', '3.5'], ['家賃', '賃に', 'に上', '上限'], ['?', '!'])
@@ -298,7 +298,7 @@ def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
 
 
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
-    """Apply `scores` to the distinct texts in sorted order, so that the guarantees of `Similarity` hold exactly."""
+    """Apply `scores` to the distinct texts in sorted order, so the guarantees of `Similarity` hold exactly."""
     distinct = sorted(set(texts))
     scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}

@@ -87,7 +87,7 @@ def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]: 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
     """Assign each agent one proposal to review and one reviewer: N edges.
 
-    All agents look equally far ahead in the order of names. The distance is a hash of the names plus the round, so that
+    All agents look equally far ahead in the order of names. The distance is a hash of the names plus the round, so
     after N - 1 rounds everybody has reviewed everybody.
     """
     ring_of = sorted(names)
@@ -116,7 +116,7 @@ def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
     """Assign max(1, floor((N - 1) * sparsity)) critics to each proposal, the same in every round (Li et al. 2024).
 
-    A hash of the two names chooses them, so that the absence of one agent changes little.
+    A hash of the two names chooses them, so the absence of one agent changes little.
     """
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []

@@ -188,7 +188,7 @@ class _Current(AbstractContextManager["Any"]):
 
 
 _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
-"""True if a worker executes the run for the first time, so that it is not a resumption."""
+"""True if a worker executes the run for the first time, so it is not a resumption."""
 
 
 class _Delivery(_Current):

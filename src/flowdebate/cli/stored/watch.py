@@ -138,7 +138,7 @@ class _Lines(View):
         write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
 
     def end(self, stored: StoredRun) -> None:
-        """Write the status of a run that was shown by its steps."""
+        """Write the status of a run shown by its steps."""
         from flowdebate.service.runs import state_of
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})

@@ -196,7 +196,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def clean_up_at_termination() -> Iterator[None]:
-    """Unwind the stack at SIGTERM, so that unfinished files are deleted before the process ends."""
+    """Unwind the stack at SIGTERM, so unfinished files are deleted before the process ends."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise _Terminated(128 + number)
