@@ -107,7 +107,7 @@ def _with_tokens(pattern: str) -> re.Pattern[str]:
 
 
 def _any_of(endings: Iterable[str]) -> str:
-    """Build a pattern for any of `endings` that compares each character once."""
+    """Build a pattern for any of `endings`, comparing each character once."""
     by_first = _by_first(endings)
     if "" in by_first:
         return ""

@@ -54,8 +54,8 @@ class InspectModel(AdaptedModel):
     - `name`: in errors, events and usage; None for the name of the role or model.
     - `retry`: the retry policy; None for no retries. Inspect's retries are off, because every request is counted here.
 
-    Inside an evaluation, Inspect's log, cache and limits count its calls too; if a limit of Inspect's is reached, the run ends
-    with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
+    Inside an evaluation, Inspect's log, cache and limits count its calls too; if a limit of Inspect's is reached, the
+    run ends with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
     """
 
     def __init__(
@@ -205,15 +205,15 @@ def debate_solver(
     answer: Callable[[RunResult[Any]], str] | None = None,
     **options: Unpack[RunOptions],
 ) -> Solver:
-    """Create a solver that runs `pattern` on each sample; its answer is the sample's completion.
+    """Create a solver running `pattern` on each sample; its answer is the sample's completion.
 
     - `question`: function from the state to the question; None for the text of the last user message.
     - `answer`: the completion, from the result; None for the pattern's output as text, or the `answer` of a raw output.
     - `options`: options of `Block.run()`, the same for each sample. The model is the evaluated one unless one is given.
 
     `output.metadata["flowdebate"]` has the id of the run, its status, its usage and its winner. A run without an
-    output, because of a limit or because it waits for a human, is an empty completion whose `error` says so. Errors
-    of the run are raised: Inspect counts the sample as failed.
+    output, because of a limit or because it waits for a human, is an empty completion whose `error` says so. Errors of
+    the run are raised: Inspect counts the sample as failed.
     """
     location = "debate_solver()"
     _check(location, pattern, options)

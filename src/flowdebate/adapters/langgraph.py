@@ -123,7 +123,7 @@ class RunnableModel(AdaptedModel):
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
 
     def _observed(self) -> tuple[Callable[[], Usage], RunnableConfig]:
-        """Return the configuration for a call, and a function that returns its usage."""
+        """Return the configuration for a call, and a function returning its usage."""
         from langchain_core.callbacks import AsyncCallbackHandler
         from langchain_core.runnables.config import merge_configs
 
@@ -173,7 +173,7 @@ def debate_tool(
 def debate_node(
     pattern: Block[Any, Any], *, question: str = "question", into: str = "result", **options: Unpack[RunOptions]
 ) -> Callable[[Any], Awaitable[dict[str, Any]]]:
-    """Make a node that runs `pattern` on the `question` of the state and puts its output `into` the state.
+    """Make a node running `pattern` on the `question` of the state and putting its output `into` the state.
 
     The output is JSON data: a string, or an object. Each event of the run goes to the stream writer as JSON data
     (`stream_mode="custom"`). `options` are those of `Block.run()`. With a `store` the run is durable, has an id made of

@@ -21,12 +21,12 @@ def as_tool(
     description: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Callable[[str], Awaitable[str]]:
-    """Make an async function that runs `pattern` on a question and returns its result as text.
+    """Make an async function running `pattern` on a question and returning its result as text.
 
     It has a name (default: the pattern's), a docstring with `description` and the argument, and annotations, which is
     what frameworks read. The text is the output: a string as it is, anything else as JSON. A run that ends without an
-    output, because of a limit or because it waits for a human, says so instead. `options` are those of
-    `Block.run()`, the same for each call. Errors of the run are raised.
+    output, because of a limit or because it waits for a human, says so instead. `options` are those of `Block.run()`,
+    the same for each call. Errors of the run are raised.
 
     >>> from flowdebate import generator
     >>> from flowdebate.testing import ScriptedModel

@@ -271,7 +271,7 @@ class Command(TyperCommand):
 
 
 def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
-    """Return a command class that loads its function when the command runs or shows its help."""
+    """Return a command class loading its function when the command runs or shows its help."""
 
     class Deferred(Command):
         @cached_property

@@ -278,7 +278,7 @@ async def _begin(
 
 
 def ask_here() -> Ask | None:
-    """Return the function that asks a human in the terminal; None without a terminal, to answer later."""
+    """Return the function to ask a human in the terminal; None without a terminal, to answer later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():

@@ -232,7 +232,7 @@ class PullRequestReview:
     # Writing
 
     def finish(self, document: Document, error: str) -> bool:
-        """Post the result of a run; return False if that fails."""
+        """Post the result of a run; return False on failure."""
         raw: ReviewRawOutput = document.raw
         if raw.stop_reason is None:
             reason = error or document.error or f"The run ended early ({document.status})."
@@ -279,7 +279,7 @@ class PullRequestReview:
         raw: ReviewRawOutput | None = None,
         drafts: dict[str, FindingDraft] | None = None,
     ) -> bool:
-        """Create or update the comment; if that fails, put the text in the job summary and return False.
+        """Create or update the comment; on failure, put the text in the job summary and return False.
 
         Without a new `state` the comment keeps its current one.
         """
@@ -381,7 +381,7 @@ def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
 
 
 def _key_of(finding: FindingDraft | Raised) -> str:
-    """Return the key that identifies the note on a finding."""
+    """Return the key identifying the note on a finding."""
     quote = finding.quote if isinstance(finding, FindingDraft) else finding.place.quote
     return sha256(f"{finding.title}\0{quote or ''}".encode(errors="replace")).hexdigest()[:16]
 

@@ -224,7 +224,7 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 
 
 def write_entrance(url: str, folder: Path | None) -> Path:
-    """Write a file that redirects a browser to `url`, readable only by its owner.
+    """Write a file redirecting a browser to `url`, readable only by its owner.
 
     Program arguments are visible to all users. Browsers installed as snaps can read neither hidden folders nor the
     folder for temporary files.

@@ -110,7 +110,7 @@ class BenefitReport(InNotebooks, WireModel):
     """Results of the debate, followed by the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if that holds against any of them."""
+    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if this holds against any of them."""
     summary: str
     """Summary of the report in one or two sentences."""
 

@@ -45,7 +45,7 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """Results of a system over all rows that include it."""
+    """Results of a system over all rows including it."""
 
     name: str
     rows: int

@@ -290,7 +290,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block that decides on an answer twice: by a critique, and by the judge alone."""
+    """Create the block to decide on an answer twice: by a critique, and by the judge alone."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique

@@ -562,7 +562,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
 
 
 def rate_text(rate: float) -> str:
-    """Render a rate in the smallest unit of time that gives about one run or more.
+    """Render a rate in the smallest unit of time giving about one run or more.
 
     >>> rate_text(2.5), rate_text(0.1)
     ('2.5 a second', '6.0 a minute')

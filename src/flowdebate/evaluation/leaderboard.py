@@ -63,9 +63,9 @@ class AnsweringModel(WireModel):
     repairs: dict[str, int]
     """Number of answers by kind of repair, most frequent first."""
     thought_aloud: int
-    """Number of answers that include thinking in their text."""
+    """Number of answers with thinking in their text."""
     thought_unannounced: int
-    """Number of answers that include thinking without an opening tag."""
+    """Number of answers with thinking but without an opening tag."""
     template_tokens: int
     """Number of answers that end with chat template tokens."""
 

@@ -240,7 +240,7 @@ class _Patient(PerRequestWrapper):
 
 
 class _Watched(Wrapper):
-    """Model wrapper that records the calls of patterns for a check."""
+    """Model wrapper recording the calls of patterns for a check."""
 
     def __init__(self, inner: Model, check: ModelCheck, pattern: str) -> None:
         super().__init__(inner)

@@ -21,7 +21,7 @@ from flowdebate.store.export import GONE
 _WHERE = "vote"
 _PREFIX = "votes/"
 _NOTE, _LONGEST_NOTE = "note", 2_000
-"""Key of the document that holds the note on a run, and the maximum length of a note in characters."""
+"""Key of the document holding the note on a run, and the maximum length of a note in characters."""
 _MOST = 10_000
 """Maximum number of votes on a run, because a reader without an ID always counts as a new one."""
 
@@ -155,7 +155,7 @@ class Share(WireModel):
 
 
 def shares_in(run_id: str) -> str:
-    """Return the name of the collection that holds a run's public links; unlike other documents, it is not exported.
+    """Return the name of the collection holding a run's public links; unlike other documents, it is not exported.
 
     >>> shares_in("rents")
     'shares/rents'

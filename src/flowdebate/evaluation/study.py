@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NOISE = "noise"
 """Negative control: the judge reads the arguments on another question, under the positions of this one."""
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge with the text that decides the question, and the same judge without it.
+"""Positive control: the judge with the text deciding the question, and the same judge without it.
 
 In neither case does it read a debate.
 """
@@ -282,7 +282,7 @@ class Study:
             raise ConfigurationError(location, field_, error.got, error.allowed, hint=error.hint) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the text that decides a case."""
+        """Read the deciding text of a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:

@@ -93,7 +93,7 @@ class StudyComparison(WireModel):
 
 
 class StudyControl(WireModel):
-    """Comparison of the judge with the text that decides each question and the same judge without it."""
+    """Comparison of the judge with the text deciding each question and the same judge without it."""
 
     n: int
     """Number of questions decided both ways."""

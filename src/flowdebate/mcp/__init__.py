@@ -1,4 +1,4 @@
-"""MCP server that offers debates as tools, resources and prompts to any MCP host.
+"""MCP server offering debates as tools, resources and prompts to any MCP host.
 
 Needs `flowdebate[mcp]`, which is imported only when it is used. `flowdebate mcp` serves from the command line.
 """

@@ -114,7 +114,7 @@ def create_server(
 def http_app(
     server: MCPServer[Any], *, path: str = "/mcp", allow_hosts: Sequence[str] = (), guarded: bool = False
 ) -> Starlette:
-    """Create an ASGI application that serves `server` at `path` over streamable HTTP.
+    """Create an ASGI application serving `server` at `path` over streamable HTTP.
 
     A request gets a 421 if its Host is neither this machine nor among `allow_hosts`, and a 403 if it comes from another
     Origin; with `guarded`, the surrounding application checks both. If mounted in another application, its lifespan has
@@ -347,7 +347,7 @@ async def _document(service: Service, run_id: str) -> Document:
 
 
 class Subscriptions:
-    """Middleware that follows the runs of a `subscriptions/listen` stream, and publishes their changes."""
+    """Middleware following the runs of a `subscriptions/listen` stream, and publishing their changes."""
 
     def __init__(self, service_of: ServiceOf, bus: SubscriptionBus) -> None:
         self._of = service_of

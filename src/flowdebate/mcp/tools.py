@@ -33,7 +33,7 @@ from flowdebate.ui.plan import going_on
 from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
-"""Function that returns the service for a tool call; with several users, the caller's service."""
+"""Function returning the service for a tool call; with several users, the caller's service."""
 
 
 # Arguments

@@ -102,7 +102,7 @@ class _TheirFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test that runs `check` in a new event loop, without a plugin; skip it if the fake lacks support."""
+    """Make a test running `check` in a new event loop, without a plugin; skip it if the fake lacks support."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)

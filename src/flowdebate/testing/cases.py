@@ -66,7 +66,7 @@ Measure = Literal["round", "entries", "calls", "raises"]
 
 @dataclass(frozen=True, init=False, repr=False)
 class Returns:
-    """Block function that returns `values` in turn, one per round, and then starts again.
+    """Block function returning `values` in turn, one per round, and then from the start.
 
     Exceptions among them are raised. With `wait` the result is awaitable.
 
@@ -142,7 +142,7 @@ class Answers:
     """
 
     def model(self) -> FunctionModel:
-        """Create a new model that gives these answers from the beginning."""
+        """Create a new model giving these answers from the beginning."""
         counts: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
@@ -224,7 +224,7 @@ class DebateCase:
         return debate(**self.options)
 
     def model(self) -> FunctionModel:
-        """Create a new model that gives the case's answers from the beginning; use one per run."""
+        """Create a new model giving the case's answers from the beginning; use one per run."""
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:

@@ -86,7 +86,7 @@ class CheckOptions(TypedDict, total=False):
     texts: Sequence[str]
     """Additional texts that models may say, such as one that `terminate_when` waits for."""
     answers: Answering | None
-    """Function that answers some model requests, and returns None for the others."""
+    """Function answering some model requests, and returning None for the others."""
     skip: Sequence[str]
     """Names of promises to skip for this pattern."""
     examples: Sequence[Example]
@@ -103,7 +103,7 @@ def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **opt
 
 
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check that the library's promises hold for `pattern`, a pattern or a function that builds one.
+    """Check that the library's promises hold for `pattern`, a pattern or a function to build one.
 
     Each generated example runs it six or seven times with simulated models and humans, even if it names models; a
     function is called twice per example. The first broken promise raises PromiseBroken, an AssertionError that names
@@ -234,7 +234,7 @@ class _Check:
 
     @cached_property
     def clock(self) -> Clock:
-        """Clock that limits the time of each run."""
+        """Clock limiting the time of each run."""
         return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:
@@ -440,7 +440,7 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
 
 
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
-    """Return a function that builds the pattern under test."""
+    """Return a function to build the pattern under test."""
     if not isinstance(pattern, Block) and not callable(pattern):
         raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
     build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern

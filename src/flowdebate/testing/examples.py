@@ -28,7 +28,7 @@ from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view
 
 Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"
-"""Function that answers some requests, and returns None for the others."""
+"""Function answering some requests, and returning None for the others."""
 
 
 def _raising(make: Callable[[], Exception]) -> Callable[[], ModelResponse]:
@@ -77,7 +77,7 @@ class Call(NamedTuple):
 
 
 class ExampleModel:
-    """Model for every role of every pattern that answers according to `example` and records the `calls`.
+    """Model for every role of every pattern answering according to `example`, and recording the `calls`.
 
     An answer depends on the prompt, not on the order of calls. For requests for a winner, scores or a letter, the model
     has a favourite position, independent of their order, or (in a fifth of all cases) none. `answers` takes precedence.

@@ -45,7 +45,7 @@ class RecordedCall:
 
 
 class FunctionModel:
-    """Model that answers with `function(request)`, sync or async.
+    """Model answering with `function(request)`, sync or async.
 
     `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured answer
     (None for text), and `request.block` is the name of the calling block. The function returns `str`, a dict (a
@@ -73,7 +73,7 @@ class FunctionModel:
 
 
 class ScriptedModel:
-    """Model that answers with `replies` in order, one per call.
+    """Model answering with `replies` in order, one per call.
 
     A reply is text, a dict or pydantic model (a structured answer), one or more `ToolCall` objects, a `ModelResponse`,
     or an exception, which is raised. A call beyond the script raises `ScriptError`, as does `assert_complete()` while

@@ -35,7 +35,7 @@ class Wait(NamedTuple):
 
 
 class RunHangs(Exception):
-    """Error for a run that blocks its thread beyond the time limit."""
+    """Error for a run blocking its thread beyond the time limit."""
 
     def __init__(self, place: Wait | None) -> None:
         self.place = place
@@ -44,7 +44,7 @@ class RunHangs(Exception):
 
 @dataclass
 class Clock:
-    """Clock that measures the time of each run."""
+    """Clock measuring the time of each run."""
 
     seconds: float
     _end: float | None = field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""`serve_recording`: a local server that replays the recorded answers of another one."""
+"""`serve_recording`: a local server replaying the recorded answers of another one."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Name the parts of a request that affect the form of the response or that servers may refuse.
+    """Name the parts of a request affecting the form of the response, or possibly refused by servers.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']

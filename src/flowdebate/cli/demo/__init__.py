@@ -83,7 +83,7 @@ def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
 
 
 def recorded_plan(speed: float) -> Plan:
-    """Return the plan of the recorded debate, with a model that replays the recording."""
+    """Return the plan of the recorded debate, with a model replaying the recording."""
     from flowdebate.models.recording import PlayedModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan

@@ -52,7 +52,7 @@ _RESET = "starting over: turns that came at the same time are now in a different
 
 
 class Page:
-    """Writer that prints the parts of a debate to `stream`, in the order of the calls.
+    """Writer printing the parts of a debate to `stream`, in the order of the calls.
 
     No escape codes are written if `stream` is not a terminal, or if NO_COLOR is set. Foreign text is indented (or
     framed), so that it cannot be mistaken for the page's own words.
@@ -301,7 +301,7 @@ def render(document: Document, page: Page) -> None:
 
 
 class LivePage(View):
-    """Page that follows a run live."""
+    """Page following a run live."""
 
     def __init__(self, plan: Plan, stream: TextIO, *, head: Sequence[str] = (), quiet: bool = False) -> None:
         self._plan = plan

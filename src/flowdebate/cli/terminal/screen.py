@@ -252,7 +252,7 @@ class View:
 
 
 class AskOnScreen:
-    """Function that asks humans with `ask`, and hides the live line meanwhile."""
+    """Function asking humans with `ask`, hiding the live line meanwhile."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask

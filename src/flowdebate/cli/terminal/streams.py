@@ -1,4 +1,4 @@
-"""Streams whose failures can be distinguished from errors of the code that writes to them."""
+"""Streams whose failures can be distinguished from errors of the code writing to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def writing() -> Iterator[None]:
 
 
 class CheckedStream:
-    """Stream that raises WriteFailed on failure; rich would end the process at a broken pipe."""
+    """Stream raising WriteFailed on failure; rich would end the process at a broken pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

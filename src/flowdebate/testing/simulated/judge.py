@@ -444,7 +444,7 @@ def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
 
 
 def is_right(decided: Decided, best: ArrayLike) -> Floats:
-    """Compute the credit of each item's verdict: 1 or 0, or its share for a tie that includes the right side."""
+    """Compute the credit of each item's verdict: 1 or 0, or its share for a tie including the right side."""
     import numpy as np
 
     leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
