@@ -438,7 +438,7 @@ async def test_an_unusable_agent_cli_is_an_error_before_any_call(
 
 @pytest.mark.anyio
 async def test_allowed_models_apply_to_seats_forks_and_imports(stubs: Found) -> None:
-    """This includes a run started on a server with other models; no model is called."""
+    """The rule covers runs started on a server with other models; no model is called."""
     async with Service(store="memory:") as anywhere:
         run = await anywhere.begin("debate", QUESTION, options={**request(), "max_calls": 1})
         assert (await anywhere.wait(run.run_id, 30)).status == "limit"
@@ -551,7 +551,7 @@ async def test_a_key_goes_to_no_other_address(
     fork: dict[str, str],
     imported: bool,  # noqa: FBT001
 ) -> None:
-    """This holds for all seats, plans, imports, forks and failures."""
+    """All seats, plans, imports, forks and failures are covered."""
     sides = [
         {"name": name, "stance": f"{name} it", **({} if key_ is None else {"model": key_})}
         for name, key_ in zip(("pro", "con"), keys, strict=True)

@@ -197,7 +197,7 @@ def test_an_answer_cannot_imitate_the_question(evaluated: Any) -> None:
 
 
 def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
-    """Such an answer is scored without a call."""
+    """An empty answer is scored without a call."""
     prompts: list[str] = []
     log = evaluated(speaks(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
     [score] = log.samples[0].scores.values()

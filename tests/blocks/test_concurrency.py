@@ -274,7 +274,7 @@ async def test_a_second_cancellation_still_waits_for_children() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """Such exceptions are neither grouped nor rescued, and siblings end."""
+    """Exceptions such as SystemExit are neither grouped nor rescued, and siblings end."""
     stage = Stage()
     runs: list[Any] = []
 

@@ -127,7 +127,7 @@ def test_every_shape_of_function_is_a_block(shape: str) -> None:
     ids=shown,
 )  # fmt: skip
 def test_builtins_and_classes_get_only_the_input(function: Any, value: object, output: object) -> None:
-    """This includes callables without an inspectable signature."""
+    """Callables without an inspectable signature are covered."""
     assert handler(function).run_sync(value).output == output
 
 

@@ -107,7 +107,7 @@ def test_only_exceptions_can_be_rescued(on: Any) -> None:
 
 
 def test_a_block_may_rescue_the_library_s_own_errors() -> None:
-    """They are exceptions like any other."""
+    """The library's errors are exceptions like any other."""
     endless = empty().do_while(lambda n: n + 1, lambda _: True, max_iterations=3).rescue(str, on=LoopLimitExceeded)
     assert (
         endless.run_sync(0).output == "block 'all' did not end within 3 iterations; raise max_iterations if it should"

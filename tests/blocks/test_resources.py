@@ -146,7 +146,7 @@ def test_an_owner_and_a_member_must_use_the_same_object() -> None:
 
 
 def test_owned_resources_are_available_to_all_blocks() -> None:
-    """This includes blocks that do not declare the resource."""
+    """Blocks that do not declare the resource have access too."""
     private = counter()
     block = empty(owns=[private]).then(lambda _, ctx: ctx.resources.counter.state).map(lambda n: n + 1)
     assert block.run_sync(0).output == 1
@@ -171,7 +171,7 @@ def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | 
 
 
 def test_a_nested_owner_has_its_own_object() -> None:
-    """This also holds if both own the same object."""
+    """Both may own the same object."""
     shared_counter = counter()
     inner = empty("inner", owns=[shared_counter]).then(bump(shared_counter))
     outer = (

@@ -61,7 +61,7 @@ async def later(word: str) -> str:
 
 
 def test_functions_sync_and_async_and_blocks_are_tools() -> None:
-    """Their results become text."""
+    """Results of any tool become text."""
 
     def seen(value: str, ctx: Context) -> str:
         return f"{value} by {ctx.block}"
@@ -328,7 +328,7 @@ def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> Non
 
 
 def test_two_tools_with_one_name_are_rejected() -> None:
-    """This includes tools of capabilities."""
+    """Tools of capabilities are included."""
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="tools with different names"):
             generator(name="ask", **options)

@@ -324,7 +324,7 @@ def test_resume_asks_a_judge_that_failed_again(served: Endpoint, tmp_path: Path)
 
 
 def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
-    """This holds for the answer alone and the full transcript, complete and streamed."""
+    """The answer alone and the full transcript are checked, complete and streamed."""
     members = [{"name": name, "model": f"openai/{'404' if name == 'cleo' else 'up'}-{name}"} for name in MEMBERS]
 
     panel = PATTERNS["council"].load_factory()(name="panel", members=members)

@@ -11,7 +11,7 @@ from tests.measures.drawn import texts
 
 @given(texts)
 def test_every_answer_equals_itself(text: str) -> None:
-    """This includes capitals, quotes and blanks."""
+    """Capitals, quotes and blanks make no difference."""
     assert same_answer(text, text)
     if text.isascii() and answer_words(text):
         assert same_answer(text, f'  "{text.upper()}"\n')

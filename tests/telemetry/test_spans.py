@@ -448,7 +448,7 @@ async def test_batches_and_services_are_observed() -> None:
 
 
 async def test_a_run_is_below_the_current_span() -> None:
-    """One example is a server's request span."""
+    """The current span may be a server's request span."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
         await generator(name="poet").run("?", model=small(), observe=watched.observe)
