@@ -94,7 +94,6 @@ def test_a_headline_begins_with_a_verb_or_not(parse: Callable[..., list[Module]]
 
 
 def test_clauses_and_bare_heads_are_counted_by_the_thousand_words(parse: Callable[..., list[Module]]) -> None:
-    """Docstrings of attributes are included."""
     modules = parse('"""Options that those of a run replace."""\n\nsize = 1\n"""What is left of it."""\n')
     assert relative_clauses(modules) == pytest.approx(1000 / 12)
     assert bare_heads(modules) == pytest.approx(2000 / 12)

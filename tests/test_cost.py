@@ -138,8 +138,6 @@ def test_each_argument_is_escaped_only_a_few_times(long: Counter[str]) -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_rebuilding_a_pattern_makes_no_new_schema(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal debaters share the classes of their answer schemas."""
-
     def hold() -> None:
         talk(name).run_sync("What should we pay for?", model=Talkers().model(), seed=1)
 

@@ -58,7 +58,6 @@ def test_the_modules_of_the_containers_exist(debates: ModuleType) -> None:
 
 @pytest.mark.parametrize("command", [IMAGE.command, COMPOSE["server"]["command"]])
 def test_the_commands_are_valid(command: list[str]) -> None:
-    """Renamed options would break the containers."""
     program, name, *options = command
     group = get_command(app)
     context = group.make_context(program, [name], resilient_parsing=True)
@@ -98,7 +97,6 @@ def test_the_image_does_not_run_as_root() -> None:
 
 
 def test_the_image_has_a_supported_python() -> None:
-    """Versions are locked for this Python."""
     version = BUILD.last("FROM").removeprefix("python:").partition("-")[0]
     assert SpecifierSet(PROJECT["project"]["requires-python"]).contains(f"{version}.0")
     assert version in lock.PYTHONS

@@ -115,14 +115,12 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_error_and_warning_is_documented() -> None:
-    """The classes are on the page about errors."""
     page = TEXTS[ROOT / "docs" / "troubleshooting.md"]
     missing = [name for name in errors.__all__ if f"`{name}`" not in page]
     assert missing == []
 
 
 def test_every_option_of_a_debate_is_in_its_table_with_its_default() -> None:
-    """The table of options equals the signature of `debate`."""
     section = TEXTS[ROOT / "docs" / "debate.md"].split("## Options")[1].split("A `Debater` has")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
     assert list(rows) == list(options(flowdebate.debate))
@@ -150,7 +148,6 @@ def test_every_option_of_a_sibling_is_in_its_table_with_its_default(name: str) -
 
 @pytest.mark.parametrize("output", SIBLING_OUTPUTS, ids=lambda output: output.__name__)
 def test_every_field_of_a_siblings_output_is_in_a_table(output: type[BaseModel]) -> None:
-    """Readers of a pattern's output find each field explained."""
     assert set(output.model_fields) <= first_cells(f"{SIBLING_OUTPUTS[output]}.md")
 
 
@@ -187,12 +184,10 @@ def test_every_field_of_the_raw_output_is_in_its_table() -> None:
     ids=["generator", "sequencer", "OpenAIModel"],
 )
 def test_every_option_of_a_constructor_is_in_a_table(function: Callable[..., Any], page: str) -> None:
-    """The constructors are those that users call."""
     assert set(options(function)) - {"name"} <= first_cells(page)
 
 
 def test_every_verb_of_the_sequencer_is_in_its_table() -> None:
-    """The table has all verbs of the builder and no others."""
     verbs = {name for name, _ in inspect.getmembers(Sequencer, inspect.isfunction) if not name.startswith("_")}
     of_every_block = {name for name, _ in inspect.getmembers(Block, inspect.isfunction)}
     sequencer_verbs = verbs - of_every_block
@@ -251,7 +246,6 @@ def test_the_index_lists_every_page() -> None:
 
 
 def test_every_term_is_in_the_glossary() -> None:
-    """Terms have a row each, in alphabetical order."""
     glossary = TEXTS[ROOT / "docs" / "concepts.md"].split("## Glossary")[1]
     words = [row.strip("`") for row in re.findall(r"^\| ([^|]+) \| ", glossary, re.MULTILINE)][1:]
     assert [word for word in LANGUAGE if word not in words] == []
@@ -259,7 +253,6 @@ def test_every_term_is_in_the_glossary() -> None:
 
 
 def test_every_benchmark_is_described() -> None:
-    """Each module run by `make bench` has a row."""
     text = (ROOT / "scripts" / "benchmarks" / "run.py").read_text("utf-8")
     modules = set(re.findall(r"^import (\w+)$", text, re.MULTILINE))
     described = set(re.findall(r"^\| `(\w+)\.py` \|", TEXTS[ROOT / "docs" / "evidence.md"], re.MULTILINE))
@@ -309,7 +302,6 @@ def parse(program: Any, arguments: list[str]) -> None:
 
 
 def test_the_changelog_has_one_unreleased_section() -> None:
-    """The section comes first."""
     sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert sections[0] == "Unreleased"
     assert sections.count("Unreleased") == 1
@@ -322,7 +314,6 @@ _HOP = re.compile(r"\[`(?:(\w+)\.)?(\w+)(?:\(\))?`\]\((\.\./src/[^)#]+)\)")
     ("owner", "name", "path"), _HOP.findall(TEXTS[ROOT / "docs" / "architecture.md"]), ids=lambda part: part or "-"
 )
 def test_links_of_the_architecture_lead_to_their_definitions(owner: str, name: str, path: str) -> None:
-    """Each linked function or class is defined in the linked file."""
     source = (ROOT / "docs" / path).resolve().read_text("utf-8")
     assert re.search(rf"\b(def|class|function) {name}\b", source)
     assert not owner or re.search(rf"\bclass {owner}\b|^from .* import .*\b{owner}\b", source, re.MULTILINE)
@@ -346,7 +337,6 @@ def test_the_call_stack_has_the_documented_depth() -> None:
 
 
 def test_each_threat_names_existing_tests() -> None:
-    """Each row of the table names tests at their location."""
     table = (ROOT / "evidence" / "records" / "threats.md").read_text("utf-8")
     rows = [line.rsplit("|", 2) for line in table.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 21

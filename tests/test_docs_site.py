@@ -39,7 +39,6 @@ def prose_links(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("module", TOP)
 def test_every_public_name_is_in_the_reference(module: str, pages: Path) -> None:
-    """Every export of a module has an entry on the module's page."""
     page = (pages / "reference" / f"{module}.md").read_text("utf-8").splitlines()
     assert [name for name in docs_site.exported(module) if f"::: {module}.{name}" not in page] == []
 

@@ -83,7 +83,6 @@ def test_the_schema_is_valid_and_has_its_version() -> None:
 
 
 def test_each_call_returns_a_separate_schema() -> None:
-    """A caller's changes affect no other caller."""
     event_schema()["$defs"].clear()
     assert event_schema()["$defs"]
 
@@ -254,8 +253,6 @@ def test_a_value_that_json_can_hold_is_a_custom_event(value: object, name: str, 
 
 
 def test_a_custom_event_class_has_path_and_time() -> None:
-    """A class not derived from `BaseEvent` has neither."""
-
     @handler
     def act(value: object, ctx: Any) -> object:
         ctx.emit(SourcesFound(sources=frozenset(("b", "a"))))

@@ -84,7 +84,6 @@ def no_real_models() -> Any:
 
 
 def test_no_example_is_left_out() -> None:
-    """A new script is tested automatically."""
     assert set(NAMES) == TESTED_BELOW | TESTED_IN_FOLDER
 
 
@@ -205,7 +204,6 @@ def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]) -> None:
-    """The printed text equals the transcript."""
     raw = load("streaming").main(answering(None))
     printed = capsys.readouterr().out
     for entry in raw.transcript:

@@ -77,7 +77,6 @@ def names(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("paths", [MODULES, PAGES, TESTS], ids=["modules", "pages", "tests"])
 def test_prose_uses_the_words_of_the_glossary(paths: list[Path]) -> None:
-    """The glossary's terms replace their old synonyms."""
     occurrences = {
         f"{path.relative_to(ROOT)}: {match.group()!r}": REPLACED[match.group().lower()]
         for path in paths

@@ -106,7 +106,6 @@ def lazy_names(package: str) -> dict[str, str]:
 
 
 def test_the_top_imports_lazily() -> None:
-    """All public names are imported on first use."""
     visible = {
         name
         for name, value in vars(importlib.reload(flowdebate)).items()
@@ -155,7 +154,6 @@ def issubclass_of_error(value: object) -> bool:
 
 
 def test_every_error_of_the_package_is_in_the_one_tree() -> None:
-    """No module has public errors of its own."""
     elsewhere = [
         f"{module}.{name}"
         for module, member in MODULES.items()

@@ -313,7 +313,6 @@ def test_a_name_that_is_also_a_role_is_rejected() -> None:
 
 
 def test_a_run_has_no_seats_of_its_own() -> None:
-    """Seats are known when the pattern is built."""
     talk = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")])
     with pytest.raises(ConfigurationError, match='debate\\(model="each"\\), or --model each'):
         talk.run_sync(QUESTION, model="each")
@@ -508,7 +507,6 @@ async def test_each_assigns_only_allowed_models(stubs: Found) -> None:
 
 
 def test_the_form_lists_allowed_models(stubs: Found) -> None:
-    """The form also exists if none of the models is configured."""
     for allowed, text in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
         with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
             page = stage.http.get("/new?pattern=council").text

@@ -219,7 +219,6 @@ WORDS = ["rounds", "tokens", "(", ")", "|", "&", "~", "1", "'x'", ".", ",", "[",
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS)).map(" ".join))
 def test_any_text_is_a_condition_or_a_configuration_error(text: str) -> None:
-    """No other exception is raised."""
     with suppress(ConfigurationError):
         assert isinstance(stop.parse(text), stop.Condition)
 

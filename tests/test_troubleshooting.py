@@ -431,7 +431,6 @@ def test_every_error_is_on_the_page() -> None:
 
 
 def test_every_status_is_on_the_page() -> None:
-    """Statuses are those of results and of stored runs."""
     rows = set(re.findall(r'^\| `"?(\w+)"?` \|', PAGE, re.MULTILINE))
     assert rows == {*get_args(DebateStatus), *get_args(StoredStatus), "left_behind"}
 
@@ -455,7 +454,6 @@ async def test_the_page_quotes_the_first_errors_of_a_new_user(
 
 
 def test_the_page_lists_the_ways_to_get_a_model() -> None:
-    """The error without a model lists the same ways as the page."""
     (text,) = SHOWN["No model"]
     assert WAYS_OUT in text
     (text,) = SHOWN["The local model is not installed"]

@@ -197,7 +197,6 @@ def test_an_answer_cannot_imitate_the_question(evaluated: Any) -> None:
 
 
 def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
-    """An empty answer is scored without a call."""
     prompts: list[str] = []
     log = evaluated(speaks(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
     [score] = log.samples[0].scores.values()
@@ -380,7 +379,6 @@ def test_retries_of_inspect_are_disabled() -> None:
 
 
 def test_a_filtered_answer_is_an_error() -> None:
-    """ContentFiltered is raised, as for every model."""
     from inspect_ai.model import ModelOutput
 
     stopped = [counted(ModelOutput.from_content("mock", "I …", stop_reason="content_filter"))]
@@ -405,7 +403,6 @@ def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> None:
-    """The error comes before any evaluation."""
     with pytest.raises(ConfigurationError, match=message):
         make()
 

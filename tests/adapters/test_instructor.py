@@ -146,7 +146,6 @@ def test_a_wrong_key_is_an_authentication_error(stubs: dict[VendorName, Vendor],
 
 
 def test_real_models_can_be_forbidden() -> None:
-    """A client of a hosted provider is not called."""
     import instructor
     import openai
 

@@ -217,7 +217,6 @@ def test_a_debate_can_be_a_tool() -> None:
 
 
 def test_only_runnables_are_accepted() -> None:
-    """Other objects are rejected on construction."""
     with pytest.raises(ConfigurationError, match="`runnable` must be a chat model"):
         RunnableModel("gpt")
 

@@ -154,27 +154,23 @@ def test_tools_are_called() -> None:
 
 
 def test_litellm_errors_become_library_errors() -> None:
-    """The message of RateLimited contains LiteLLM's class."""
     model = LiteLLM("gpt-5-mini", mock_response="litellm.RateLimitError", retry=None)
     with pytest.raises(RateLimited, match=r"429 \(RateLimitError"):
         generator(name="mayor").run_sync("May cars go?", model=model)
 
 
 def test_real_models_can_be_forbidden() -> None:
-    """The guard holds for every provider of LiteLLM."""
     with forbid_real_models(), pytest.raises(RealModelForbidden):
         generator(name="mayor").run_sync("May cars go?", model=LiteLLM("gpt-5-mini"))
 
 
 @pytest.mark.parametrize("option", ["messages", "stream", "tools"])
 def test_request_settings_cannot_be_options(option: str) -> None:
-    """The error comes on construction."""
     with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set: each request sets it")):
         LiteLLM("gpt-5-mini", retry=None, **{option: 1})
 
 
 def test_request_settings_override_options() -> None:
-    """The temperature of the block is sent."""
     model = LiteLLM("gpt-5-mini", temperature=1, mock_response="Yes.")
     from flowdebate.models.base import ModelRequest
 

@@ -122,6 +122,5 @@ def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
 
 
 def test_only_agents_are_accepted() -> None:
-    """Other objects are rejected on construction."""
     with pytest.raises(ConfigurationError, match=r"`agent` must be an Agent of the OpenAI Agents SDK \(got 'gpt'\)"):
         AgentModel("gpt")

@@ -80,7 +80,6 @@ class Forgetful(OtherModel):
     "broken", ["test_text", "test_conversation", "test_stream", "test_usage", "test_unknown_usage", "test_exception"]
 )
 def test_the_suite_finds_a_broken_promise(broken: str) -> None:
-    """A model that breaks a promise fails the promise's test."""
     with pytest.raises((AssertionError, ValueError, _TheirFailure)):
         getattr(AdapterConformance(), broken)(Forgetful)
 
@@ -132,13 +131,11 @@ async def test_a_run_without_an_output_is_reported() -> None:
     [({"name": "2nd"}, "name"), ({"name": ""}, "name"), ({"name": "x" * 65}, "name"), ({"run_id": "r"}, "run_id")],
 )
 def test_invalid_tool_options_are_rejected(options: dict[str, str], field: str) -> None:
-    """The error comes when the tool is created."""
     with pytest.raises(ConfigurationError) as refused:
         as_tool(generator(name="talk"), **options)  # type: ignore[arg-type]
     assert refused.value.field == field
 
 
 def test_only_blocks_are_accepted_as_tools() -> None:
-    """Other objects are rejected on construction."""
     with pytest.raises(ConfigurationError, match="`pattern` must be a pattern or another block"):
         as_tool("debate")  # type: ignore[arg-type]

@@ -79,7 +79,6 @@ def test_the_answer_tool_may_follow_rounds_of_other_tools() -> None:
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"score": "high"}', "{}", '{"score": 1, "mood": 2}'])
 def test_invalid_arguments_are_a_schema_violation(arguments: str) -> None:
-    """The error names the block and contains the model's text."""
     with pytest.raises(SchemaViolation) as caught:
         run_with_tool(ToolCall(id="1", name="rate", arguments=arguments))
     assert (caught.value.block, caught.value.answer) == ("ask", arguments)
@@ -98,7 +97,6 @@ def test_a_block_may_be_the_tool() -> None:
 
 
 def test_exceptions_of_the_tool_are_raised_unchanged() -> None:
-    """A note names the tool."""
     error = RuntimeError("boom")
 
     def rate(score: int) -> None:

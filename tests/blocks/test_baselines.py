@@ -257,7 +257,6 @@ async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side
 
 @given(votes=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7), seed=st.integers(0, 5))
 def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
-    """A tie reports the leaders and no winner."""
     voters = Voters(lambda number, _: votes[number - 1])
     block = baselines_of("drafts", stances=("a", "b", "c"), models=[None] * len(votes))
     (baseline,) = town(block).run_sync(QUESTION, model=voters.model, seed=seed).output
@@ -335,7 +334,6 @@ async def test_an_unavailable_provider_gets_one_wave_of_samples() -> None:
 
 
 async def test_an_unknown_position_is_a_failure() -> None:
-    """An invented position is not a vote."""
     (baseline,) = (await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: "perhaps").model)).output
     assert baseline.winner is None
     assert "SchemaViolation" in str(baseline.problem)
@@ -370,7 +368,6 @@ async def test_costs_use_the_prices_of_the_run() -> None:
 
 
 async def test_the_same_seed_gives_the_same_orders() -> None:
-    """Orders depend on the run's seed and the call's path."""
     orders = []
     for seed in (7, 7, 8):
         voters = Voters(argument=500)

@@ -155,7 +155,6 @@ async def test_the_first_failure_in_order_is_raised_with_notes_of_others() -> No
 
 
 async def test_a_block_that_raises_a_group_raises_that_group() -> None:
-    """An application's exception group is not unwrapped."""
     group = ExceptionGroup("mine", [ValueError("a"), TypeError("b")])
 
     async def fail(_: object) -> None:
@@ -295,8 +294,6 @@ def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurre
 
 @given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
 def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int | None) -> None:
-    """The function `in_order` runs everything concurrent."""
-
     def call(value: int) -> Any:
         async def answer() -> int:
             await asyncio.sleep(0)

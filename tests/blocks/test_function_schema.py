@@ -314,8 +314,6 @@ def test_methods_partials_and_undocumented_functions_work() -> None:
 
 
 def test_an_unknown_annotation_is_an_error() -> None:
-    """The error names the annotation."""
-
     def strange(x: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
         """Take something."""
 
@@ -325,8 +323,6 @@ def test_an_unknown_annotation_is_an_error() -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
 def test_arguments_are_validated_against_the_enum(names: list[str]) -> None:
-    """The schema and the validation use the same values."""
-
     def hand_over(to: str) -> None:
         """Hand over."""
 

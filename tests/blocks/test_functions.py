@@ -127,7 +127,6 @@ def test_every_shape_of_function_is_a_block(shape: str) -> None:
     ids=shown,
 )  # fmt: skip
 def test_builtins_and_classes_get_only_the_input(function: Any, value: object, output: object) -> None:
-    """Callables without an inspectable signature are covered."""
     assert handler(function).run_sync(value).output == output
 
 
@@ -182,7 +181,6 @@ def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
 
 @pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=shown)
 def test_non_blocks_are_rejected_when_built(function: Any) -> None:
-    """The check applies wherever a block is expected."""
     empty = sequencer(name="all")
     for attempt in (
         lambda: empty.then(function),
@@ -198,8 +196,6 @@ def test_non_blocks_are_rejected_when_built(function: Any) -> None:
 
 
 def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
-    """The decorator works with and without parentheses."""
-
     @handler
     def shout(text: str) -> str:
         return text.upper()
@@ -222,7 +218,6 @@ def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "\n", 5, b"x", ("a",)])
 def test_a_block_has_a_name(name: Any) -> None:
-    """The name of any kind of block must not be blank."""
     for make in (
         lambda: handler(str, name=name),
         lambda: sequencer(name=name),
@@ -235,7 +230,6 @@ def test_a_block_has_a_name(name: Any) -> None:
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.0, "1"])
 def test_bounds_are_positive_integers(bound: Any) -> None:
-    """A bool is invalid."""
     empty = sequencer(name="all").then(str)
     for attempt in (
         lambda: empty.for_each(str, max_concurrency=bound),
@@ -251,7 +245,6 @@ def test_bounds_are_positive_integers(bound: Any) -> None:
 
 
 def test_a_loop_requires_a_bound() -> None:
-    """The value None is invalid."""
     empty: Any = sequencer(name="all").then(str)
     attempts: list[Callable[[], object]] = [
         lambda: empty.loop_back("str", when=bool, max_iterations=None),
@@ -290,7 +283,6 @@ ATTEMPTS: list[Any] = [
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_invalid_arguments_are_rejected_with_their_location(attempt: Any) -> None:
-    """The error comes before anything runs."""
     with pytest.raises(ConfigurationError) as caught:
         attempt(sequencer(name="all").then(str))
     assert "must " in str(caught.value)

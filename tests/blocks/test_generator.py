@@ -79,7 +79,6 @@ def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], 
 
 
 def test_functions_get_the_input_and_the_context_of_the_block() -> None:
-    """The context has the generator's path and block."""
     messages = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
     assert messages == [("system", "5 ask ask"), ("user", "6")]
 
@@ -151,7 +150,6 @@ def test_a_structured_answer_matches_the_schema(schema: Any, answer: Any, output
     "schema", [Point, Place, Spot, JSON_SCHEMA], ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"]
 )
 def test_an_invalid_answer_is_an_error_that_names_the_field(schema: Any) -> None:
-    """SchemaViolation also names the block and the model."""
     block = generator(name="ask", output_schema=schema)
     with pytest.raises(SchemaViolation) as caught:
         block.run_sync("?", model=ScriptedModel({"x": "one"}, name="small"))
@@ -172,7 +170,6 @@ def test_a_truncated_answer_is_flagged() -> None:
 
 @pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=shown)
 def test_invalid_schemas_are_rejected(schema: Any) -> None:
-    """The error comes when the block is built, and names the block."""
     with pytest.raises(ConfigurationError, match="generator 'ask': `output_schema` must be"):
         generator(name="ask", output_schema=schema)
 
@@ -255,7 +252,6 @@ def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
 
 
 def test_settings_reach_the_model() -> None:
-    """The settings are passed unchanged."""
     received: list[ModelSettings] = []
     settings = ModelSettings(temperature=0.5, max_tokens=7, extra={"top_p": 0.9})
 

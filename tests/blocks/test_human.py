@@ -98,7 +98,6 @@ async def test_a_human_sees_the_complete_request() -> None:
 
 
 async def test_the_expected_answer_has_a_line_for_each_field() -> None:
-    """The lines have types, choices, and optional fields."""
     requests: list[HumanRequest] = []
     reviewer = human(name="ann", output_schema=Finding, ask=recording(requests, {"grade": "good"}))
     result = await reviewer.run("a paper")
@@ -125,7 +124,6 @@ async def test_the_expected_answer_has_a_line_for_each_field() -> None:
     ids=["data", "json", "the one field that is needed", "the model itself"],
 )
 async def test_answers_come_in_several_forms(answer: Any) -> None:
-    """All forms give the same result."""
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     assert (await block.run("a paper")).output == Finding(grade="good")
 
@@ -148,7 +146,6 @@ async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None
 
 
 async def test_a_human_judge_has_the_fields_of_a_judge() -> None:
-    """The winner is one of the stances."""
     requests: list[HumanRequest] = []
     verdict = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
     judge = human(name="jo", ask=recording(requests, verdict))
@@ -160,7 +157,6 @@ async def test_a_human_judge_has_the_fields_of_a_judge() -> None:
 
 
 def test_invalid_options_are_rejected() -> None:
-    """The error comes before anything is built."""
     with pytest.raises(ConfigurationError, match="`ask` must be a function"):
         human(name="ann", ask="terminal")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="`prompt` must be text"):
@@ -188,7 +184,6 @@ async def test_a_human_inside_a_tool_or_function_suspends_the_run() -> None:
 
 
 async def test_asking_without_a_store_is_an_error() -> None:
-    """The error comes when the run reaches the function."""
     ann = human(name="ann")
 
     @handler(name="asks")
@@ -226,7 +221,6 @@ async def test_calls_besides_a_waiting_one_finish() -> None:
 
 @given(st.text(), st.text(), st.none() | st.text(), st.none() | st.dictionaries(st.text(), st.integers()))
 def test_requests_survive_storage(text: str, expects: str, problem: str | None, schema: Any) -> None:
-    """A stored request can be read back completely."""
     request = HumanRequest(block="b", place="p", shown=text, expects=expects, problem=problem, schema=schema)
     assert request_of("p", request.text) == request
 
@@ -275,7 +269,6 @@ def test_a_request_can_be_parsed_into_its_parts(
 
 
 def test_a_request_in_another_form_is_read_as_text() -> None:
-    """The parts of such a request may be indistinguishable."""
     parts = parse_request("What was said so far:\nlittle\n\n[x y\nRound 2:")
     assert parts == RequestParts("", "", (Section(None, ("little",)), Section(None, ("[x y", "Round 2:"))))
 
@@ -346,7 +339,6 @@ async def test_fields_are_typed_one_by_one_and_requested_again() -> None:
 
 
 async def test_typing_can_be_cancelled() -> None:
-    """No task keeps waiting for a line."""
     read_end, write_end = os.pipe()
     ann = human(name="ann", ask=Terminal(read_end, io.StringIO()).ask)
     handle = ann.start("Rents?")

@@ -69,7 +69,6 @@ def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> Non
 
 @given(recipes(), SMALL)
 def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
-    """The identity holds before and after any block."""
     journal = Journal()
     block = a.build(journal)
     alone = outcome_of(block, value, journal)
@@ -265,7 +264,6 @@ def test_two_loops_of_one_sequencer_count_separately() -> None:
 
 
 def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
-    """The failed pass may be any of them."""
     passed: list[str] = []
 
     def fails_in_the_second_pass(_: object) -> None:
@@ -289,7 +287,6 @@ def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
 
 
 def test_a_loop_starts_counting_at_each_entry() -> None:
-    """Each execution of the sequencer has all passes."""
     values: list[int] = []
     inner: Sequencer[Any, Any] = (
         sequencer(name="inner").tap(handler(values.append, name="see")).loop_back("see", when=bool, max_iterations=2)

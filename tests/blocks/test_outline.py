@@ -47,7 +47,6 @@ STEPS: dict[str, Any] = {
 
 
 def test_every_kind_of_step_is_drawn_as_text() -> None:
-    """Each step has one line, with its contents below."""
     assert "\n\n".join(str(outline(make())) for make in STEPS.values()) == snapshot("""\
 all
   → ask

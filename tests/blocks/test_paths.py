@@ -41,7 +41,6 @@ def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
 
 @given(pipelines(failing=False, pauses=3), SMALL, st.data())
 def test_paths_do_not_depend_on_who_ends_first(recipe: Pipeline, value: int, data: st.DataObject) -> None:
-    """Durations do not affect paths."""
     journal, other = Journal(), Journal()
     slow = recipe.build(journal)
     hasty = without_pauses(recipe, data).build(other)
@@ -126,7 +125,6 @@ async def test_a_block_used_as_a_tool_has_a_path_for_each_call() -> None:
 
 
 async def test_paths_are_readable() -> None:
-    """Paths consist of names, keys, indexes and passes."""
     paths: list[str] = []
 
     def note(name: str) -> Block[Any, Any]:

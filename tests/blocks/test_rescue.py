@@ -107,7 +107,6 @@ def test_only_exceptions_can_be_rescued(on: Any) -> None:
 
 
 def test_a_block_may_rescue_the_library_s_own_errors() -> None:
-    """The library's errors are exceptions like any other."""
     endless = empty().do_while(lambda n: n + 1, lambda _: True, max_iterations=3).rescue(str, on=LoopLimitExceeded)
     assert (
         endless.run_sync(0).output == "block 'all' did not end within 3 iterations; raise max_iterations if it should"
@@ -140,7 +139,6 @@ class Mute(Exception):
 )
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_an_application_exception_reaches_the_caller_unchanged(error: Exception, max_concurrency: bool) -> None:  # noqa: FBT001
-    """The same object is raised, whatever operations it forbids."""
     failing = fails(error)
     block = empty().parallel({"a": failing, "b": failing}) if max_concurrency else empty().then(failing)
     with pytest.raises(type(error)) as caught:
@@ -175,7 +173,6 @@ def test_other_notes_do_not_hide_the_block() -> None:
 
 
 def test_a_model_s_error_is_noted_like_any_other() -> None:
-    """The generator is the block named."""
     with pytest.raises(RuntimeError, match="boom") as caught:
         empty().then(generator(name="ask")).run_sync("q", model=ScriptedModel(RuntimeError("boom")))
     assert caught.value.__notes__ == ["in block 'ask' (at all/ask)"]
@@ -183,6 +180,5 @@ def test_a_model_s_error_is_noted_like_any_other() -> None:
 
 @pytest.mark.parametrize("value", [5, None, object()])
 def test_for_each_needs_something_to_iterate_over(value: object) -> None:
-    """OutputError describes the value it got."""
     with pytest.raises(OutputError, match="items to iterate over"):
         empty().for_each(str).run_sync(value)

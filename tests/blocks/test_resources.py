@@ -123,7 +123,6 @@ def test_an_owned_object_conflicts_with_a_shared_one(order: int) -> None:
 
 
 def test_two_owners_of_different_objects_do_not_conflict() -> None:
-    """Neither object is visible outside."""
     one, two = counter(), counter()
     a = empty("a", owns=[one]).then(bump(one, by=1)).then(bump(one, by=1))
     b = empty("b", owns=[two]).then(bump(two, by=10)).then(bump(two, by=10))
@@ -140,13 +139,11 @@ def test_the_same_object_may_be_declared_many_times() -> None:
 
 
 def test_an_owner_and_a_member_must_use_the_same_object() -> None:
-    """Owning a different object under a member's key is an error."""
     with pytest.raises(ResourceConflict):
         empty(owns=[counter()]).then(bump(counter()))
 
 
 def test_owned_resources_are_available_to_all_blocks() -> None:
-    """Blocks that do not declare the resource have access too."""
     private = counter()
     block = empty(owns=[private]).then(lambda _, ctx: ctx.resources.counter.state).map(lambda n: n + 1)
     assert block.run_sync(0).output == 1
@@ -316,7 +313,6 @@ class Unhashable:
     ids=["another key", "int", "None", "unhashable"],
 )
 def test_non_resources_are_rejected(resources: Any) -> None:
-    """The error comes when the block is built."""
     for make in (
         lambda: handler(str, resources=resources),
         lambda: sequencer(name="s", resources=resources),

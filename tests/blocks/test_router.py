@@ -40,7 +40,6 @@ def test_a_router_acts_like_the_chosen_block(routes: dict[str, Recipe], value: i
 
 
 def test_routes_may_be_a_list_of_blocks() -> None:
-    """The choice is a block or its name."""
     one, two = says("one"), says("two")
     pick = router(name="r", choose=lambda value: {1: one, 2: "two"}[value], routes=[one, two])
     assert [pick.run_sync(1).output, pick.run_sync(2).output] == ["one", "two"]
@@ -71,13 +70,11 @@ def test_an_unknown_choice_goes_to_otherwise_or_is_an_error(choice: object) -> N
 
 
 def test_otherwise_can_be_chosen_by_its_block() -> None:
-    """The fallback is one of the router's blocks."""
     rest = says("rest")
     assert router(name="r", choose=lambda _: rest, routes={"a": str}, otherwise=rest).run_sync(0).output == "rest"
 
 
 def test_exceptions_of_a_choice_are_raised_unchanged() -> None:
-    """The note has the router's name."""
     with pytest.raises(ZeroDivisionError) as caught:
         router(name="r", choose=lambda n: 1 / n, routes={"a": str}).run_sync(0)
     assert caught.value.__notes__ == ["in block 'r' (at r)"]

@@ -86,7 +86,6 @@ def test_an_unknown_field_is_an_error(state: Any) -> None:
 
 
 def test_a_state_can_be_replaced_completely() -> None:
-    """The new state may have any type."""
     block = sequencer(name="s", state=tuple).tap(lambda v, ctx: setattr(ctx.sequencer, "state", (v,)))
     assert block.map(lambda _, ctx: ctx.sequencer.state).run_sync(5).output == (5,)
 
@@ -109,14 +108,12 @@ def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | 
 
 
 def test_exceptions_of_a_state_factory_are_raised_unchanged() -> None:
-    """The exception's note has the sequencer's name."""
     with pytest.raises(ZeroDivisionError) as caught:
         sequencer(name="s", state=lambda: 1 / 0).map(str).run_sync(0)
     assert caught.value.__notes__ == ["in block 's' (at s)"]
 
 
 def test_accepts_converts_the_input_for_the_first_step() -> None:
-    """Every execution of the sequencer converts its input."""
     inner = sequencer(name="inner", accepts=int).map(lambda n: n + 1)
     assert inner.run_sync("4").output == 5
     assert sequencer(name="outer").for_each(inner).run_sync("12").output == [2, 3]

@@ -61,8 +61,6 @@ async def later(word: str) -> str:
 
 
 def test_functions_sync_and_async_and_blocks_are_tools() -> None:
-    """Results of any tool become text."""
-
     def seen(value: str, ctx: Context) -> str:
         return f"{value} by {ctx.block}"
 
@@ -119,7 +117,6 @@ def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
     ],
 )
 def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: str) -> None:
-    """The tool is not called."""
     called: list[object] = []
 
     def add(a: int, b: int = 1) -> None:
@@ -133,14 +130,12 @@ def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: st
 
 @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_any_arguments_of_a_model_are_answered(arguments: str) -> None:
-    """The run continues."""
     answers, result = run_with_tools(call("add", arguments), call(arguments, arguments), tools=[add])
     assert len(answers) == 2
     assert result.output == "done"
 
 
 def test_an_unknown_tool_is_an_error_for_the_model() -> None:
-    """The message lists the available tools."""
     answers, _ = run_with_tools(call("divide"), tools=[add, later])
     assert answers == ["Error: there is no tool 'divide'; available: add, later"]
     assert run_with_tools(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]
@@ -148,7 +143,6 @@ def test_an_unknown_tool_is_an_error_for_the_model() -> None:
 
 @pytest.mark.parametrize("as_block", [False, True])
 def test_exceptions_of_a_tool_are_raised_unchanged(as_block: bool) -> None:  # noqa: FBT001
-    """Notes name the tool and the block."""
     error = RuntimeError("boom")
 
     def fail(input: str) -> None:  # noqa: A002 - what block tools take
@@ -263,7 +257,6 @@ def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", 
 
 
 def test_a_schema_follows_signature_and_docstring() -> None:
-    """Types, defaults and descriptions are included."""
     spec = function_schema(search)
     assert spec.name == "search"
     assert spec.description == "Search the archive.\nIt holds all debates."
@@ -320,7 +313,6 @@ def überall() -> None:  # noqa: PLC2401 - that is what it is for
     ids=shown,
 )  # fmt: skip
 def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> None:
-    """ConfigurationError names the tool and the reason."""
     with pytest.raises(ConfigurationError) as caught:
         generator(name="ask", tools=[offered])
     assert caught.value.location == "generator 'ask'"
@@ -335,7 +327,6 @@ def test_two_tools_with_one_name_are_rejected() -> None:
 
 
 def test_the_tools_of_capabilities_are_offered_with_the_others() -> None:
-    """Tools of capabilities follow the block's own."""
     model = ScriptedModel("done")
     uses = [Capability(name="c", tools=[later])]
     generator(name="ask", tools=[tool(add)], uses=uses).run_sync("?", model=model)
@@ -348,5 +339,4 @@ async def gives_a_coroutine_later() -> Callable[[], Mapping[str, int]]:
 
 
 def test_only_the_tool_itself_is_awaited() -> None:
-    """A returned coroutine function is the result."""
     assert run_with_tools(call("gives_a_coroutine_later"), tools=[gives_a_coroutine_later])[0] == ["<class 'dict'>"]

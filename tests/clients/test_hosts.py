@@ -170,7 +170,6 @@ def test_codex_asks_for_approval_unless_its_configuration_gives_it(desk: Desk) -
 
 
 def test_gemini_disables_the_server_in_a_folder_without_trust(desk: Desk) -> None:
-    """In a trusted folder the server starts."""
     desk.run(command("gemini"))
     assert "Disabled" in desk.run("gemini mcp list")
     desk.trust()

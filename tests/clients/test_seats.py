@@ -189,7 +189,6 @@ async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str,
 
 @pytest.mark.parametrize("program", ["codex", "opencode"])
 async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
-    """The key of the program's own file is sent."""
     sign_ins = {
         "codex": (home / ".codex" / "auth.json", {"OPENAI_API_KEY": KEY}),
         "opencode": (home / ".local" / "share" / "opencode" / "auth.json", {"stub": {"type": "api", "key": KEY}}),

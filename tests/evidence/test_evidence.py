@@ -77,7 +77,6 @@ def test_simulations_show_the_documented_effects() -> None:
 
 
 def test_exact_claims_have_no_exceptions() -> None:
-    """The last column of the exact part counts them."""
     lines = exact.exact().splitlines()[2:]
     assert len(lines) == 5
     assert all(line.endswith("| 0 |") for line in lines)
@@ -118,7 +117,6 @@ def test_incompletely_judged_pairs_are_excluded() -> None:
 
 
 def test_the_real_part_of_the_page_is_preserved(tmp_path: Path) -> None:
-    """Without a model the page keeps its real part."""
     file = tmp_path / "evidence.md"
     assert page.stored_real(file) == "Nothing has been judged yet."
     file.write_text(f"# x\n\n{page.BEGIN}\nIt was right.\n\nTwice.\n{page.END}\n")
@@ -156,7 +154,6 @@ def test_the_figures_of_the_page_match_the_records() -> None:
 
 
 def test_the_stored_figures_of_pairs_match_the_package() -> None:
-    """Ids, lengths and order are compared, but no text."""
     assert len(stored_pairs()) == 260
     try:
         pairs = fact_pairs()
@@ -221,7 +218,6 @@ def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:
-    """Reading a missing file gives no rows."""
     file, written = tmp_path / "rows.jsonl", rows([pair(1)], slot_only=True)
     assert rows_of(file) == []
     file.write_text("".join(f"{row.model_dump_json()}\n" for row in written))
@@ -253,7 +249,6 @@ def test_the_pairs_are_unchanged() -> None:
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_intervals_contain_the_mean(counted: tuple[int, int]) -> None:
-    """Bounds are shares."""
     wins, n = counted
     interval = wilson(wins, n)
     assert 0 <= interval.low <= interval.value + 1e-12

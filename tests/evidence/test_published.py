@@ -56,7 +56,6 @@ def test_two_independent_derivations_of_the_tables_agree(
 
 
 def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
-    """An independent count is reproduced, and a wrong one is not."""
     clone = write_llmbar(tmp_path)
     assert matches_of(clone) == (100, 100, 200)
     statistics = clone / "Dataset/LLMBar/Natural/evaluators/GPT-4/Vanilla/statistics.json"

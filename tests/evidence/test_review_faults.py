@@ -75,7 +75,6 @@ def test_nothing_in_a_change_names_a_fault() -> None:
 
 
 def test_changes_apply_cleanly(tmp_path: Path) -> None:
-    """Each patch applies to its original file."""
     for case in CASES:
         [path] = case.sources
         file = tmp_path / case.id / path
@@ -88,7 +87,6 @@ def test_changes_apply_cleanly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("side", ["-", "+"])
 def test_changes_of_python_files_are_valid(side: str) -> None:
-    """Both versions of the file are valid."""
     for case in CASES:
         if case.language == "python":
             ast.parse("\n".join(texts(case, side)))

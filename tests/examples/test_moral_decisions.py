@@ -36,7 +36,6 @@ def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.Ca
 
 
 def test_debaters_have_their_own_positions() -> None:
-    """Each of the three has a separate prompt."""
     example = load("moral_decisions")
     assert [debater.name for debater in example.DEBATERS] == [member.value for member in example.Speaker]
     assert len({debater.system_prompt for debater in example.DEBATERS}) == 3

@@ -26,7 +26,6 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_each_argument_is_printed_with_the_status_of_its_quotes(capsys: pytest.CaptureFixture[str]) -> None:
-    """One side quotes the report correctly, the other does not."""
     example = load("verified_quotes")
     with forbid_real_models():
         raw = example.main(FunctionModel(answer))

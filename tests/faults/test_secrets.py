@@ -242,7 +242,6 @@ def test_an_invalid_address_is_rejected_without_its_secrets(address: str) -> Non
 
 
 def test_an_invalid_header_is_rejected_without_its_value() -> None:
-    """The error names the header."""
     with pytest.raises(ConfigurationError, match=r"`default_headers\['X-Key'\]` must be a str of printable") as caught:
         OpenAIModel("m", default_headers={"X-Key": "hunter2\n"})
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}"

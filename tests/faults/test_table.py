@@ -33,7 +33,6 @@ def test_every_fault_has_a_unique_id_and_every_row_a_fault() -> None:
 
 
 def test_every_fault_has_a_description() -> None:
-    """The table shows the description on one line."""
     assert len(FAULTS) > 200
     for fault in FAULTS:
         assert fault.title, fault.id

@@ -87,7 +87,6 @@ def test_the_terminal_shows_only_the_arguments(thinker: tuple[Endpoint, str]) ->
 
 
 def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """Both the result and the progress are checked."""
     _, name = thinker
 
     async def report() -> Any:

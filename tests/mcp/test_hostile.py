@@ -95,7 +95,6 @@ _NAMES = ("question", "sides", "max_rounds", "run_id", "seconds", "seen", "edits
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tool=st.sampled_from(_TOOLS), arguments=st.dictionaries(st.sampled_from(_NAMES), _JSON))
 async def test_no_arguments_cause_an_internal_error(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
-    """An answer of "Error executing tool" would mean a crash."""
     service, _ = make(tmp_path, store="memory:", seconds=0.0)
     async with service:
         server = create_server(service)
@@ -129,7 +128,6 @@ async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
 
 
 async def test_secrets_of_the_server_are_in_no_message(tmp_path: Path) -> None:
-    """Keys and the store's location are hidden from hosts."""
     received: list[str] = []
     async with connected(tmp_path) as client:
         run = await client.call_tool("start_debate", {"question": QUESTION, "wait": 30})

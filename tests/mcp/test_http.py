@@ -115,7 +115,6 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
 
 
 async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
-    """The error is reported before anything is served."""
     service, _ = make(tmp_path)
     with (
         socket.create_server(("127.0.0.1", 0)) as occupied,

@@ -86,7 +86,6 @@ async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end:
 
 
 async def test_a_server_whose_host_stops_reading_ends_without_a_traceback(tmp_path: Path) -> None:
-    """Calls in flight end, and so does the server."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]

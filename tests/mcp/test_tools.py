@@ -133,7 +133,6 @@ async def test_a_person_at_the_host_takes_two_turns(stage: Stage) -> None:
 
 
 async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(local_stage: Stage) -> None:
-    """The stances are choices, and a nullable field may be omitted."""
     schemas: list[dict[str, Any]] = []
 
     async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
@@ -152,8 +151,6 @@ async def test_a_judge_fills_in_a_form_with_the_fields_of_a_verdict(local_stage:
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_person_who_does_not_answer_changes_nothing(local_stage: Stage, action: Any) -> None:
-    """The run keeps waiting."""
-
     async def refuse(*_: object) -> ElicitResult:
         return ElicitResult(action=action)
 

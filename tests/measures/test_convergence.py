@@ -153,7 +153,6 @@ def test_the_default_measure_is_the_best_installed_one() -> None:
 
 
 def test_a_convergence_survives_serialization() -> None:
-    """A convergence can be read back."""
     result = convergence({"a": "x"}, similarity=Jaccard())
     assert Convergence.model_validate(result.model_dump(mode="json", by_alias=True)) == result
 
@@ -185,7 +184,6 @@ def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) ->
     ids=shown,
 )
 def test_a_measure_without_shares_is_an_output_error(matrix: Any) -> None:
-    """The error names the measure and shows its value."""
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
         convergence({"a": "x", "b": "y"}, similarity=Given(matrix))
 

@@ -111,13 +111,11 @@ def test_each_flip_is_between_two_positions_of_one_agent(history: list[Position]
 
 @given(histories)
 def test_repeated_answers_never_flip(history: list[Position]) -> None:
-    """The answers do not matter."""
     repeated = [position.model_copy(update={"answer": history[0].answer}) for position in history]
     assert flips(repeated) == []
 
 
 @given(st.lists(texts, max_size=6), st.data())
 def test_rounds_determine_the_order(answers: list[str], data: st.DataObject) -> None:
-    """The place of a position in the history does not matter."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     assert flips(data.draw(st.permutations(history))) == flips(history)

@@ -99,7 +99,6 @@ def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
     ids=["stranger", "nan", "infinite", "bool", "zero", "nan k", "bool k"],
 )
 def test_invalid_ratings_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """The error names the field."""
     given_options: dict[str, Any] = {"ratings": {"a": 1500.0}, "winner": None, "consensus": True} | options
     with pytest.raises(ConfigurationError) as caught:
         elo_changes(given_options.pop("ratings"), **given_options)
@@ -112,7 +111,6 @@ forecasts = st.tuples(st.floats(0, 1), st.booleans())
 
 
 def test_a_voter_without_outcomes_has_no_calibration() -> None:
-    """The vote weighs as without calibration."""
     assert calibration([]) is None
     assert vote_weight(None, calibration([])) == 1
 
@@ -141,7 +139,6 @@ def test_sure_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
 
 @given(st.lists(st.booleans(), min_size=1))
 def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
-    """Any outcome agrees with a confidence of one half."""
     assert calibration([(0.5, right) for right in outcomes]) == pytest.approx(0.5)
 
 

@@ -19,7 +19,6 @@ def test_every_answer_equals_itself(text: str) -> None:
 
 @given(texts, texts)
 def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
-    """No comparison raises an error."""
     assert same_answer(one, other) is same_answer(other, one)
 
 

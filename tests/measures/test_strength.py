@@ -76,7 +76,6 @@ def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) 
 
 @given(elections())
 def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> None:
-    """The share is exact and from 0 to 1."""
     counts, eligible = election
     share = agreement(counts, eligible)
     assert 0 <= share <= 1
@@ -97,7 +96,6 @@ def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> No
     ids=shown,
 )
 def test_invalid_counts_are_rejected(field: str, counts: Any, eligible: Any) -> None:
-    """Votes cannot exceed voters."""
     with pytest.raises(ConfigurationError) as caught:
         strength(counts, eligible=eligible)
     assert caught.value.field == field

@@ -264,8 +264,6 @@ def test_invalid_topologies_are_rejected(case: Refused) -> None:
     ids=shown,
 )
 def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, message: str) -> None:
-    """The error names the function and the problem."""
-
     def my_own(names: Sequence[str], number: int, random: Random) -> Any:
         return given_edges
 

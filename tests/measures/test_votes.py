@@ -78,7 +78,6 @@ def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, dat
 
 @given(elections(), st.data())
 def test_the_order_of_choices_changes_only_the_order(election: Election, data: st.DataObject) -> None:
-    """A proposal cannot win by its place."""
     choices = data.draw(st.permutations(election.choices))
     one, other = election.count(), election.count(choices=choices)
     excluded = {"tied", "reason"}
@@ -306,7 +305,6 @@ def test_a_ballot_without_a_choice_is_spoiled() -> None:
     ],
 )
 def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> None:
-    """The error names the field."""
     options: dict[str, Any] = {"ballots": [], "choices": ["a", "b"], "eligible": ["a", "b"]} | changes
     with pytest.raises(ConfigurationError) as caught:
         tally(options.pop("ballots"), **options)
@@ -315,7 +313,6 @@ def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, math.nan, math.inf])
 def test_a_confidence_is_from_0_to_1(confidence: float) -> None:
-    """Other values are rejected."""
     with pytest.raises(ValidationError):
         Ballot(voter="a", choice="a", confidence=confidence)
 

@@ -157,7 +157,6 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 
 
 def test_each_attack_has_a_unique_name_and_a_text() -> None:
-    """Names select attacks."""
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 40
     assert len({attack.written() for attack in ATTACKS}) == len(ATTACKS)
     assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", attack.id) for attack in ATTACKS)
@@ -178,7 +177,6 @@ def test_fields_of_an_attack_are_filled_once(attack: Attack, own_stance: str, ot
 @each_argument
 @pytest.mark.parametrize("names", [True, False])
 def test_an_attacked_transcript_can_be_read_back(attack: Attack, names: bool) -> None:  # noqa: FBT001
-    """Each entry is read back unchanged."""
     transcript = transcript_with(attack.written())
     visible = [one if names else entry(one.round, "", one.stance, one.text) for one in transcript]
     assert parse_entries(render_entries(transcript, names=names), names=names) == visible
@@ -205,7 +203,6 @@ def test_no_view_contains_control_tokens(attack: Attack, view: Callable[[str], s
 @each_argument
 @each_view
 def test_every_view_can_be_sent(attack: Attack, view: Callable[[str], str]) -> None:
-    """No attack makes a request that cannot be encoded."""
     rendered = view(attack.written())
     assert json.loads(json.dumps(rendered, ensure_ascii=False).encode()) == rendered
 
@@ -228,7 +225,6 @@ def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[YES] We should.", "a <-> b", "[1] [2, 3] [x]", "if a < b and b > c", "[TODO]"])
 def test_ordinary_signs_are_unchanged_for_the_local_model(text: str) -> None:
-    """An argument's tag may be in capitals."""
     assert without_control_tokens(text) == text
 
 

@@ -85,7 +85,6 @@ SPOKEN = [(pattern, profile) for pattern in TURNS for profile in PROFILES]
 
 @pytest.mark.parametrize(("pattern", "profile"), SPOKEN)
 def test_a_first_speaker_is_not_invited_to_answer_anybody(pattern: str, profile: str) -> None:
-    """Both the shared system message and the task are checked."""
     first = prompts(pattern, TURNS[pattern][0], profile)[0]
     assert ANSWERING.search(str(first)) is None
     if pattern not in ("consensus", "council", "critique", "review"):  # their members never read a transcript first
@@ -94,7 +93,6 @@ def test_a_first_speaker_is_not_invited_to_answer_anybody(pattern: str, profile:
 
 @pytest.mark.parametrize("name", [name for name, format_ in FORMATS.items() if format_.pattern == "debate"])
 def test_the_opening_statement_of_a_format_answers_nobody(name: str) -> None:
-    """Each debate format's first turn is checked."""
     sides = [Debater("ann", "for"), Debater("bob", "against"), Debater("cy", "neither")]
     block = debate(name="x", debaters=sides[: FORMATS[name].sides or 3], format=name, synthesizer=False)
     first = next(request for request in ask_all(block) if role_of(request) == "debater")
@@ -150,7 +148,6 @@ DEBATE = {
 
 @pytest.mark.parametrize("demand", DEBATE)
 def test_the_prompts_of_a_debate_contain(demand: str) -> None:
-    """Each role's purpose is in its prompt."""
     role, words = DEBATE[demand]
     assert re.search(words, str(prompts("debate", role)[0])), demand
 
@@ -168,7 +165,6 @@ def test_a_debater_builds_on_the_transcript_of_positions_without_names() -> None
 
 
 def test_a_debater_speaks_in_its_role() -> None:
-    """The persona's description is in its turn."""
     sides = [Debater("ann", "for", "a tenant"), Debater("bob", "against")]
     requests = ask_all(debate(name="x", debaters=sides, max_rounds=1, synthesizer=False))
     assert "Your role: a tenant" in turn_of(requests[0])
@@ -240,13 +236,11 @@ ROUND_ROBIN = {
 
 @pytest.mark.parametrize("demand", ROUND_ROBIN)
 def test_the_prompts_of_a_round_robin_contain(demand: str) -> None:
-    """Each role's purpose is in its prompt."""
     role, words = ROUND_ROBIN[demand]
     assert re.search(words, str(prompts("round_robin", role)[-1])), demand
 
 
 def test_a_panelist_defends_no_position() -> None:
-    """A panelist has a role and may be convinced."""
     assert re.search(r"(?i)\b(?:defend|conced|stance|position)", str(prompts("round_robin", "debater")[0])) is None
 
 
@@ -289,7 +283,6 @@ def test_the_prompts_of_a_deliberation_contain(demand: str) -> None:
 
 
 def test_a_persona_has_its_own_system_prompt_and_the_full_history() -> None:
-    """Every call is checked."""
     people = [Persona("ann", "investor", "You see growth."), Persona("bob", "analyst", "You see risk.")]
     requests = [r for r in ask_all(deliberation(name="x", debaters=people, max_rounds=3)) if role_of(r) == "debater"]
     assert all(("You see growth." in system_of(r)) == r.block.endswith("-ann") for r in requests)
@@ -364,13 +357,11 @@ CONSENSUS = {
 
 @pytest.mark.parametrize("demand", CONSENSUS)
 def test_the_prompts_of_a_consensus_contain(demand: str) -> None:
-    """Each phase's purpose is in its prompt."""
     role, words = CONSENSUS[demand]
     assert re.search(words, str(prompts("consensus", role)[0])), demand
 
 
 def test_proposals_are_made_independently() -> None:
-    """No agent sees another's proposal."""
     assert all("I say" not in str(prompt) for prompt in prompts("consensus", "propose"))
 
 

@@ -13,7 +13,6 @@ from tests.prompts.nasty import texts
 
 @given(texts)
 def test_a_quoted_text_can_be_read_back(text: str) -> None:
-    """Quoting loses nothing."""
     assert unquoted(quoted(text)) == text
 
 

@@ -52,7 +52,6 @@ async def test_debates_on_similar_tasks_are_recalled_by_similarity() -> None:
 
 
 async def test_of_equally_similar_debates_the_latest_comes_first() -> None:
-    """The time of the debate decides."""
     archive = Archive()
     for number, at in enumerate((3.0, 9.0, 1.0)):
         await archive.past_debates.add(past(number, "Rents?", at))
@@ -85,7 +84,6 @@ def test_the_limit_bounds_the_recalled_debates(tasks: list[str], query: str, lim
 
 
 async def test_an_existing_debate_is_not_changed() -> None:
-    """A second report changes nothing."""
     archive = Archive()
     await archive.past_debates.add(past(1, "Rents?"))
     await archive.past_debates.add(past(1, "Trams?"))
@@ -132,7 +130,6 @@ async def test_points_match_regardless_of_spelling() -> None:
 
 @given(st.lists(st.tuples(ids, st.lists(st.sampled_from("abc"), max_size=4)), max_size=6))
 def test_points_of_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
-    """A second report of the debate does not count."""
     archive = Archive()
     counted: dict[str, int] = {}
     debates: set[str] = set()
@@ -210,7 +207,6 @@ records = st.builds(
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, records)), max_size=6))
 def test_records_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
-    """All fields add up, and an unknown name has a new record."""
     archive = Archive()
     first: dict[str, dict[str, PersonaRecord]] = {}
     for debate, record_by_name in reports:
@@ -226,7 +222,6 @@ def test_records_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, 
 
 
 async def test_archives_are_independent() -> None:
-    """Each archive has separate stores."""
     one, other = Archive(), Archive()
     await one.ratings.apply("1", {"ann": 1.0})
     await one.past_debates.add(past(1, "Rents?"))

@@ -217,7 +217,6 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
-    """ConfigurationError names the field and the requirement."""
     existing = work.tasks.add_task("there already", id="there")
     with pytest.raises(ConfigurationError) as refused:
         work.tasks.add_task(**{"goal": "g", **case.options})
@@ -509,7 +508,6 @@ def test_a_collection_has_a_name(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["", None, 3])
 def test_a_resource_has_a_key(wrong: Any) -> None:
-    """Blocks could not find a resource without a key."""
     with pytest.raises(ConfigurationError, match=r"`key` (must not be blank|is required|must be a non-empty string)"):
         create_task_collection("rent", key=wrong)
 

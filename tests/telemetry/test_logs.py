@@ -46,7 +46,6 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """The record has fields as attributes and a readable line."""
     caplog.set_level(logging.INFO, "flowdebate")
     model = FunctionModel(counted)
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=model, run_id="r", seed=1)
@@ -94,7 +93,6 @@ async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCapt
 
 
 async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixture) -> None:
-    """The message is omitted."""
     caplog.set_level(logging.INFO, "flowdebate")
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1)
@@ -147,7 +145,6 @@ def test_the_command_appends_lines_of_json(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_log_is_reported_before_any_call(tmp_path: Path) -> None:
-    """The exit code is that of a usage error."""
     done = run(COMMAND, "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
     assert done.returncode == 2
     assert "cannot be written: there is no folder" in done.stderr

@@ -12,14 +12,12 @@ NAMES = {value for name, value in vars(names).items() if name.isupper() and isin
 
 
 def test_the_page_lists_every_name() -> None:
-    """Spans, attributes, events, metrics and values are covered."""
     words = set(re.findall(r"[\w.]+", PAGE))
     assert names.CONVENTIONS[:8] in words
     assert NAMES - {names.CONVENTIONS, names.VERDICT} - words == set()
 
 
 def test_the_page_lists_no_other_names() -> None:
-    """Every documented name is exported."""
     page_names = {
         name for name in re.findall(r"`((?:gen_ai|flowdebate|error)\.[\w.]+)`", PAGE) if name != "flowdebate.runs"
     }

@@ -138,7 +138,6 @@ async def test_concurrent_branches_have_the_right_parents() -> None:
 
 
 async def test_spans_of_a_debate_have_their_attributes() -> None:
-    """The run, a turn and a call are checked."""
     watched = Watched()
     model = FunctionModel(answer, name="openai/small")
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
@@ -342,7 +341,6 @@ async def test_skipped_and_fatal_failures_are_marked() -> None:
 
 
 async def test_cancelled_and_limited_runs_are_marked() -> None:
-    """All spans end and record the cause."""
     watched, called = Watched(), asyncio.Event()
 
     async def never(_: ModelRequest) -> Any:

@@ -60,7 +60,6 @@ def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
 
 @pytest.mark.parametrize("name", slow_but_first(correct_patterns()))
 def test_no_bug_is_found_in_a_correct_pattern(name: str) -> None:
-    """The same seed is used; the script checks more examples."""
     pattern = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
     check_pattern(pattern, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
 
@@ -79,13 +78,11 @@ def test_no_bug_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: 
 
 
 def test_every_promise_is_broken_by_a_planted_bug() -> None:
-    """No promise is checked in vain, and each has a description."""
     assert {planted.promise for planted in PLANTED.values()} == set(PROMISES)
     assert all(promise.__doc__ for promise in PROMISES.values())
 
 
 def test_the_page_lists_every_promise() -> None:
-    """The page lists the names that `skip` takes."""
     page = (PAGE.parents[2] / "docs" / "testing.md").read_text("utf-8")
     assert re.findall(r"^\| `(\w+)` \| [^|]+ \|$", page, re.MULTILINE) == list(PROMISES)
     assert f"finds [{len(PLANTED)} planted bugs]" in page
@@ -148,7 +145,6 @@ def block_for_ever(_: object) -> str:
 
 @pytest.mark.parametrize("block", [wait_for_ever, block_for_ever])
 def test_an_endless_run_without_calls_is_found(block: Any) -> None:
-    """The error gives the place, and the example is not shrunk."""
     broken = failing(lambda: rent(block), max_seconds=0.3)
     assert broken.promise == "ends_within_its_rounds"
     line = block.__code__.co_firstlineno + 3
@@ -156,7 +152,6 @@ def test_an_endless_run_without_calls_is_found(block: Any) -> None:
 
 
 def test_a_slow_check_estimates_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The estimate follows a few examples and uses their duration."""
     monkeypatch.setattr("flowdebate.testing.check._LONG", 0)
     with pytest.warns(FlowDebateWarning, match=r"an example takes \d+\.\d s, so 4 take about \d+ s"):
         check_debate(rent(), max_examples=4, seed=1)
@@ -170,7 +165,6 @@ def test_leaks_of_an_earlier_question_are_found_in_a_reused_pattern() -> None:
 
 
 def test_the_same_seed_finds_the_same() -> None:
-    """The error about all examples contains the seed."""
     planted = PLANTED["a question without its markup"]
     search(planted, 5)  # it imports what it needs: hypothesis draws constants from the modules that are loaded
     assert str(search(planted, 5).broken) == str(search(planted, 5).broken)
@@ -196,7 +190,6 @@ def test_a_promise_may_be_skipped() -> None:
 
 
 def test_models_do_not_fail_without_failures() -> None:
-    """The option `failures=False` disables injected faults."""
     requests = []
 
     def note(request: Any) -> None:
@@ -320,7 +313,6 @@ def test_any_stop_condition_may_be_checked(kind: str) -> None:
 
 
 def test_a_judge_of_the_last_word_does_not_depend_on_reading_order() -> None:
-    """Speaking order and reading order are independent."""
     check_debate(rent(judge=lambda _, ctx: verdict_for(entries_of(ctx)[-1].stance)), max_examples=20, seed=1)
 
 
@@ -344,7 +336,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", list(WRONG))
 def test_invalid_options_are_rejected(case: str) -> None:
-    """The error comes before anything runs, where possible."""
     options, message = WRONG[case]
     with pytest.raises(ConfigurationError, match=message):
         check_debate(**{"pattern": rent(), "max_examples": 1, **options})
@@ -381,7 +372,6 @@ def test_each_fault_is_a_provider_failure(fault: str) -> None:
 
 
 def test_an_answer_depends_on_the_prompt_and_not_on_the_order_of_calls() -> None:
-    """Two runs differ only if their patterns do."""
     example = Example(texts=("Yes.", "No.", "Perhaps."), choices=(3, 1, 2), delays=(2, 0, 1))
     pattern = council(name="x", members=MEMBERS)
     first, second = (

@@ -121,7 +121,6 @@ def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> 
 @pytest.mark.simulation
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_planted_bug_is_found_in_every_kind_of_debate(variant: str) -> None:
-    """The test covers every combination that can be built."""
     find_all(variant, bugs_in(variant))
 
 

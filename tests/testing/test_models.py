@@ -44,7 +44,6 @@ def test_a_call_beyond_the_script_is_an_error() -> None:
 
 
 def test_unused_replies_fail_assert_complete() -> None:
-    """The error gives their number and shows the next one."""
     model = ScriptedModel("one", "two", "three")
     ASK.run_sync("a", model=model)
     with pytest.raises(ScriptError, match="2 of 3 replies were not asked for; the next is 'two'"):
@@ -66,7 +65,6 @@ def test_an_invalid_structured_reply_is_rejected(reply: Any) -> None:
 
 @pytest.mark.parametrize("reply", [None, 7, {"n": 7}, [], ["x"]], ids=repr)
 def test_a_non_text_reply_to_a_text_request_is_rejected(reply: Any) -> None:
-    """MalformedResponse lists the allowed kinds of replies."""
     with pytest.raises(MalformedResponse, match="the reply must be text, tool calls or a ModelResponse"):
         ASK.run_sync("?", model=ScriptedModel(reply))
 
@@ -79,7 +77,6 @@ def test_a_reply_to_a_letter_request_must_have_numbers() -> None:
 
 
 def test_an_exception_reply_is_raised_unchanged() -> None:
-    """The test covers exceptions in a script and from a function."""
     failure = OSError("down")
 
     def fail(_: ModelRequest) -> str:
@@ -108,7 +105,6 @@ def test_tool_calls_can_be_replies() -> None:
 
 
 def test_recorded_requests_are_snapshots() -> None:
-    """Later changes of the messages do not affect the record."""
     messages = [{"role": "user", "content": "then"}]
     model = ScriptedModel("x")
     asyncio.run(model.request(ModelRequest(messages=messages, block="b")))

@@ -189,7 +189,6 @@ CASES = [
 @pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # a judge that sees its own model's name
 @pytest.mark.parametrize(("pattern", "name", "index"), CASES)
 def test_no_bug_is_found_in_a_pattern_with_an_option(pattern: str, name: str, index: int) -> None:
-    """Failures and cancelled runs are included."""
     options = PATTERNS[pattern]
     values = {**options.needed, name: options.values[name][index]}
     block = getattr(flowdebate, pattern)(name="x", **values)

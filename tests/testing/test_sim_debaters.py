@@ -18,7 +18,6 @@ SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: m
 
 
 def test_a_debater_reads_others_but_no_forgeries() -> None:
-    """Only text at the beginning of a line belongs to a speaker."""
     assert read_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
 
 
@@ -49,7 +48,6 @@ def test_a_conformist_switches_at_the_given_rate() -> None:
 
 
 def test_hidden_names_have_no_influence() -> None:
-    """The library's own rendering is used with and without names."""
     entries = [DebateContributionEntry(round=1, agent_name="ann", stance="for", text="I hold: tea.")]
     debater = SimDebater("juice", name_bias=1.0, names=["ann"])
     assert debater.holds(render_entries(entries, names=True)) == "tea"
@@ -75,7 +73,6 @@ def agree(*models: SimDebater) -> Any:
 
 
 def test_simulated_debaters_can_seek_consensus() -> None:
-    """Conformists reach a consensus, and stubborn debaters do not."""
     conform = agree(stubborn("tea"), conformist("milk"), conformist("juice"))
     apart = agree(stubborn("tea"), stubborn("milk"), stubborn("juice"))
     assert conform.answer == "I hold: tea."
@@ -100,7 +97,6 @@ def test_invalid_options_are_rejected(position: str, options: dict[str, Any], fi
 
 
 def test_an_unknown_schema_is_rejected() -> None:
-    """The error names the unsupported field."""
     schema = {"type": "object", "properties": {"budget": {"type": "number"}}, "required": ["budget"]}
     with pytest.raises(MalformedResponse, match="budget"):
         generator(name="ask", output_schema=schema).run_sync("?", model=stubborn("tea"))

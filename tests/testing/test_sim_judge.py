@@ -145,7 +145,6 @@ async def test_style_length_and_identity_are_read_from_the_text() -> None:
 
 @pytest.mark.anyio
 async def test_a_request_of_another_role_is_rejected() -> None:
-    """The judge supports two schemas and no plain text."""
     request = asked({"a": "Yes."}, output={"type": "object", "properties": {"plan": {"type": "string"}}})
     with pytest.raises(MalformedResponse, match="neither"):
         await SimJudge().request(request)
@@ -153,7 +152,6 @@ async def test_a_request_of_another_role_is_rejected() -> None:
 
 @pytest.mark.anyio
 async def test_a_missing_quality_is_named() -> None:
-    """The error lists the available items."""
     with pytest.raises(ConfigurationError, match="'b'"):
         await SimJudge(quality={"a": 1}).request(asked({"a": "Yes.", "b": "No."}, output=scores_of("a", "b")))
 
@@ -169,7 +167,6 @@ async def test_a_missing_quality_is_named() -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error comes before anything is judged."""
     with pytest.raises(ConfigurationError) as caught:
         SimJudge(**options)
     assert caught.value.field == field

@@ -81,13 +81,11 @@ def test_texts_are_valid_unicode_that_is_not_blank(strategy: SearchStrategy[str]
 
 
 def test_texts_shrink_to_plain_words() -> None:
-    """The words of a failing example are readable."""
     assert [smallest(strategy()) for strategy in (questions, names, stances, arguments)] == ["Why?", "a", "for", "Yes."]
 
 
 @pytest.mark.parametrize("needle", ["[", "\n", "Round 2:", "{{"])
 def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
-    """Forgeries include tags, extra lines, headings and templates."""
     assert needle in drawn(arguments(), lambda text: needle in text)
 
 
@@ -104,7 +102,6 @@ def test_rosters_are_valid(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("as_dicts", "kinds"), [(True, {dict}), (False, {Debater}), (None, {dict, Debater})])
 def test_rosters_have_the_requested_kind(as_dicts: bool | None, kinds: set[type]) -> None:  # noqa: FBT001
-    """Rosters have Debater objects, dicts, or both."""
     roster = drawn(debaters(as_dicts=as_dicts), lambda sides: {type(side) for side in sides} == kinds)
     assert {type(side) for side in roster} == kinds
 
@@ -135,7 +132,6 @@ def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTr
 
 
 def test_transcripts_may_be_empty_and_may_be_long() -> None:
-    """The smallest transcript is empty."""
     assert smallest(transcripts(SIDES)).entries == []
     assert len(drawn(transcripts(SIDES), lambda state: len(state.entries) > 4).entries) > 4
 
@@ -192,7 +188,6 @@ def test_hostile_decisions_are_of_many_kinds() -> None:
 
 
 def test_decisions_may_be_valid_or_hostile() -> None:
-    """The default `valid=None` draws both kinds."""
     decisions = moderator_decisions(SIDES, valid=None)
     assert _is_valid_decision(drawn(decisions, _is_valid_decision))
     assert not _is_valid_decision(drawn(decisions, lambda value: not _is_valid_decision(value)))
@@ -201,12 +196,10 @@ def test_decisions_may_be_valid_or_hostile() -> None:
 @QUICK
 @given(verdicts(["for", "against"]))
 def test_valid_verdicts_validate_and_name_only_stances(verdict: Any) -> None:
-    """The winner is one of the stances or None."""
     assert DebateVerdict.model_validate(verdict).winner in {"for", "against", None}
 
 
 def test_hostile_verdicts_name_strangers() -> None:
-    """The winner may be an unknown stance."""
     smallest_verdict = smallest(
         verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a"
     )
@@ -215,7 +208,6 @@ def test_hostile_verdicts_name_strangers() -> None:
 
 @given(termination_predicates())
 def test_predicates_have_a_readable_repr(predicate: StopWhen) -> None:
-    """The repr is the call that creates the predicate."""
     assert eval(repr(predicate), {"StopWhen": StopWhen}) == predicate  # noqa: S307 - it is our own
 
 
@@ -271,7 +263,6 @@ OPEN: dict[str, Callable[[DebateCase], bool]] = {
 
 @pytest.mark.parametrize("part", list(OPEN))
 def test_debates_vary_in_every_part(part: str) -> None:
-    """Every option that is not fixed is drawn."""
     assert OPEN[part](drawn(debates(), OPEN[part]))
 
 
@@ -313,7 +304,6 @@ def test_deliverables_may_be_given() -> None:
 
 @given(debates(judge=Returns({"verdict": "v", "winner": None, "reasoning": "r"}), up_to_rounds=1))
 def test_a_custom_judge_can_be_tested(case: DebateCase) -> None:
-    """A fixed role is used in every case."""
     assert case.run_sync().raw.verdict.winner is None
 
 
@@ -342,7 +332,6 @@ def test_answers_fit_the_schema_of_each_block() -> None:
 
 @given(debates(judge="swap", debaters=SIDES, up_to_rounds=1, synthesizer=False))
 def test_a_scoring_judge_returns_the_drawn_winner(case: DebateCase) -> None:
-    """The scores match the drawn verdict."""
     verdict = case.run_sync().raw.verdict
     assert isinstance(case.answers.verdict, dict)
     assert verdict.winner == case.answers.verdict["winner"]

@@ -202,7 +202,6 @@ async def test_a_worker_waits_for_its_database_and_reports_its_health(
 
 
 async def test_a_database_that_denies_access_is_not_waited_for(fleet: Fleet, a_server: Server) -> None:
-    """A wrong address ends the worker."""
     with pytest.raises(StoreError, match="nobody"):
         await fleet.workers(url=a_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())
 

@@ -189,7 +189,6 @@ async def test_a_killed_celery_task_resumes_its_run(place: Place) -> None:
 
 
 def test_the_job_uses_existing_command_options() -> None:
-    """The line for cron is checked as well."""
     page = PAGE.read_text("utf-8")
     (job,) = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     (container,) = job["spec"]["template"]["spec"]["containers"]

@@ -724,7 +724,6 @@ def test_a_worker_id_identifies_its_lock(machine: str, process: int, number: int
 
 @pytest.mark.parametrize("worker", [None, "", "local", "a:b:c", "a:1:"])
 def test_an_invalid_worker_id_has_no_lock(worker: str | None) -> None:
-    """Another program may use the queue."""
     assert number_of(worker) is None
 
 
@@ -757,7 +756,6 @@ def test_invalid_worker_options_are_rejected(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("spec", ["", "nothing", "no.such.module:x", "tests.workers.fleet:nothing", "json:dumps.x"])
 def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The program states in one line what it needs."""
     with pytest.raises(ConfigurationError):
         load(spec)
     assert main([spec or ":"]) == 2
