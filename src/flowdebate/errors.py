@@ -130,8 +130,9 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.got = got
         self.allowed = allowed
         self.hint: str = hint or suggestion(allowed, got)
-        self.message = message
-        """The whole message, where it is no sentence about a wrong value; None if it is."""
+        # Not `message`: frameworks such as Inspect expect text in an attribute of that name.
+        self.whole_message = message
+        """The whole message if it does not describe a wrong value; otherwise None."""
         if message is None:
             message = f"{location}: `{_SUBSCRIPT.sub(_KEY, field) if self._is_typed else field}` {self.problem}"
             if (received := self.given) is not None:

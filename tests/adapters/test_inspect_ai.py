@@ -396,7 +396,7 @@ def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: InspectModel(7), "`model` must be a model's name, a Model of Inspect, or None (got 7)"),
+        (lambda: InspectModel(7), r"`model` must be a model's name, a Model of Inspect, or None \(got 7\)"),
         (lambda: debate_solver("city"), "`pattern` must be a pattern or another block"),  # type: ignore[arg-type]
         (lambda: debate_solver(CITY, run_id="r"), "`run_id` cannot be set"),
         (lambda: debate_scorer(GRADING, correct=""), "`correct` must be the stance of the side"),
@@ -409,7 +409,7 @@ def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> No
 
 @pytest.mark.parametrize(
     ("pattern", "correct", "message"),
-    [(GRADING, "right", "one of the debate's stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
+    [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
 )
 def test_a_stance_that_nobody_argues_fails_the_sample(evaluated: Any, pattern: Any, correct: str, message: str) -> None:
     """Otherwise a typing error would make every answer wrong."""

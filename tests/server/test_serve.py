@@ -215,7 +215,7 @@ def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
             assert process.stderr is not None
             message = process.stderr.readline().decode() + process.stderr.readline().decode()
             process.kill()
-        assert "cannot be kept in" in message
+        assert "cannot be saved in" in message
         tokens.add(message.partition("?token=")[2].strip())
     assert len(tokens) == 2
     assert "" not in tokens
@@ -310,7 +310,7 @@ def test_open_server_warns_about_the_access_it_gives(tmp_path: Path) -> None:
         assert token == ""
         assert process.stderr is not None
         message = process.stderr.readline().decode()
-        assert "whoever has the token can read all runs" in " ".join(message.split())
+        assert "anybody with the token can read all runs" in " ".join(message.split())
         port = url.rpartition(":")[2]
         with client(f"http://127.0.0.1:{port}", "the-token-of-this-test") as http:
             assert http.get("/api/v1/runs", headers={"host": "debates.example"}).status_code == 200

@@ -139,7 +139,11 @@ def test_links_pipes_and_folders_without_text_are_refused(tmp_path: Path) -> Non
     (tmp_path / "bare").mkdir()
     os.mkfifo(tmp_path / "pipe")
     assert read_sources(["in/alias.txt"], folder=tmp_path)[0].text == "Real."
-    for name, why in (("in/out.txt", "is a link out of"), ("pipe", "is no file"), ("bare", "without any file")):
+    for name, why in (
+        ("in/out.txt", "link to a file outside its folder"),
+        ("pipe", "is not a file"),
+        ("bare", "without any file"),
+    ):
         with pytest.raises(BadFile, match=why):
             read_sources([name], folder=tmp_path)
 

@@ -192,7 +192,7 @@ def _of_library(error: FlowDebateError) -> Problem:
         case ConflictingOptions():
             field_problems = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]
         case ConfigurationError():
-            problem = (error.message or error.problem).removeprefix(f"{error.location}: ")
+            problem = (error.whole_message or error.problem).removeprefix(f"{error.location}: ")
             problem = f"{problem}. {error.hint}" if error.hint else problem
             field_problems = [
                 FieldProblem(field=error.field, problem=problem, given=error.given, allowed=error.allowed)

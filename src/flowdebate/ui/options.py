@@ -680,7 +680,7 @@ class PlanOptions(BaseModel):
         except ConfigurationError as error:
             first = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
             name = names.get(first, first)
-            if name not in type(self).model_fields or error.location in (COMMAND, self._file) or error.message:
+            if name not in type(self).model_fields or error.location in (COMMAND, self._file) or error.whole_message:
                 raise
             location, field = self.place(name)
             rest = error.field.removeprefix(first)

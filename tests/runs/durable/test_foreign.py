@@ -66,7 +66,7 @@ async def test_an_invalid_header_field_is_named(field: str, value: object, allow
     """The error names the run, the field and what is allowed; the stored run is unchanged."""
     store = await imported(**{field: value})
     before = await store.run("it")
-    with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must be {allowed}.*, got "):
+    with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must be {allowed}.* \(got "):
         await ASK.resume("it", store=store, model=None if field == "model" else model(), allow_changes=True)
     assert replace(await store.run("it"), updated_at=0) == replace(before, updated_at=0)
 

@@ -161,7 +161,7 @@ def render_expected(schema: Mapping[str, Any] | None) -> str:
 
     >>> print(render_expected({"properties": {"winner": {"enum": ["for", "against"]}}, "required": ["winner"]}))
     Answer with these fields:
-    - winner: one of 'for', 'against'
+    - winner: for or against
     """
     if schema is None:
         return TEXT

@@ -123,7 +123,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ConsensusOutput, ConsensusOutput]:
     """Build a consensus debate, a joint search for the best answer: `await pattern.run("How should we …?")`.
 
-    All agents make a proposal at once. In each round critics criticise proposals, and the authors revise them. Then all
+    All agents propose at once. In each round critics criticise proposals, and the authors revise them. Then all
     agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.

@@ -92,11 +92,11 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at the same time. Findings that describe the same fault are merged. Then each
+    All reviewers read the `sources` at once. Findings that describe the same fault are merged. Then each
     reviewer confirms or refutes the others' findings; authors of refuted ones may answer. The output is a
     `ReviewRawOutput`.
 
-    - `reviewers`: `Persona`s, dicts or models; None is Ada, Ben and Cleo. A single reviewer confirms nothing.
+    - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). A single reviewer confirms nothing.
     - `sources`: texts or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: for all roles without a specific one.
