@@ -100,6 +100,7 @@ def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
     return items
 
 
+@pytest.mark.slow
 def test_overconfident_judges_are_calibrated_and_calibrated_ones_unchanged() -> None:
     """The slope is undone on new items; a slope that does not help is rejected."""
     bold = judge_quality(judged_items_of(400, 3.0, seed=1))
@@ -158,6 +159,7 @@ def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
     assert caught.value.field == field
 
 
+@pytest.mark.slow
 def test_calibration_error_is_shown_with_that_of_a_calibrated_judge() -> None:
     """With 40 items chance gives an error of .1, which is no finding; an overconfident judge is one."""
     random, larger, values = Random(8), 0, []

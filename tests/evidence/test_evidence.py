@@ -131,6 +131,7 @@ def test_sections_of_models_without_ballots_are_unchanged() -> None:
     assert page.merged("Nothing has been judged yet.", stored) == stored
 
 
+@pytest.mark.slow
 def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
     """Letter judges have 260 pairs in three views each, and their tables are rebuilt."""
     sections = rows_of(BALLOTS)

@@ -25,6 +25,7 @@ def pages(tmp_path: Path) -> tuple[Path, Path]:
     return pages
 
 
+@pytest.mark.slow
 def test_two_independent_derivations_of_the_tables_agree(
     tmp_path: Path, pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +56,7 @@ def test_two_independent_derivations_of_the_tables_agree(
     assert "### New" in audit.read_text()
 
 
+@pytest.mark.slow
 def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
     clone = write_llmbar(tmp_path)
     assert matches_of(clone) == (100, 100, 200)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from flowdebate.testing import forbid_real_models
 from tests.test_examples import load
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.slow
 def test_a_vote_at_the_same_tokens_is_as_good_as_a_better_debate(capsys: pytest.CaptureFixture[str]) -> None:
     """The debate beats one call, but its report rules out a gain over a vote; a real gain is reported as well."""
     example = load("did_it_help")

@@ -300,6 +300,7 @@ def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, s
     assert servers.asked != []
 
 
+@pytest.mark.slow
 def test_importing_everything_connects_to_nothing() -> None:
     script = (
         "import pkgutil, importlib, sys, flowdebate\n"

@@ -377,6 +377,7 @@ def test_the_copied_share_counts_distinct_pairs(words: list[str], source: list[s
     assert copied_share(" ".join(words), " ".join(words)) == float(len(words) > 1)
 
 
+@pytest.mark.slow
 def test_the_longest_answers_are_compared_completely() -> None:
     """The texts consist of one word, of few words, or of words that never recur, at the maximum length of an answer."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
