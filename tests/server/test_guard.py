@@ -350,6 +350,8 @@ def test_base_urls_can_be_allowed(url: str, status: int) -> None:
             "/runs", {**BRIEF, "options": {"max_rounds": 1, "model": "m", "base_url": url, "attempts": 1}}
         )
         assert answer.status_code == status, answer.text
+        if status == 422:
+            assert "cannot be set over HTTP unless it is at or below one of: http://127.0.0.1:9/v1" in answer.text
 
 
 def test_server_limits_apply_to_every_run(gate: Gate) -> None:

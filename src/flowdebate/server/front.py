@@ -89,14 +89,14 @@ class Front:
         """Raise ConfigurationError for options that would make this server read a file or open a connection."""
         for name, paths in options.reached("file").items():  # a file of this machine, which a model would see
             folders = self.sources if name == "sources" else ()
-            below = f", or below one of: {', '.join(map(str, folders))}" if folders else ""
+            below = f" unless each path is below one of: {', '.join(map(str, folders))}" if folders else ""
             if refused := outside_of(folders, paths) if folders else paths:
                 value_shown = refused[0] if name == "sources" else "a path"  # other values may be secrets
-                allowed = f"left out over HTTP: send the content itself{below}"
-                raise ConfigurationError("options", name, value_shown, allowed)
+                allowed = f"left out over HTTP{below}"
+                raise ConfigurationError("options", name, value_shown, allowed, hint="Send the content itself.")
         for name, addresses in options.reached("server").items():
             if not all(any(_is_below(address, allowed) for allowed in self.base_urls) for address in addresses):
-                places = f", or at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
+                places = f" unless it is at or below one of: {', '.join(self.base_urls)}" if self.base_urls else ""
                 raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:

@@ -131,7 +131,7 @@ class Guard:
     """ASGI middleware that rejects bad requests to `app` with a problem, and adds security headers to all responses.
 
     It checks in this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body
-    other than JSON (415) or too large (413, also without a declared length). A correct `?token=` in a URL is exchanged
+    other than JSON (415) or too large (413, even without a declared length). A correct `?token=` in a URL is exchanged
     for a cookie, by a redirect to the URL without it, below `browser_root`.
     """
 
@@ -309,11 +309,11 @@ def _check_origin(request: Request) -> None:
     origin = headers.get("origin")
     # browsers send "null" for a page in a sandbox or a file, which has no host and is also refused
     if origin is not None and not _is_same_origin(origin.lower(), headers):
-        raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
     # a link in an email or chat opens the page of a run; a frame, an image or a script on another site does not
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not (request.method == "GET" and follows):
-        raise HTTPException(HTTPStatus.FORBIDDEN, "Pages of other origins may not use this server.")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:

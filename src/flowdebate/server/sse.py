@@ -87,7 +87,7 @@ class Readers:
         self._closed = False
 
     def close(self) -> None:
-        """End all streams; readers may reconnect, also to another process, with the id of their last event."""
+        """End all streams; readers may reconnect, even to another process, with the id of their last event."""
         self._closed = True
         for queue in self._queues:
             # a full queue has no room for the end; a reader who reconnects gets what is dropped here

@@ -60,7 +60,7 @@ async def new(
         "new",
         request,
         front,
-        run_id="/new",
+        here="/new",
         choices=choices,
         steps=str(outline(own_patterns[pattern_chosen])) if pattern_chosen in own_patterns else "",
         form=form,
@@ -85,7 +85,7 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
     manual = await asyncio.to_thread(manual_page, name)
     if manual is None:
         raise HTTPException(404, "The documentation has no such page.")
-    return await page("help", request, front, run_id="/help", manual=manual, is_index=name == INDEX)
+    return await page("help", request, front, here="/help", manual=manual, is_index=name == INDEX)
 
 
 def _asked(info: PatternInfo, front: Front) -> str | None:

@@ -123,7 +123,7 @@ async def audit(
         "audit",
         request,
         front,
-        run_id="/audit",
+        here="/audit",
         query=query,
         items=items,
         audited=audited,
@@ -214,7 +214,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce the document's failures to their kinds, also in the line above answers that lists them."""
+    """Reduce the document's failures to their kinds, including in the line above answers that lists them."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -272,7 +272,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
         "runs",
         request,
         front,
-        run_id="/",
+        here="/",
         samples=[(name, question) for name, question in samples if question][:3] if front.service.plans else [],
         notes=await service.notes(page_of_runs),
         runs=page_of_runs.runs,
@@ -289,7 +289,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
     """Show the archive for later debates, and the outcomes recorded since."""
     debates = (await service.archive().debates())[:_MOST_DEBATES]
-    return await page("archive", request, front, run_id="/archive", debates=debates, most=_MOST_DEBATES)
+    return await page("archive", request, front, here="/archive", debates=debates, most=_MOST_DEBATES)
 
 
 @router.get("/runs/{run_id}")
@@ -348,17 +348,20 @@ async def page(
     front: Front,
     *,
     status: int = 200,
-    run_id: str = "",
+    here: str = "",
     menu: bool = True,
     **data: object,
 ) -> Response:
-    """Build the response with a page; `here` is the path of its menu entry, which pages of links do not have."""
+    """Build the response for page `name`; `here` is the path of its menu entry.
+
+    Pages opened from a link have no menu.
+    """
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
     entries = [("Runs", "/"), *new, ("Archive", "/archive"), ("Audit", "/audit"), ("Help", "/help")] if menu else []
     root, signed_in = root_of(request), menu and root_of(request) != shared_root_of(request)
     card = request.url.replace(path=f"{root}/static/card.png", query="")
-    shared: dict[str, object] = {"root": root, "menu": entries, "here": run_id, "writable": writable, "card": card}
+    shared: dict[str, object] = {"root": root, "menu": entries, "here": here, "writable": writable, "card": card}
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
