@@ -28,7 +28,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "LoopLimitExceeded": (("block", 3), {}),
     "ModelTimeout": ((2.5,), {"what": "first token", "model": "m", "block": "b"}),
     "NoProposals": (("consensus", {"ann": "ModelTimeout"}), {}),
-    "NotAwaited": (("memory", "r", "waits for no answer", ["here"]), {}),
+    "NotAwaited": (("memory", "r", "is not waiting for an answer", ["here"]), {}),
     "NotRecordable": (("memory", "r", "k", object()), {}),
     "OutputError": (("block", "text", [("field", "is missing")]), {}),
     "PromiseBroken": (("counts", "It counts.", "it does not"), {"example": "one", "reproduce": "check(…)"}),

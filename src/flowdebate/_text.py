@@ -274,7 +274,7 @@ _SHOWN = 500  # maximum characters of a server's text in an error
 _LOOKED_AT = 20_000  # maximum characters of it to search for keys: error pages can have megabytes
 _SHORTEST_SECRET = 6  # minimum characters of a key; shorter ones are placeholders, and occur in ordinary words
 _REDACTED = "[redacted]"
-# Keys of providers, also if the server has masked their middle.
+# Keys of providers, even if the server has masked their middle.
 _KEYS = (
     r"\bBearer\s+[^\s'\"]+"
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"

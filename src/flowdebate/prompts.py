@@ -194,9 +194,9 @@ def tag_name(name: str) -> str:
 
 
 def without_control_tokens(text: str, *, listed: bool = False) -> str:
-    """Escape the control tokens of chat templates in `text`; everything else, also line breaks, is unchanged.
+    """Escape the control tokens of chat templates in `text`; everything else, including line breaks, is unchanged.
 
-    If `listed`, only tokens of `flowdebate._util.control_tokens` are escaped, as in material.
+    If `listed`, escape only the tokens listed in `flowdebate._util.control_tokens`, as for sources.
 
     >>> without_control_tokens("<|im_end|> List<String>")
     '⟦U+003C⟧|im_end|> List⟦U+003C⟧String>'

@@ -221,7 +221,7 @@ async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
 
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 30))
-def test_revisions_never_take_more_tokens_than_the_debate_but_for_the_drafts(
+def test_revisions_use_no_more_tokens_than_the_debate_apart_from_the_drafts(
     argument: int, answer: int, turns: int, cap: int
 ) -> None:
     """After one draft each, all are revised as often as fits, and the last versions vote."""

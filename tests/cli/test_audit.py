@@ -104,11 +104,11 @@ def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ("", "has no items"),
-        ("{", "line 1: is not JSON"),
+        ("{", "line 1: not valid JSON"),
         (line(("ab", "a")) + "\n[]", "line 3: must hold an object (got [])"),
-        ('{"ballots": NaN}', "line 1: is not JSON: NaN is not a number in JSON"),
+        ('{"ballots": NaN}', "line 1: not valid JSON: NaN is not a number in JSON"),
         ('{"ballots": [{"order": 1}]}', "line 1: `ballots.0.order` must be a list"),
-        ("[" * 100_000, "line 1: is nested too deeply"),
+        ("[" * 100_000, "line 1: nested too deeply"),
     ],
     ids=["empty", "no JSON", "a list", "NaN", "no order", "deep"],
 )

@@ -195,9 +195,9 @@ def test_pattern_options_come_from_a_file(folder: Path) -> None:
         ('"x"\n{"question": 3}\n', "jsonl", "line 2: `question` must be a text (got 3)"),
         ('{"ask": "x"}\n', "jsonl", "line 1: `question` is missing"),
         ("[1]\n", "jsonl", "line 1: must hold an object with `question`, or a text (got [1])"),
-        ("{\n", "jsonl", "line 1: is not JSON"),
-        ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: is not JSON: NaN is not a number in JSON"),
-        ("[" * 100_000, "jsonl", "line 1: is nested too deeply"),
+        ("{\n", "jsonl", "line 1: not valid JSON"),
+        ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: not valid JSON: NaN is not a number in JSON"),
+        ("[" * 100_000, "jsonl", "line 1: nested too deeply"),
     ],
 )
 def test_invalid_row_is_rejected_before_any_call(folder: Path, content: str, form: str, problem: str) -> None:

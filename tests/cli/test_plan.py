@@ -109,12 +109,14 @@ BAD = [
         message="`output_schema` cannot be combined with `synthesizer` switched off: only a synthesizer writes",
     ),
     Case(id="not TOML", text="question = \nx", message="is not TOML: Invalid value (at line 1, column 12)"),
-    Case(id="not JSON", name="debate.json", text='{"a":\n x}', message="line 2, column 2: is not JSON"),
+    Case(id="not JSON", name="debate.json", text='{"a":\n x}', message="line 2, column 2: not valid JSON"),
     Case(id="NaN", name="debate.json", text='{"seed": NaN}', message="NaN is not a number in JSON"),
     Case(id="no object", name="debate.json", text="[]", message="must hold a JSON object (got [])"),
     Case(id="deep JSON", name="debate.json", text="[" * 100_000, message="is nested too deeply"),
     Case(id="deep TOML", text="a = " + "[" * 100_000, message="is nested too deeply"),
-    Case(id="huge number", name="debate.json", text='{"seed": 1' + "0" * 5000 + "}", message="is not JSON: Exceeds"),
+    Case(
+        id="huge number", name="debate.json", text='{"seed": 1' + "0" * 5000 + "}", message="is not valid JSON: Exceeds"
+    ),
     Case(id="too large", text="# " + "x" * 1_000_000, message="is larger than 1 MB"),
     Case(id="YAML", name="debate.yaml", text="question: x", message="YAML files are not supported: write TOML or JSON"),
 ]

@@ -173,9 +173,9 @@ def test_stdin_can_be_rendered(tmp_path: Path) -> None:
 
 
 BAD = [
-    ('{"a":\n  x}', "line 2, column 3: is not JSON"),
+    ('{"a":\n  x}', "line 2, column 3: not valid JSON"),
     ("[]", "must hold a JSON object (got [])"),
-    ("", "line 1, column 1: is not JSON"),
+    ("", "line 1, column 1: not valid JSON"),
     ("[" * 100_000, "is nested too deeply"),
     (json.dumps({**RAW, "rounds": "many"}), "`rounds` must be a whole number (got many)"),
     (json.dumps({**RAW, "verdict": None}), "a complete debate has a verdict"),
@@ -213,7 +213,7 @@ def test_undecodable_bytes_are_an_error_with_a_line(tmp_path: Path) -> None:
     """Invalid UTF-8 and a missing file are errors."""
     path = tmp_path / "saved.json"
     path.write_bytes(b'{\n"\xff"}')
-    with pytest.raises(BadFile, match="line 2: is not UTF-8"):
+    with pytest.raises(BadFile, match="line 2: not valid UTF-8"):
         read_document(str(path))
     with pytest.raises(BadFile, match="cannot be read: No such file"):
         read_document(str(tmp_path / "none.json"))

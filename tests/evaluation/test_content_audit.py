@@ -49,7 +49,7 @@ def draw_choices(seed: int, items: int, *, length: float = 0.6, shares: bool = F
 @pytest.mark.parametrize("shares", [False, True], ids=["winners", "shares"])
 @pytest.mark.parametrize("seed", range(3))
 def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noqa: FBT001 - of pytest
-    """The binomial model of differences agrees to 1e-6, with errors by Bell and McCaffrey."""
+    """The binomial model of differences agrees with statsmodels to 1e-6, with Bell-McCaffrey standard errors."""
     choices = draw_choices(seed, 150, shares=shares)
     report = content_audit(choices)
     rows = [

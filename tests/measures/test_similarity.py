@@ -123,7 +123,7 @@ def test_only_a_blank_text_has_no_words(text: str) -> None:
 
 
 def test_the_best_measure_uses_embeddings() -> None:
-    """The library is installed here."""
+    """The embeddings library is installed in the test environment."""
     assert isinstance(best_similarity(), Embeddings)
     assert isinstance(best_similarity(), Similarity)
     assert [repr(measure) for measure in MEASURES.values()] == ["Embeddings()", "TfIdf()", "Jaccard()"]

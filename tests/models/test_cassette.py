@@ -160,11 +160,11 @@ def changed(number: int, **changes: Any) -> bytes:
 
 
 BAD = [
-    Bad("nothing", b"", "line 1: it is not JSON"),
-    Bad("random bytes", b"\x00\xff\xfe\n\x80", "line 1: it is not JSON"),
+    Bad("nothing", b"", "line 1: not valid JSON"),
+    Bad("random bytes", b"\x00\xff\xfe\n\x80", "line 1: not valid JSON"),
     Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is not a cassette"),
     Bad("a list", b"[1]\n", "line 1: the file is not a cassette"),
-    Bad("deep nesting", b"[" * 100_000, "line 1: it is not JSON"),
+    Bad("deep nesting", b"[" * 100_000, "line 1: not valid JSON"),
     Bad("another version", changed(1, version=2), "line 1: the cassette has format 2, and only 1 can be read"),
     Bad("no version", b'{"format": "flowdebate.cassette", "model": 1}\n', "line 1: `model`"),
     Bad("a header alone", LINES[0] + b"\n", "line 2: "),

@@ -147,7 +147,7 @@ DEBATE = {
 
 
 @pytest.mark.parametrize("demand", DEBATE)
-def test_the_prompts_of_a_debate_contain(demand: str) -> None:
+def test_debate_prompts_state_the_demand(demand: str) -> None:
     role, words = DEBATE[demand]
     assert re.search(words, str(prompts("debate", role)[0])), demand
 
@@ -235,7 +235,7 @@ ROUND_ROBIN = {
 
 
 @pytest.mark.parametrize("demand", ROUND_ROBIN)
-def test_the_prompts_of_a_round_robin_contain(demand: str) -> None:
+def test_round_robin_prompts_state_the_demand(demand: str) -> None:
     role, words = ROUND_ROBIN[demand]
     assert re.search(words, str(prompts("round_robin", role)[-1])), demand
 
@@ -276,7 +276,7 @@ DELIBERATION = {
 
 
 @pytest.mark.parametrize("demand", DELIBERATION)
-def test_the_prompts_of_a_deliberation_contain(demand: str) -> None:
+def test_deliberation_prompts_state_the_demand(demand: str) -> None:
     """The purpose of the personas and the moderator is in their prompts."""
     role, words = DELIBERATION[demand]
     assert re.search(words, str(prompts("deliberation", role)[-1])), demand
@@ -356,7 +356,7 @@ CONSENSUS = {
 
 
 @pytest.mark.parametrize("demand", CONSENSUS)
-def test_the_prompts_of_a_consensus_contain(demand: str) -> None:
+def test_consensus_prompts_state_the_demand(demand: str) -> None:
     role, words = CONSENSUS[demand]
     assert re.search(words, str(prompts("consensus", role)[0])), demand
 
@@ -430,7 +430,7 @@ INDEPENDENT = {
 
 
 @pytest.mark.parametrize("demand", INDEPENDENT)
-def test_the_prompts_of_council_and_review_contain(demand: str) -> None:
+def test_council_and_review_prompts_state_the_demand(demand: str) -> None:
     """The purpose of members, chair, reviewers and examiners is in their prompts."""
     pattern, role, words = INDEPENDENT[demand]
     assert re.search(words, str(prompts(pattern, role)[0])), demand

@@ -262,7 +262,7 @@ async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
     assert result.summary.done == 1
 
 
-async def test_unrelated_runs_are_ignored() -> None:
+async def test_an_id_of_a_run_outside_the_batch_is_rejected() -> None:
     """RunChanged is raised if an id of the batch belongs to a run outside the batch."""
     store, paid = MemoryStore(), Paid()
     seed = (await short().batch(["a"], batch_id="b", model=paid.model).all())[0].seed

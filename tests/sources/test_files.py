@@ -75,7 +75,7 @@ def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Pat
         "notes/costs.tmp": "is in .gitignore",
         "blank.txt": "is empty: a source has text in it",
         "picture.bin": "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources",
-        "latin.txt": "line 1: is not UTF-8",
+        "latin.txt": "line 1: not valid UTF-8",
         "link.txt": "is a link",
         "up/": "is a link",
     }
@@ -98,7 +98,7 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
         ("empty.txt", b"", "is empty"),
         ("blank.txt", b" \n\t", "is empty"),
         ("zeros.dat", b"a\0b", "is binary"),
-        ("latin.txt", b"ok\n\xe9", "line 2: is not UTF-8"),
+        ("latin.txt", b"ok\n\xe9", "line 2: not valid UTF-8"),
         (".env", b"A=1", "may hold secrets"),
         ("server.KEY", b"A", "may hold secrets"),
         (".kube/config", b"canary", "may hold secrets"),

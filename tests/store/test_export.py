@@ -267,7 +267,7 @@ RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
 STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "a kind that there is not": (("row", "kind"), "walk", "`row.kind` must be call, effect, loss or human \\(got walk"),
     "no attempts": (("row", "attempts"), 0, "`row.attempts` must be at least 1 \\(got 0\\)"),
-    "a body that is no JSON": (("row", "body"), "{", "`row.body` is not JSON: .* \\(got {\\)"),
+    "a body that is no JSON": (("row", "body"), "{", "`row.body` is not valid JSON: .* \\(got {\\)"),
     "a body that is too deep": (("row", "body"), "[" * 3000 + "]" * 3000, "nested more than|`row.body`"),
     "a place without a body": (("row", "body"), None, "`row.seq`, `row.at` and `row.body` must all be null"),
     "a place twice": (("row", "seq"), 2, "`row.seq` must count the finished steps"),
@@ -303,8 +303,8 @@ async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str)
 
 
 HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
-    "no JSON": (lambda line: "rents!", "line 3: it is not JSON: Expecting value at character 1"),
-    "cut off": (lambda line: line[:-9], "line 3: it is not JSON"),
+    "no JSON": (lambda line: "rents!", "line 3: not valid JSON: Expecting value at character 1"),
+    "cut off": (lambda line: line[:-9], "line 3: not valid JSON"),
     "another value": (lambda line: "[1]", "line 3: `kind` must be"),
     "nested very deep": (lambda line: "[" * 3000 + "]" * 3000, "line 3: "),
     "nested very, very deep": (lambda line: '{"a":' * 300_000, "line 3: "),
@@ -322,10 +322,13 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
         lambda line: line.replace('"seq"', '"key": "x", "seq"'),
         "line 3: `key` occurs twice in one object",
     ),
-    "half a pair as it is": (lambda line: line.replace("pro", "\ud83d"), "line 3: it holds half of a surrogate pair"),
-    "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: it is not UTF-8 at byte "),
+    "half a pair as it is": (
+        lambda line: line.replace("pro", "\ud83d"),
+        "line 3: it contains half of a surrogate pair",
+    ),
+    "no UTF-8": (lambda line: line.encode().replace(b"pro", b"\xff"), "line 3: not valid UTF-8 at byte "),
     "nothing but a null": (lambda line: "null", "line 3: `kind` is required"),
-    "zero bytes": (lambda line: "\0" * 9, "line 3: it is not JSON"),
+    "zero bytes": (lambda line: "\0" * 9, "line 3: not valid JSON"),
 }
 
 
@@ -388,9 +391,9 @@ async def test_a_line_that_is_too_long_is_rejected_before_it_is_read(tmp_path: P
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.truncate(65_000_000)
-    with pytest.raises(BadFile, match=r"long\.jsonl: line 1: it is longer than 64 MB"):
+    with pytest.raises(BadFile, match=r"long\.jsonl: line 1: longer than 64 MB"):
         await import_runs(MemoryStore(), read_export(path))
-    with pytest.raises(BadFile, match="line 1: it is longer than 64 million characters"):
+    with pytest.raises(BadFile, match="line 1: longer than 64 million characters"):
         await import_runs(MemoryStore(), [" " * 64_000_000 + "1"])
 
 
@@ -520,7 +523,7 @@ async def test_a_document_with_invalid_json_is_rejected() -> None:
     line, *steps = await lines_of(await filled("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()
-    with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` is not JSON"):
+    with pytest.raises(BadFile, match=r"line 1: `documents.votes/a` is not valid JSON"):
         await import_runs(store, [changed, *steps])
     assert await store.runs() == []
 

@@ -208,7 +208,7 @@ class _Asking:
         )
 
     def _in_loop(self, act: Callable[[], None]) -> None:
-        """Run `act` in the event loop, also from the thread of a sync client."""
+        """Run `act` in the event loop, even from the thread of a sync client."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:

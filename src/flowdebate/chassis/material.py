@@ -112,7 +112,7 @@ class Material:
             "sources": [source.info for source in self.all_of_run(ctx)],
             "quotes": [list(look_up(entry.text, sources)) for entry in output.entries],
         }
-        if passages := ctx.run.cache.get((self, Shown)):  # in order, also for simultaneous speakers
+        if passages := ctx.run.cache.get((self, Shown)):  # in order, even for simultaneous speakers
             update["passages"] = sorted(passages, key=lambda item: (item.round, item.block))
         return output.model_copy(update=update)
 

@@ -56,7 +56,7 @@ class OwnWords:
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the speaker's own words in `text`, as `Trimmed` and recorded if it continued as another speaker."""
-        if "[" not in text and ":" not in text:  # nobody's label
+        if "[" not in text and ":" not in text:  # cannot contain a speaker label
             return text
         system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
         return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])

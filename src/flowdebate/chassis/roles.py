@@ -246,7 +246,7 @@ class Wording(NamedTuple, Generic[TemplateT]):
     length: str
     """Length as written in the prompt."""
     words: int | None
-    """Upper bound stated in the prompt, in words; None where instructions may ask for any number."""
+    """Maximum number of words stated in the prompt; None if the instructions may ask for any length."""
     sentences: int | None
     """Number of sentences after which a short turn is cut in the concise profile; None for no limit."""
 

@@ -306,7 +306,7 @@ def _check_token(token_file: str | None, *, new: bool) -> None:
 
 @contextmanager
 def _stdout_protected() -> Iterator[None]:
-    """Redirect stdout to stderr in the `with` block, also for C libraries.
+    """Redirect stdout to stderr in the `with` block, even for C libraries.
 
     Any line that an application prints would break the protocol.
     """

@@ -250,7 +250,7 @@ def study(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare designs of a debate with baselines and with each other, on questions with known answers.
 
-    Ask all unanswered questions, also after an interruption, and report. `register STUDY` records the questions and
+    Ask all unanswered questions, even after an interruption, and report. `register STUDY` records the questions and
     comparisons beforehand; `report STUDY` asks nothing. --max-calls and --max-tokens hold for each debate.
     """
     doing = action if action in ("register", "report") else "ask"

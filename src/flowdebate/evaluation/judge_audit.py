@@ -252,7 +252,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             views = alike.setdefault(design, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
-        # lead of the first slot over the last one; in unbalanced orders, the sides may be the reason
+        # lead of the first slot over the last; if orders are unbalanced, the sides themselves may explain it
         if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
             odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
             terms.setdefault("slot_log_odds", []).extend(

@@ -256,7 +256,7 @@ class _Watched(Wrapper):
 class ModelCheck:
     """Check of `model`: `async for step in check.run()` makes the calls and yields the next step.
 
-    `rows()`, `advice()` and `as_dict()` report the results so far, also after an interruption.
+    `rows()`, `advice()` and `as_dict()` report the results so far, even after an interruption.
     """
 
     model: Model

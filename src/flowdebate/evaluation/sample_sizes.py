@@ -106,7 +106,8 @@ def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 
     share, level = max(differing, gain), alpha / tests
     z_test, z_power = two_sided_z(level), NormalDist().inv_cdf(POWER)
     spread = math.sqrt(max(share - gain * gain, 0.0))
-    connor = math.ceil((z_test * math.sqrt(share) + z_power * spread) ** 2 / gain**2)  # 1987, for a continuous test
+    # Connor (1987), for a continuous test
+    connor = math.ceil((z_test * math.sqrt(share) + z_power * spread) ** 2 / gain**2)
     step = math.ceil(1 / gain)
     enough = connor + step
     while _paired_power(enough, gain, share, level) < POWER:

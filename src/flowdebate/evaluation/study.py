@@ -164,7 +164,7 @@ class Study:
         for name in self.designs:
             if name in _OWN or not re.fullmatch(r"[\w-]+", name):
                 raise ConfigurationError(
-                    location, "designs", name, f"names of letters, digits, _ and -, none of {_OWN}"
+                    location, "designs", name, f"names of letters, digits, _ and -, other than {', '.join(_OWN)}"
                 )
         methods = [
             method

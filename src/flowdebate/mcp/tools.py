@@ -567,7 +567,9 @@ def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
     waiting = [request for request in run.pending if place in (None, request.place)]
     if not waiting:
         location = "" if place is None else f" at {place}"
-        raise NotAwaited("", run.run_id, f"waits for no answer{location}", [request.place for request in run.pending])
+        raise NotAwaited(
+            "", run.run_id, f"is not waiting for an answer{location}", [request.place for request in run.pending]
+        )
     return waiting[0]
 
 

@@ -328,7 +328,7 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
-    The text is valid Unicode, at most `request.settings.max_chars` long and without thinking, also in
+    The text is valid Unicode, at most `request.settings.max_chars` long and without thinking, even in
     `request.on_text`; a text answer is not blank; `data` of a structured answer is the result of
     `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
     if it has one.

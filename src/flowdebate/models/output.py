@@ -111,7 +111,7 @@ class OutputSchema:
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
 
-@lru_cache(maxsize=256)  # the JSON Schema of a model takes longer than a debate without one
+@lru_cache(maxsize=256)  # building a model's JSON Schema takes longer than a whole debate that needs none
 def _schema_of_model(model: type[BaseModel]) -> OutputSchema:
     return OutputSchema(model)
 

@@ -623,7 +623,7 @@ def _header(path: str, line: bytes) -> Header:
     try:
         header = json.loads(line)
     except (ValueError, RecursionError):
-        raise _bad_line(path, 1, "it is not JSON, so the file is not a cassette") from None
+        raise _bad_line(path, 1, "not valid JSON, so the file is not a cassette") from None
     if not isinstance(header, dict) or header.get("format") != "flowdebate.cassette":
         raise _bad_line(path, 1, "the file is not a cassette")
     version = header.get("version")

@@ -195,7 +195,9 @@ class Recipes:
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
         """Add a pattern; raise ConfigurationError if the name is taken."""
         if name in self.patterns:
-            raise ConfigurationError("Service.register()", "name", name, f"none of {', '.join(self.patterns)}")
+            raise ConfigurationError(
+                "Service.register()", "name", name, f"a name other than {', '.join(self.patterns)}"
+            )
         self.patterns[name] = pattern
 
     def of_run(

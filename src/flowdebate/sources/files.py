@@ -193,7 +193,7 @@ def _read_file(path: Path, entry: str, name: str) -> Source:
     """Read a file; raise BadFile, with the user's `entry`, if it is not a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
-            raise BadFile(entry, "is a link to a file outside its folder: name that file")
+            raise BadFile(entry, "is a symlink to a file outside its folder: pass the file itself")
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(entry, 'is not a file; to use the output of a program, pipe it in as "-"')
         if is_secret(path) or is_secret(path.resolve()):  # a link beside a secret may have any name
@@ -231,7 +231,7 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise BadFile(path, f"line {line}: is not {encoding[:6].upper().rstrip('-')}") from None
+        raise BadFile(path, f"line {line}: not valid {encoding[:6].upper().rstrip('-')}") from None
     if is_blank(text):
         raise BadFile(path, "is empty: a source has text in it")
     return Source.of(name, text, data)

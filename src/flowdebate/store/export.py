@@ -131,7 +131,7 @@ def read_export(path: str | Path) -> Iterator[bytes]:
             while line := file.readline(LONGEST_LINE + 1):
                 number += 1
                 if len(line) > LONGEST_LINE:
-                    raise BadFile(str(path), f"line {number}: it is longer than {LONGEST_LINE // 1_000_000} MB")
+                    raise BadFile(str(path), f"line {number}: longer than {LONGEST_LINE // 1_000_000} MB")
                 yield line
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -387,13 +387,13 @@ def _check_plan(run: StoredRun, source: str) -> None:
 def _parse_line(line: str | bytes) -> object:
     """Parse JSON; raise ValueError for invalid or ambiguous text."""
     if len(line) > LONGEST_LINE:
-        raise ValueError(f"it is longer than {LONGEST_LINE // 1_000_000} million characters")
+        raise ValueError(f"longer than {LONGEST_LINE // 1_000_000} million characters")
     try:
         text = line.decode() if isinstance(line, bytes) else line
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8 at byte {error.start + 1}") from None
+        raise ValueError(f"not valid UTF-8 at byte {error.start + 1}") from None
     if _SURROGATE.search(text):
-        raise ValueError("it holds half of a surrogate pair, which is not text")
+        raise ValueError("it contains half of a surrogate pair, which is not text")
     try:
         value: object = json.loads(
             text.removeprefix("\ufeff"),  # editors on Windows put it at the beginning of a file
@@ -403,7 +403,7 @@ def _parse_line(line: str | bytes) -> object:
             parse_int=_integer,
         )
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {_reason(error)}") from None
+        raise ValueError(f"not valid JSON: {_reason(error)}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     return value
@@ -459,7 +459,7 @@ def _check_body(body: str, *, field: str = "row.body") -> None:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"`{field}` is not JSON: {_reason(error)} (got {typed(body)})") from None
+        raise ValueError(f"`{field}` is not valid JSON: {_reason(error)} (got {typed(body)})") from None
     _check_depth(value)
 
 

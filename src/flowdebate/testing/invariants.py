@@ -91,18 +91,18 @@ class Runs:
 
     first: Played
     at_once: Played
-    """Repetition of `first` immediately afterwards."""
+    """Rerun of `first` immediately afterwards."""
     other: Played
     """Run before `first` with another question, another seed and no model failures."""
     later: Played
-    """Repetition of `other` after `first`."""
+    """Rerun of `other` after `first`."""
     changed: Played | None
     """Run like `first`, but with another seed for a debate, and otherwise with answers arriving in another order.
 
     None if models fail in the first run.
     """
     alone: Played
-    """Repetition of `first` on a new pattern; `first` itself if the check cannot build one."""
+    """Rerun of `first` on a new pattern; `first` itself if the check cannot build one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +211,10 @@ def records_what_was_said(run: Played) -> Problems:
 
 
 def tasks_match_the_transcript(run: Played) -> Problems:
-    """Check that each turn is a task: completed by its speaker with its text, errored or cancelled; none is open."""
+    """Check that every turn has a task, and that no task is left open.
+
+    A task was completed by its speaker with the turn's text, failed or was cancelled.
+    """
     if run.raw is None:
         return
     tasks = run.view.tasks.list()

@@ -206,7 +206,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_brief_list_has_outcomes_without_their_outputs(self, store: Store) -> None:
-        """Check that a brief list omits only outputs, also for an added run, and a full list omits nothing."""
+        """Check that a brief list omits only outputs, even for an added run, and a full list omits nothing."""
         outcome = {"output": "ü\x00\ud800", "raw": {"a": 1}, "seconds": 1.5, "summary": {"decision": "ü\x00\ud800"}}
         await store.create(header("r"))
         await store.finish("r", "complete", outcome)
@@ -473,7 +473,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_pages_of_a_list_are_the_list(self, store: Store) -> None:
-        """Check pages with every filter and any page size, also for runs with equal times or strange IDs."""
+        """Check pages with every filter and any page size, including for runs with equal times or strange IDs."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}

@@ -456,6 +456,6 @@ def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()
 
 
-def _construct(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - any value, also an invalid one
+def _construct(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - any value, even an invalid one
     """Make an instance of `model` without validation."""
     return model.model_construct(**fields)

@@ -50,24 +50,24 @@ def read_text(path: str, *, megabytes: int) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise BadFile(path, f"line {line}: is not UTF-8") from None
+        raise BadFile(path, f"line {line}: not valid UTF-8") from None
 
 
 def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # noqa: ANN401 - any JSON
     """Parse `text` as JSON, or line `number` of a JSON Lines file; raise BadFile with the line."""
-    line = "" if number is None else f"line {number}: "
+    line = "is " if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
-        raise BadFile(path, f"{line}is not JSON: {constant} is not a number in JSON")
+        raise BadFile(path, f"{line}not valid JSON: {constant} is not a number in JSON")
 
     try:
         return json.loads(text, parse_constant=refuse)
     except RecursionError:
-        raise BadFile(path, f"{line}is nested too deeply") from None
+        raise BadFile(path, f"{line}nested too deeply") from None
     except ValueError as error:
         if isinstance(error, json.JSONDecodeError) and number is None:
-            raise BadFile(path, f"line {error.lineno}, column {error.colno}: is not JSON: {error.msg}") from None
-        raise BadFile(path, f"{line}is not JSON: {error}") from None
+            raise BadFile(path, f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
+        raise BadFile(path, f"{line}not valid JSON: {error}") from None
 
 
 def parse_toml(text: str, *, path: str) -> dict[str, Any]:

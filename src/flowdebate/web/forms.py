@@ -451,7 +451,7 @@ class Asked:
     def of(cls, pending: PendingInput) -> Asked:
         """Build the request; it is blind if all its speakers argue for one of the winners offered to the recipient."""
         parts = parse_request(pending.shown)
-        # only a judge is asked for one of several winners; other requests name nobody
+        # only judges pick a winner from several stances; other requests have no names to hide
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
         stances: Sequence[str] = next(
             (part_["enum"] for part_ in (part, *part.get("anyOf", ())) if "enum" in part_), []

@@ -97,7 +97,7 @@ def test_a_severely_criticised_winner_is_a_comeback() -> None:
 
 
 def test_a_winner_with_a_low_rating_is_an_upset() -> None:
-    """The winner's rating is at least 100 points lower; the output has the ratings before the debate."""
+    """The winner was rated at least 100 points below the loser; the output has the pre-debate ratings."""
     archive = Archive()
     asyncio.run(archive.ratings.apply("before", {"ann": 60.0, "bob": -40.0}))
     output = run_debate({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)

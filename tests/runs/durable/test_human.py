@@ -266,10 +266,10 @@ async def test_several_open_requests_need_a_name() -> None:
     """An answer names the block or path of its request; an answer to an unknown request is rejected."""
     pattern, store = deliberation(name="deal", debaters=people("ann", "cy"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
-    with pytest.raises(NotAwaited, match=r"waits for several answers, say which one") as caught:
+    with pytest.raises(NotAwaited, match=r"is waiting for several answers: say which one") as caught:
         await submit_answer(store, "it", "Yes.")
     assert len(caught.value.open) == 2
-    with pytest.raises(NotAwaited, match="waits for no answer of block bob"):
+    with pytest.raises(NotAwaited, match="is not waiting for an answer of block bob"):
         await submit_answer(store, "it", "Yes.", block="bob")
     request = await submit_answer(store, "it", "Yes.", block="cy")
     assert request.block == "cy"

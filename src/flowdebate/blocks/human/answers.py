@@ -280,13 +280,13 @@ def _find_request(
     if len(waiting) == 1:
         return waiting[0]
     if waiting:
-        raise NotAwaited(store.name, run_id, "waits for several answers, say which one this is", open_places)
+        raise NotAwaited(store.name, run_id, "is waiting for several answers: say which one this is", open_places)
     if matching:
         places = ", ".join(request.place for _, request in matching)
         why = f"has an answer already at {places}, and the first one stands"
     else:
         which = " and ".join(f"{name} {value}" for name, value in (("block", block), ("place", place)) if value)
-        why = f"waits for no answer of {which}" if which else "waits for no answer"
+        why = f"is not waiting for an answer of {which}" if which else "is not waiting for an answer"
     raise NotAwaited(store.name, run_id, why, open_places)
 
 

@@ -57,7 +57,7 @@ class Aliases:
         self._known = hidden_names
         self._draw = draw
         self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases live as long as the debate
-        """Function that replaces each name in a text by its alias; a text without names is returned as the same object.
+        """Function that replaces each name in a text with its alias; a text without names is returned itself.
 
         It takes time linear in the length of the text. Nothing outside the leaks changes, and the result has no leaks:
         `hide(hide(text).text) == (hide(text).text, ())`.

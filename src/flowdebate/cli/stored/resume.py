@@ -192,7 +192,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
     waiting = [request for request in open_ones if place in (None, request.place)]
     if text is None and not sys.stdin.isatty():
         if not waiting:
-            raise NotAwaited(store.name, run_id, "waits for no answer")
+            raise NotAwaited(store.name, run_id, "is not waiting for an answer")
         for request in waiting:
             tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
         text = sys.stdin.read(_LONGEST).removesuffix("\n")

@@ -165,7 +165,7 @@ def delete(
     yes: Annotated[bool, Option(flag="--yes -y", help="Do not ask for confirmation.")] = False,
     store: opt.StoreName = None,
 ) -> None:
-    """Delete stored runs, also from the queue of workers. Runs in progress are never deleted."""
+    """Delete stored runs, including from the queue of workers. Runs in progress are never deleted."""
     from flowdebate.service.runs import delete_run, opened
 
     if bool(runs) == (older_than is not None or status is not None or bool(label)):
@@ -487,7 +487,7 @@ def share(  # noqa: PLR0913 - the options of the command
         run_id = run_chosen.header.run_id
         if revoke is not None:
             if not asyncio.run(end_shares(place.store, run_id, revoke)):
-                raise misuse("--revoke", revoke, f"The run has no public link {revoke}: --list shows which it has.")
+                raise misuse("--revoke", revoke, f"The run has no public link {revoke}. Use --list to see its links.")
             open_page().line(f"Revoked {revoke}.")
             return
         if listed:

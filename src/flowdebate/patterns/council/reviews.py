@@ -34,7 +34,7 @@ MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 """Factory of a block that ranks the answers with the given letters."""
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
-"""Function that replaces names in a text by aliases, or returns it unchanged."""
+"""Function that replaces names in a text with aliases, or returns it unchanged."""
 
 # cached blocks of a reviewer: each set of letters needs its own answer schema, which is slow to build
 _CACHED_LETTERS = 64
@@ -145,7 +145,7 @@ class ReviewTurn(Block[Any, Any]):
 
 
 def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
-    """Parse a reviewer's ranking and replace letters by names; OutputError names the block if it is invalid."""
+    """Parse a reviewer's ranking and replace letters with names; OutputError names the block if it is invalid."""
     ranking: Any = as_model(answer, request.answer_schema(), block=block)
     names = {label: name for (label, _), name in zip(request.answers, order, strict=True)}
     return CouncilReview(

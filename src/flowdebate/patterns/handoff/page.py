@@ -145,7 +145,7 @@ def _turn(number: int, max_turns: int | None) -> str:
 class HandoffLive(Live):
     """View of a handoff in progress.
 
-    A text is shown only once it is recorded, since an answer also names the next speaker.
+    Text is shown only after it is recorded, because the raw answer also names the next speaker.
     """
 
     _recorded = ""

@@ -191,7 +191,7 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
             )
         if not isinstance(text, str) or is_blank(text):
             raise ConfigurationError(
-                loop.location, "focus", text, "text that is not blank, or a dict of such by reviewer"
+                loop.location, "focus", text, "non-blank text, or a dict from reviewer names to non-blank texts"
             )
     return by_name
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
 """Parts of the sources, each shown in full; None for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
-"""Function that replaces names in a text by aliases."""
+"""Function that replaces names in a text with aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
 """Goals of a reviewer by phase, in order."""
 _AT_ONCE = 100

@@ -40,7 +40,7 @@ SET free_at = CASE WHEN spent_until - now <= %(brim)s
 FROM clock WHERE key = %(key)s
 RETURNING wait, granted
 """  # noqa: S608 - a constant
-"""Statement that takes a slot: the next slot is free `each` later, and may be used up to `burst` before it is due."""
+"""Statement that claims a slot: slots are `each` seconds apart, and one may be used up to `burst` seconds early."""
 _CHARGE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clock WHERE key = %(key)s

@@ -130,7 +130,7 @@ class Trace:
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """Return the answers of this speaker, or of a role that takes turns without being a party."""
+        """Return the calls by this speaker, or by a role outside the sides, such as a moderator."""
         return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
