@@ -41,7 +41,8 @@ def table() -> str:
         cells = ["no" if name in suite.lacks else "yes" for suite in SUITES.values()]
         if name == "test_tools":
             cells = ["called" if suite.takes_tools else "refused" for suite in SUITES.values()]
-        rows.append([promise or "", *cells])
+        statement = (promise or "").removeprefix("Check that ")
+        rows.append([statement[:1].upper() + statement[1:], *cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

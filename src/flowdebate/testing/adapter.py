@@ -162,7 +162,7 @@ class AdapterConformance:
 
     @_promise
     async def test_text(self, make: MakeAdapter) -> None:
-        """Check that a text answer arrives, and that all messages reach the framework in order."""
+        """Check that a text answer arrives and all messages reach the framework in order."""
         script = _Answers([FakeAnswer(pieces=("Cars ", "out."))])
         response = await call.ask(make(script), _request())
         assert response.text == "Cars out."
