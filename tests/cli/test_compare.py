@@ -100,6 +100,7 @@ def test_each_reason_is_on_a_separate_line(judge: list[str]) -> None:
     assert len(judge) == 2
 
 
+@pytest.mark.slow
 def test_rows_are_summarized_and_position_bias_is_found(judge: list[str], tmp_path: Path) -> None:
     """A judge of 200 rows favours the first place; the tables fit several widths and are paid for once."""
     result = run("rows.csv", "--max-concurrency", "20", "--format", "json")

@@ -106,6 +106,7 @@ async def test_side_missing_from_all_rows_is_rejected() -> None:
         )
 
 
+@pytest.mark.slow
 async def test_models_of_any_vendor_can_judge() -> None:
     """Services without log-probabilities are included, by name or object, large or small."""
 

@@ -55,6 +55,7 @@ class Judging:
         return {"reasoning": "-", "winner": "yes" if lead > 0 else "no", "verdict": "-"}
 
 
+@pytest.mark.slow
 async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> None:
     """Three systems play six games a row, and a repeated call plays none. The judge sees no names."""
     judging = Judging()

@@ -94,6 +94,7 @@ async def test_the_engine_gives_the_log_probabilities_of_choices(path: Path) -> 
     assert first.usage.completion_tokens == 1
 
 
+@pytest.mark.slow
 async def test_a_ballot_does_not_depend_on_earlier_requests(path: Path) -> None:
     """Any four requests precede it and others are in flight: a reused prompt would change the probabilities."""
     argument = "Rents rose, and 31 of 40 shops closed. "
@@ -253,6 +254,7 @@ async def test_a_truncated_structured_answer_is_retried_once_with_a_higher_limit
     assert answered.usage.calls == 2
 
 
+@pytest.mark.slow
 async def test_tools_are_offered_before_the_schema_is_asked_for(path: Path) -> None:
     """The engine cannot do both at once; this model is too small to call a tool."""
     answered = await ask(LocalModel(path), question(output=Winner, tools=[LOOKUP], max_tokens=30))
@@ -341,6 +343,7 @@ async def test_a_stopped_engine_is_restarted(path: Path) -> None:
         assert engine_pid(path) != pid
 
 
+@pytest.mark.slow
 async def test_a_crashed_engine_loses_one_answer(path: Path) -> None:
     """The call in progress fails with a typed error, and the next one gets a new engine."""
     model = LocalModel(path, retry=None)

@@ -439,7 +439,7 @@ def test_a_byte_order_mark_determines_the_encoding(tmp_path: Path, encoding: str
         ("letter", b"{\\rtf1 Dear all", "is of the kind .rtf, which is not read: save it as .docx"),
         ("report", b"PK\x03\x04\0", "is binary, an archive: unpack it; a document needs a name that ends in .docx"),
         ("a.log", b"one\n" * 300 + b"tw\0o\n", "line 301: has a NUL byte, which no text has"),
-        ("a.txt", codecs.BOM_UTF16_LE + b"a", "line 1: is not UTF-16"),
+        ("a.txt", codecs.BOM_UTF16_LE + b"a", "line 1: not valid UTF-16"),
         ("a.bin", b"\x7fELF\0\0\0", "is binary: only texts, documents and images"),
     ],
 )

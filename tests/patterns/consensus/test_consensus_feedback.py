@@ -77,6 +77,7 @@ async def test_without_a_winner_no_rating_changes() -> None:
 
 
 @given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
+@pytest.mark.slow
 def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[int]) -> None:
     """The archive has the sum of the reported changes."""
     names, archive = NAMES[:size], Archive()
