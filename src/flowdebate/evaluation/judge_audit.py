@@ -123,8 +123,10 @@ class CountedItems:
     def __init__(self, by_item: dict[Hashable, ItemCounts]) -> None:
         self._distinct_counts = by_item
         self._times = Counter[Hashable]()
-        self.log_odds, self.numbers = array("d"), array("i")
-        """Sums of the log-odds of an item, and the numbers of their terms."""
+        self.log_odds: array[float] = array("d")
+        """Sum of the log-odds of each item."""
+        self.numbers: array[int] = array("i")
+        """Number of terms in each sum of `log_odds`."""
         self.arrangements: dict[tuple[PlaceKind, Names], set[int]] = {}
         """Hashes of the arrangements shown to judges, about `MOST_ARRANGEMENTS` of them at most."""
 
