@@ -506,6 +506,19 @@ async def test_a_row_of_the_queue_runs_no_code(
     assert (await over(workers, changed)).status == "complete"
 
 
+async def test_a_forged_output_under_the_own_marker_is_reported(fleet: Fleet, a_server: Server) -> None:
+    """Reading the run's status does not fail."""
+    workers = fleet.workers()
+    run_id = await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-c")
+    with psycopg.connect(a_server.url) as session:
+        session.execute("SET search_path = fleet_queue")
+        query = (
+            "UPDATE workflow_status SET serialization = 'portable_json', output = 'gASV' WHERE workflow_uuid LIKE %s"
+        )
+        session.execute(query, (f"{run_id}/%",))
+    assert "not written by this library" in ((await workers.status(run_id)).problem or "")
+
+
 async def is_dead_letter(workers: Workers, run_id: str) -> bool:
     """Return whether the run was given up."""
     return (await workers.status(run_id)).status == "dead_letter"

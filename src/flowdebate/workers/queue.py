@@ -318,7 +318,10 @@ class RunQueue:
         rows = self._query(_PROBLEM, delivery=delivery)
         if not rows or rows[0][0] != _OURS:
             return FOREIGN if rows else None
-        output, error = (None if text is None else json.loads(text) for text in rows[0][1:])
+        try:
+            output, error = (None if text is None else json.loads(text) for text in rows[0][1:])
+        except ValueError:  # a forged text under this library's marker
+            return FOREIGN
         problem = output.get("problem") if isinstance(output, dict) else None
         failure = error.get("message") if isinstance(error, dict) else None
         return str(problem or failure) if problem or failure else None
