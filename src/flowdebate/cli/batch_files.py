@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
     _Found: TypeAlias = list[tuple[int, str, str, str]]
-    """Of each whole line of a file: its index, run id, status and text."""
+    """Index, run id, status and text of each complete line of a file."""
 
 
 _QUESTION = "question"

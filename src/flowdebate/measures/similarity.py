@@ -181,7 +181,7 @@ MOST_COPIED = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
-    """How much of a turn is copied from an earlier one."""
+    """Extent to which a turn is copied from an earlier one."""
 
     excess: float
     """Ratio to the allowed maximum; above 1, the turn counts as a copy."""

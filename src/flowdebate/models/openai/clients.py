@@ -300,7 +300,7 @@ class PooledModel:
 
     @property
     def learned(self) -> Learned:
-        """What this process has learned about refusals by the model at its address."""
+        """Refusals by the model at its address, as learned by this process."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
