@@ -1,4 +1,4 @@
-"""Agreement of two answers to one question, decided by their words, a judge that reads both orders, or a function."""
+"""Agreement between two answers to the same question, decided by their wording, by a judge, or by a function."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AnswerPair:
 
     @property
     def is_identical(self) -> bool:
-        """True if the answers have the same words, regardless of case and spaces."""
+        """True if the answers consist of the same words, ignoring case and whitespace."""
         return _words_of(self.first) == _words_of(self.second)
 
 
@@ -71,21 +71,23 @@ class AgreementTemplate(Template):
 
 
 AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
-"""Prompt for comparing two answers, short enough for models of all sizes."""
+"""Prompt for comparing two answers, short enough for small models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """Method to decide whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
-    Answers with the same words agree without a call. A judge reads all others in both orders; they agree if it says so
-    both times.
+    Identically worded answers agree without a model call. A judge compares all other pairs in both orders; the answers
+    agree if both rulings say so.
     """
 
     model: Model | str | None = None
     """The judge's model; None for the synthesizer's model."""
     agree: Callable[..., Any] | None = None
-    """Function to use instead of the judge, called with an `AnswerPair`, or with the pair and the context."""
+    """Function to use instead of the judge, called with an `AnswerPair` and, if it has a second parameter,
+    the context.
+    """
 
     def __post_init__(self) -> None:
         check_model(self.model, location="Agreement")
@@ -130,7 +132,7 @@ class AgreementCheck(Block[AnswerPair, bool]):
 def create_agreement_judge(
     *, name: str, model: Model | str | None = None, template: AgreementTemplate | None = None
 ) -> Generator[AgreementRuling]:
-    """Create the block `{name}-judge`: it takes an `AnswerPair` and returns an `AgreementRuling`."""
+    """Create the block `{name}-judge`, which takes an `AnswerPair` and returns an `AgreementRuling`."""
 
     def answers(texts: AgreementTemplate, pair: AnswerPair, _: Context) -> str:
         parts = {"question": pair.question, "first": pair.first, "second": pair.second}

@@ -1,4 +1,4 @@
-"""Escalation: several ways to answer a question, tried from the cheapest to the most thorough.
+"""Escalation: answer a question in several ways, from the cheapest to the most thorough.
 
 The first step that settles the question ends the escalation.
 """
@@ -62,12 +62,12 @@ class Confidence:
 Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | Callable[..., Any]
 """Rule that decides whether a step ends an escalation.
 
-- "agreement", or `Agreement` with a model or a function: its answer agrees with an earlier step's.
-- "undisputed": all deciders agree on its result. In a debate all ballots name the winner, a council has no dissent,
-  a review no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
-- `Confidence(0.9)`: the `confidence` in its output is high enough.
-- A function of the step's output, or of the output and the context, that returns True. The output of a pattern is its
-  raw output; `ctx.sequencer.state.steps` contains the steps so far, this one last.
+- "agreement", or `Agreement` with a model or a function: the step's answer agrees with an earlier answer.
+- "undisputed": all deciders agree on the step's result. In a debate all ballots name the winner, a council has no
+  dissent, a review no disputed finding, a consensus debate a consensus, and no claim of a critique holds.
+- `Confidence(0.9)`: the `confidence` in the step's output is high enough.
+- A function that returns True, called with the step's output and, if it has a second parameter, the context. The
+  output of a pattern is its raw output; `ctx.sequencer.state.steps` lists the steps so far, the current one last.
 """
 _RULES = '"agreement", "undisputed", Agreement(…), Confidence(…) or a function of the output'
 
@@ -76,7 +76,7 @@ class EscalationState(PatternState):
     """State of an escalation's sequencer, available to its steps as `ctx.sequencer.state`."""
 
     steps: list[EscalationStep] = Field(default_factory=new_list)
-    """The steps so far, without failed ones."""
+    """The steps so far, except failed ones."""
 
     @property
     def is_decided(self) -> bool:
@@ -122,13 +122,13 @@ class EscalationOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """The answers, one round each."""
+        """The answers as entries, one per round."""
         return [
             Entry(round=number, speaker=step.name, text=step.answer or "") for number, step in enumerate(self.steps, 1)
         ]
 
     def find_repetitions(self) -> list[str]:
-        """Return no remarks, because equal answers are what an escalation looks for."""
+        """Return no remarks, because an escalation looks for equal answers."""
         return []
 
 
@@ -143,7 +143,7 @@ class StepResult:
 
 
 MakeOutput: TypeAlias = "Callable[[EscalationState, Context, RunStatus, StepResult], PatternOutput | None]"
-"""Factory of the raw output from the state, the context, the status, and the result of the latest step."""
+"""Factory of the raw output, called with the state, the context, the status, and the latest step's result."""
 
 
 def escalate(
@@ -157,9 +157,9 @@ def escalate(
     """Create a block that passes a question to `steps`, one after another, until one of them settles it.
 
     A step is a pattern, or any block or function that takes the question as its input. `until` is the rule for all
-    steps, or a dict of rules by step name; a step without a rule never ends the escalation, and the last one always
-    does. A step whose provider fails is skipped, unless `failures` says otherwise; if it was the last one, the previous
-    answer counts. `model` is the default for all inner blocks.
+    steps, or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does.
+    A step whose provider fails is skipped, unless `failures` says otherwise; if the last step is skipped, the previous
+    answer counts. `model` is the default model for all inner blocks.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -203,7 +203,7 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """Build the steps of an escalation, without the block that builds its output.
+    """Build the steps of an escalation, except the last block, which builds the output.
 
     `make_output` creates the raw output of a run that ends early.
     """
@@ -218,7 +218,7 @@ def make_pipeline(
 
 
 def check_steps(steps: object, location: str) -> list[Block[Any, Any]]:
-    """Convert the steps to blocks; raise ConfigurationError unless their names differ."""
+    """Convert the steps to blocks; raise ConfigurationError if there are none or if two have the same name."""
     if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
         raise ConfigurationError(location, "steps", steps, "a list of at least one block or function")
     blocks = [
@@ -253,7 +253,7 @@ def _check_rule(rule: Any, location: str, field: str) -> Rule:  # noqa: ANN401 -
 
 
 def _compares(rule: Rule) -> bool:
-    """Check whether a rule needs earlier answers, which the first step lacks."""
+    """Check whether a rule compares answers; the first step has no earlier answer to compare with."""
     return rule == "agreement" or isinstance(rule, Agreement)
 
 
@@ -279,8 +279,8 @@ def _goes_on(_: object, ctx: Context) -> bool:
 
 
 _RESULT = "result"
-"""Key of the latest step's result in the escalation's derived values, since the result may be of any type and is not
-frozen.
+"""Key of the latest step's result in the derived values of the escalation. The state would freeze the result, but it
+may be of any type.
 """
 
 
@@ -316,26 +316,28 @@ class _Step(Block[Any, Any]):
                 raise
             self._lose(error, ctx, role="step", name=self.name)
             handle.derived[_RESULT] = before
-            if self._last:  # the answer before this step is the best so far
+            if self._last:  # the previous answer is the best so far
                 last = earlier[-1].model_copy(update={"reason": "last answer"})
                 handle.update(steps=extend_frozen(earlier[:-1], last))
             return
         output = last_result(ctx).output
         answer = _answer_in(result if isinstance(result, str) else output)
         step = EscalationStep(name=self.name, answer=answer, **_cost(ctx, begin))
-        handle.update(steps=extend_frozen(earlier, step))  # recorded before the check, which may reach a limit
+        # record the step before the check, because the check may hit a limit
+        handle.update(steps=extend_frozen(earlier, step))
         begin, reason = len(ctx.run.records.events), "last step" if self._last else None
         if self._check is not None:
             reason = await self._decide(self._check, _Judged(output=output, step=step, earlier=earlier), ctx)
         if reason is None and outcome != "no_verdict" == ctx.run.outcome:
-            ctx.run.outcome = "degraded"  # a debate without a verdict, but with another step after it
+            # a debate without a verdict does not decide the status if another step follows
+            ctx.run.outcome = "degraded"
         cost = {f"check_{key}": count for key, count in _cost(ctx, begin).items()}
         step = step.model_copy(update={"reason": reason, **cost})
         handle.update(steps=extend_frozen(earlier, step))
         ctx.emit(EscalationStepFinished(step=step))
 
     async def _run(self, value: object, ctx: Context) -> object:
-        """Run the step and keep its output (a pattern's raw output), even if the run ends afterwards."""
+        """Run the step and keep its output (for a pattern, its raw output), even if the run ends afterwards."""
         raw: object = None
         result: object = None
         with ctx.run.watch_raw_output(ctx.path) as raw_output:
@@ -348,7 +350,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Return the reason to end the escalation with this step; None to continue, even without the judge's answer."""
+        """Return the reason to end the escalation with this step; None to continue or if the judge fails."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
@@ -374,7 +376,7 @@ class _Step(Block[Any, Any]):
 
 
 def _cost(ctx: Context, begin: int) -> dict[str, Any]:
-    """Sum the calls and tokens of the step around `ctx` since the event at `begin`."""
+    """Sum the calls and tokens of the step around `ctx`, from the event with index `begin`."""
     usage, place = Usage.none(), f"{ctx.path}/"
     for event in ctx.run.records.events[begin:]:
         if isinstance(event, ModelCalled) and (event.path == ctx.path or event.path.startswith(place)):
@@ -394,7 +396,7 @@ def _answer_in(output: object) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """A step to be judged by a rule."""
+    """Step to which a rule is applied."""
 
     output: object
     step: EscalationStep
@@ -402,7 +404,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Check of a step against a rule; returns the reason to end the escalation, or None."""
+    """Check of a step against a rule; returns the reason to end the escalation, or None to continue."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")
@@ -426,7 +428,7 @@ class _Check(Block[_Judged, "str | None"]):
         return function_name(self._function) if holds else None
 
     async def _find_agreement(self, check: AgreementCheck, value: _Judged, ctx: Context) -> str | None:
-        """Compare the answer with earlier ones, latest first."""
+        """Compare the answer with earlier answers, latest first."""
         question = state_of(ctx, EscalationState).question
         for other in reversed(value.earlier):
             if value.step.answer is None or other.answer is None:

@@ -1,4 +1,4 @@
-"""Options shared by all patterns, and the rules about incompatible options."""
+"""Options shared by all patterns, and rules about incompatible options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 RoleChoice: TypeAlias = "BlockLike | RoleOptions | bool | None"
-"""Value of a role's option: a block or a function, options of the default block, True or False, or None."""
+"""Value of a role's option: a block or a function, options for the default block, True, False, or None."""
 VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 
 
@@ -40,11 +40,11 @@ class PromptOptions:
     profile: Profile | None = None
     """Set of default prompts: "concise" for small models, "full" for others; None chooses by model."""
     length: Length | None = None
-    """Length of a turn: "short", "medium", "long", or a number of words; None: short with concise prompts, medium with
-    full prompts.
+    """Length of a turn: "short", "medium", "long", or a number of words. None means short with concise prompts and
+    medium with full prompts.
     """
     template: Template | None = None
-    """Texts of the speakers' prompts, used instead of the profile's: a template of the pattern's own kind."""
+    """Texts of the speakers' prompts, used instead of the profile's: a template of the class that the pattern uses."""
     history: History = "all"
     """Rounds of the transcript shown in prompts:
 
@@ -52,8 +52,8 @@ class PromptOptions:
     context. The summary costs one call per round.
     """
     hide_names: bool | None = None
-    """Use of aliases for the names of speakers and their models within contributions. None means True in the patterns
-    with this option, debate and council.
+    """True to replace the names of speakers and their models in contributions with aliases. None means True in the
+    patterns with this option, debate and council.
     """
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ def check_prompts(
 ) -> PromptOptions:
     """Return the prompt options of a pattern with a `template` for its speakers' prompts.
 
-    Raises ConfigurationError for a template of another kind, and for `history` and `hide_names` unless they are
+    Raises ConfigurationError for a template of the wrong class, and for `history` and `hide_names` unless they are
     `accepted`.
     """
     if prompts is None:
@@ -97,7 +97,7 @@ class CommonOptions:
     """Speakers: the pattern's `debaters`, `agents`, `members` or `reviewers`."""
     max_rounds: int
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)
-    """Values of the options for all roles except speakers, by role."""
+    """Values of the options for all roles except the speakers, by role."""
     visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
     """Visibility of the default blocks of each role; None for the role's default."""
     turn_order: TurnOrder = "declared"
@@ -117,11 +117,11 @@ class CommonOptions:
 
     @property
     def has_planned_rounds(self) -> bool:
-        """True if other options determine the number of rounds, such as the phases of a debate."""
+        """True if another option determines the number of rounds, such as the phases of a debate."""
         return False
 
     def for_blocks(self) -> BlockOptions:
-        """Return the options for the default blocks of all roles, leaving out unset options."""
+        """Return the options for the default blocks of all roles, omitting unset options."""
         options: BlockOptions = {}
         if self.tools is not None:
             options["tools"] = self.tools
@@ -144,11 +144,11 @@ CheckedT_contra = TypeVar("CheckedT_contra", bound=CommonOptions, contravariant=
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constraint(Generic[CheckedT_contra]):
-    """Rule about incompatible options; all front ends report a violation in the same words."""
+    """Rule about incompatible options. All front ends report a violation in the same words."""
 
     name: str
     options: tuple[str, ...]
-    """Names of the options; the error refers to the first."""
+    """Names of the options; the error is reported for the first one."""
     sentence: str
     """Message, with each option in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
@@ -166,11 +166,11 @@ NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(
     sentence="{output_schema} cannot be combined with {synthesizer} switched off: only a synthesizer writes an output",
     broken=lambda options: options.output_schema is not None and options.roles.get("synthesizer") is False,
 )
-"""Constraint of patterns whose output comes from a synthesizer."""
+"""Constraint for patterns whose output comes from a synthesizer."""
 
 
 def quorum_of(roster: str) -> Constraint[CommonOptions]:
-    """Return the quorum constraint of a pattern whose speakers are in the option `roster`."""
+    """Return the quorum constraint for a pattern whose speakers are in the option `roster`."""
 
     def is_out_of_reach(options: CommonOptions) -> bool:
         return options.failures is not None and (options.failures.quorum or 0) > len(options.roster)

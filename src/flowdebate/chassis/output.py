@@ -1,4 +1,4 @@
-"""Outputs: the base class of raw outputs, how a pattern publishes them, and the synthesizer's output."""
+"""Outputs: the base class of raw outputs, their publication, and the synthesizer's output."""
 
 from __future__ import annotations
 
@@ -43,36 +43,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Contribution in a form common to all patterns."""
+    """Contribution to a discussion, in a form common to all patterns."""
 
     round: int
-    """The round, or the turn of a handoff, from 1; 0 for a consensus debate's first proposals."""
+    """The round, or the turn of a handoff, from 1; 0 for the initial proposals of a consensus debate."""
     speaker: str
     """The name of the debater or agent."""
     text: str
 
 
-_LEAST_REPEATED = 20  # minimum length in characters of a contribution that says more than "I agree."
-_SHOWN = 80  # maximum length in characters of a contribution quoted in a remark
+_LEAST_REPEATED = 20  # minimum length, in characters, of a contribution that says more than "I agree."
+_SHOWN = 80  # maximum length, in characters, of a contribution quoted in a remark
 
 
 class PatternOutput(WireModel):
     """The raw output of a pattern, in a form common to all patterns.
 
-    Each pattern adds its own fields, under the names of its wire form.
+    Each pattern adds its own fields, named as in its wire form.
     """
 
     subject_field: ClassVar[str] = "question"
-    """Name of the field with the question, the topic, the proposition or the task."""
+    """Name of the field that contains the question, the topic, the proposition or the task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """Stop reasons of the pattern that are checked before the maximum, because they may also apply to the
-    last round.
+    """Stop reasons of the pattern that take precedence over the maximum number of rounds, because they may also apply
+    to the last round.
     """
     transcript_field: ClassVar[str] = "transcript"
-    """Name of the field with the transcript."""
+    """Name of the field that contains the transcript."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
-    """The pattern's sources, and the files left out; None (and omitted from JSON) without sources."""
+    """The pattern's sources, including omitted files; None (and omitted from JSON) without sources."""
     quotes: list[list[VerifiedQuote]] | None = Field(default=None, exclude_if=is_none)
     """The quotes in each of the `entries`, checked against the sources; None (and omitted from JSON)
     without sources.
@@ -83,7 +83,7 @@ class PatternOutput(WireModel):
     None (and omitted from JSON) if the sources were shown in full.
     """
     older: Older | None = Field(default=None, exclude_if=is_none)
-    """The summary that replaces the first rounds in prompts.
+    """The summary that replaces the earliest rounds in prompts.
 
     None (and omitted from JSON) without a history window.
     """
@@ -91,9 +91,9 @@ class PatternOutput(WireModel):
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
     """The full text of answers that continued as another speaker; None (and omitted from JSON) if there are none."""
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The steps up to this one in a run of depth "auto"; None (and omitted from JSON) in other runs."""
+    """The steps up to and including this one in a run of depth "auto"; None (and omitted from JSON) in other runs."""
 
-    # Declared for type checkers only: outputs declare them as fields, in the order of their wire form.
+    # Only for type checkers: outputs declare these as fields, in the order of their wire form.
     if TYPE_CHECKING:
 
         @property
@@ -129,27 +129,27 @@ class PatternOutput(WireModel):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """True if all deciders reached the same result; None for a pattern without such a measure."""
+        """True if all deciders reached the same result; None if the pattern cannot tell."""
         return None
 
     @property
     def incomplete(self) -> str | None:
-        """First line of every answer if speakers are missing, with the reasons; None if everyone spoke."""
+        """First line of every answer if speakers are missing, with the reasons; None if all speakers spoke."""
         return missing_line(self.losses)
 
     @property
     def decision_word(self) -> str | None:
-        """The decision as a word or a name, used by batches to count runs; None for a pattern without a decision."""
+        """The decision as a word or a name, by which batches count runs; None if the pattern makes no decision."""
         return None
 
     @property
     def decision_line(self) -> str | None:
-        """The decision on one line of a list: its word, or the beginning of the answer if the word says little."""
+        """The decision on one line, for lists: the decision word, or the beginning of the answer."""
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
-        """List remarks on contributions to the transcript that are identical, except short ones."""
-        # a revision without changes is not a revision
+        """List remarks on identical contributions to the transcript, ignoring short ones."""
+        # only `transcript`, because an unchanged revision is not a repetition
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
         for entry in transcript:
@@ -164,9 +164,9 @@ class PatternOutput(WireModel):
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the course of each decision: the answers of each voice in order, and the outcome.
+        """Return the course of each decision: each voice's answers in order, and the outcome.
 
-        Empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` measures the courses.
+        Empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` analyzes the courses.
         """
         return []
 
@@ -180,7 +180,7 @@ _LONGEST_LINE = 160
 
 
 def brief(text: object) -> str | None:
-    r"""Shorten `text` to its first sentence, without Markdown; None if it is not a string or is blank.
+    r"""Shorten `text` to its first sentence, without Markdown; return None if it is blank or not a string.
 
     >>> brief("# Answer\n\n**Ship** it in May. Then look again.")
     'Ship it in May.'
@@ -198,7 +198,7 @@ OutputT = TypeVar("OutputT", bound=PatternOutput)
 
 
 def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa: ANN401 - what a schema says
-    """Add the line about missing speakers above an answer in text form; return any other answer unchanged."""
+    """Add the line about missing speakers above a text answer; return any other answer unchanged."""
     line = missing_line(losses)
     if line is None or not isinstance(answer, str) or answer.startswith(line):
         return answer
@@ -215,7 +215,7 @@ def stamp_subject(
 
     @handler(name=f"{name}-stamp-question")
     async def stamp(value: PatternInput, ctx: Context) -> None:
-        # first, so that the output of a run that ends in its first turn contains the question
+        # set early, so that the output contains the question even if the run ends in its first turn
         ctx.scope.handle.update(question=value.subject)
         ctx.run.register_partial_output(ctx.sequencer.path, lambda status: make_output(ctx, status))
         if material is not None:
@@ -237,7 +237,7 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
     """Set `output` as the raw output (`result.raw`) of the pattern at `path`; None for the pattern around the block.
 
-    All raw outputs pass through this function. An output that changes afterwards, because the synthesizer failed or
+    Every raw output passes through this function. An output that changes later, because the synthesizer failed or
     baselines were added, is built and published again.
     """
     ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
@@ -245,13 +245,13 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
 
 
 def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
-    """Collect the fields of every raw output that describe how the run ended, with its failures."""
+    """Collect the fields that describe how the run ended, including its failures, for any raw output."""
     state = pattern_state(ctx)
     return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """Return the status of a completed pattern: "no_verdict" without a contribution, "degraded" after any failure."""
+    """Return the status of a completed pattern: "no_verdict" if nobody contributed, "degraded" after any failure."""
     if not anything_heard(ctx):
         ctx.run.degrade("no_verdict")
         return "no_verdict"
@@ -259,10 +259,10 @@ def status_of(ctx: Context) -> RunStatus:
 
 
 def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: Role) -> Sequencer[Any, Any]:
-    """Add the synthesizer in `role` as the last step of `pipeline`, unless it is left out.
+    """Add the synthesizer in `role` as the last step of `pipeline`, unless the pattern has no synthesizer.
 
     The output of a custom synthesizer is validated against the pattern's schema; the default one requests that schema
-    from its model. If the synthesizer's provider fails and failures are tolerated, the output is None, and the raw
+    from its model. If the synthesizer's provider fails and the policy tolerates this, the output is None, and the raw
     output is published again with the failure. Without a verdict the synthesizer is not called, and the output is None.
     """
     if not loop.has(role):
@@ -281,7 +281,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
     validate = _validate_output(loop.name, block.name, schema)
     if not loop.policy_of(role).goes_on:
         return pipeline.then(validate)
-    # None is the result of a failed provider, which schemas need not allow
+    # None means that the provider failed; schemas need not allow it
     return pipeline.then_if(lambda value: value is not None, validate)
 
 
@@ -313,10 +313,10 @@ class Synthesis(Wrapped):
     async def act(self, value: PatternOutput, ctx: Context, /) -> Any:  # noqa: ANN401 - what the synthesizer gives
         if value.status == "no_verdict":
             return None
-        if value.older is not None:  # the summary is in the prompt
+        if value.older is not None:  # the summary is already in the prompt
             entries: Sequence[Any] = getattr(value, value.transcript_field)
             new_entries = [entry for entry in entries if entry.round > value.older.rounds]
             value = value.model_copy(update={value.transcript_field: new_entries})
-        # a custom synthesizer could change the published raw output
+        # frozen, because a custom synthesizer could change the published raw output
         output = await self._inner(freeze(value) if self._read_only else value, ctx)
         return mark_answer(output, value.losses)

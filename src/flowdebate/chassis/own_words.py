@@ -30,7 +30,7 @@ _LONGEST_FRAME = len("**The debater for [], []:** ")
 
 @dataclass(frozen=True, kw_only=True)
 class OwnWords:
-    r"""Reader of one speaker's answers in a discussion; see the module.
+    r"""Parser that extracts a speaker's own words from an answer in a discussion.
 
     >>> ada = OwnWords(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
     >>> ada.separate("**Ada:** Rents rise.\n\n[free rents] No, they fall.")
@@ -42,11 +42,11 @@ class OwnWords:
     other_stances: dict[str, str | None]
     """Stances of the other speakers, by name."""
     system_prompt: str | None = None
-    """The application's text about the speaker; a label that it requests is kept."""
+    """The application's text about the speaker. If it asks for a label, the label is kept."""
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> OwnWords:
-        """Create the reader for the answers of `member` of `roster`."""
+        """Create the parser for the answers of `member` of `roster`."""
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),
@@ -55,34 +55,37 @@ class OwnWords:
         )
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return the speaker's own words in `text`, as `Trimmed` and recorded if it continued as another speaker."""
+        """Return the speaker's own words in `text`.
+
+        If the text continues as another speaker, the result is a `Trimmed`, and the cut is recorded.
+        """
         if "[" not in text and ":" not in text:  # cannot contain a speaker label
             return text
         system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
         return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])
 
     def keep(self, text: str, ctx: Context, *, instructions: str = "") -> str:
-        """Return the speaker's own words in `text`, as `read` does, for a speaker with these `instructions`."""
+        """Return the speaker's own words in `text`, as `read` does, for a speaker with the given `instructions`."""
         words, other = self.separate(text, instructions=instructions)
         if other is None:
             return words
-        if ctx.scope.sequencer is not None:  # a block used without its pattern has no state
+        if ctx.scope.sequencer is not None:  # a block used outside a pattern has no state
             cut = CutAnswer(round=round_of(ctx), name=self.name, other=other, answer=text)
             ctx.scope.handle.update(cut_answers=[*pattern_state(ctx).cut_answers, cut])
         return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
-        """Return the speaker's own words in `text`, and the name of the speaker it continues as, or None."""
+        """Return the speaker's own words in `text`, and the name of the speaker as whom it continues, or None."""
         other = self._find_other(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]
 
     def listen(self, listener: Callable[[str], None]) -> LabelFilter:
-        """Return a listener that passes a streamed answer on to `listener` without its label."""
+        """Return a listener that forwards a streamed answer to `listener` without its label."""
         return LabelFilter(self, listener)
 
     def without_label(self, text: str, instructions: str = "") -> str:
-        """Return `text` without the label at its beginning; keep a label required by `instructions`."""
+        """Return `text` without the label at its beginning, unless the `instructions` ask for the label."""
         if not self.may_be_label(text[: self._longest]):
             return text
         prompt = f"{instructions}\n{self.system_prompt or ''}"
@@ -99,7 +102,7 @@ class OwnWords:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Return whether a text that begins with `begins` may start with a label."""
+        """Return whether a text that starts with `begins` may start with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False
@@ -125,13 +128,13 @@ class OwnWords:
 
     @cached_property
     def _others(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """Patterns of lines that begin another speaker's turn, by name."""
+        """Patterns for the lines that begin another speaker's turn, by name."""
         return tuple(
             (name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.other_stances.items()
         )
 
     def _find_other(self, text: str) -> tuple[int, str] | None:
-        """Find the first line of another speaker's turn after some words of the speaker's own."""
+        """Find the first line of another speaker's turn that follows some of the speaker's own words."""
         other_line = min(
             (line for line in map(partial(_first_turn, text), self._others) if line is not None), default=None
         )
@@ -140,7 +143,7 @@ class OwnWords:
             or not text[: other_line[0]].strip()
             or self._label.fullmatch(text[: other_line[0]].rstrip())
         ):
-            return None  # with no words of the speaker's own before it, the line is about the others
+            return None  # if the speaker has said nothing before this line, the line is about the others
         return other_line
 
 
@@ -152,7 +155,8 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
     for line in begins.finditer(text):
         if fences is None:
             fences = [fence.start() for fence in _FENCE.finditer(text)]
-        is_item = item is not None and item.start() < line.start() and "[" not in line[0]  # "b: …" belongs to a list
+        # "b: …" may be an item of a lettered list
+        is_item = item is not None and item.start() < line.start() and "[" not in line[0]
         if not is_item and bisect(fences, line.start()) % 2 == 0:
             return line.start(), name
     return None
@@ -181,14 +185,14 @@ class LabelFilter:
             self.finish()
 
     def finish(self) -> None:
-        """Forward the text held back, unless it is a label."""
+        """Forward any text held back, unless it is a label."""
         if not self._is_settled and (own_text := self._words.without_label(self._held)):
             self._listener(own_text)
         self._is_settled = True
 
 
 def _label_of(name: str, stance: str | None) -> str:
-    """Build the pattern of a speaker's label: a tag, or the name before a colon, possibly bold or in a heading."""
+    """Build the pattern for a speaker's label: a tag, or the name before a colon, possibly bold or in a heading."""
     tag, name_pattern = _tag(name, stance), rf"{re.escape(name)}(?:[ \t]*(?:{_tag(name, stance)}))?[ \t]*"
     bold_name = rf"{name_pattern}(?::[ \t]*(?P=open)|(?P=open)[ \t]*(?::|(?=\n)))"
     bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{bold_name})"

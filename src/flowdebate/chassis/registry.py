@@ -1,6 +1,6 @@
 """Registry of patterns, used by the command line, stored plans, batches, documents and servers.
 
-`flowdebate.patterns` registers one entry for each of its folders; applications add their own with `register`.
+`flowdebate.patterns` registers one entry per subpackage; applications add their own with `register`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class PatternInfo:
     subject: str
     """Name of the pattern's input: "question", "topic", "proposition" or "task"."""
     page: str
-    """Import path of the pattern's `Page`, which provides options, document and sections for all front ends."""
+    """Import path of the pattern's `Page`, which provides its options, document and sections for all front ends."""
     help: str
-    """Purpose of the pattern, for lists and the help of its command; the first sentence fits on one line."""
+    """Purpose of the pattern, for lists and for the help of its command. Its first sentence must fit on one line."""
     events: tuple[str, ...] = ()
     """Import paths of the event classes that only this pattern emits; streams and pages pass these events
     on unchanged.
     """
     listed: bool = False
-    """True if the help lists the command as a separate entry, not among the other patterns."""
+    """True if the help lists the command separately rather than among the other patterns."""
 
     @property
     def verb(self) -> str:
@@ -58,13 +58,13 @@ class PatternInfo:
         return load(self.page)
 
 
-# import paths are texts, so that looking up a name imports neither a pattern nor a page of a higher layer
+# import paths are strings, so that looking up a name imports neither a pattern nor a page from a higher layer
 PATTERNS: dict[str, PatternInfo] = {}
 """All patterns by name, in the order shown to users."""
 
 
 def register(info: PatternInfo) -> None:
-    """Add a pattern, or replace the registered pattern of the same name."""
+    """Add a pattern, replacing any registered pattern of the same name."""
     PATTERNS[info.name] = info
 
 
@@ -74,12 +74,13 @@ def load_patterns() -> Mapping[str, PatternInfo]:
     >>> sorted(load_patterns())[:2]
     ['consensus', 'council']
     """
-    import_module("flowdebate.patterns")  # it registers its entries itself, because it is a layer above this package
+    # importing the package registers its entries; this layer must not import it at load time
+    import_module("flowdebate.patterns")
     return PATTERNS
 
 
 def find_pattern(name: object) -> PatternInfo | None:
-    """Return the pattern with this name or command; None if there is none.
+    """Return the pattern with this name or command name; None if there is none.
 
     >>> found = find_pattern("round-robin")
     >>> found and found.name

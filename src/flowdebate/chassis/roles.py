@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 
-_SHORT_TURN = 120  # maximum number of words in a turn that is limited by sentences
+_SHORT_TURN = 120  # maximum number of words in a turn that is cut by sentences
 _SENTENCE = 20  # words per sentence, to convert a length in words to sentences
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and added to the session's history."""
 LENGTH = length_text("medium")
 """Default length of a turn in the full profile, as prompts state it."""
 NOT_KEPT = Visibility(history=False)
-"""Default visibility of debaters: not in the session's history, because the transcript already contains their
+"""Default visibility of debaters: not added to the session's history, because the transcript already contains their
 arguments.
 """
 
@@ -67,9 +67,9 @@ class BlockOptions(TypedDict, total=False):
     """Options of all default blocks, in addition to the options of each role."""
 
     model: Model | str | None
-    """Model of the role. None: `"intent/chat"` for debaters, `"intent/synthesize"` for other roles."""
+    """Model of the role. None means `"intent/chat"` for debaters and `"intent/synthesize"` for other roles."""
     context: MessagesSlot
-    """Messages placed before the prompt."""
+    """Messages inserted before the prompt."""
     uses: Sequence[Capability]
     """Named bundles of tools, instructions and context."""
     tools: Sequence[ToolLike]
@@ -77,7 +77,7 @@ class BlockOptions(TypedDict, total=False):
     instructions: TextSlot | None
     """Instructions at the end of the system message, which take precedence over all other rules.
 
-    Keep them the same for all turns; otherwise servers cannot reuse the cached prompt.
+    Keep them the same in all turns; otherwise servers cannot reuse the cached prompt.
     """
     visibility: Visibility | Mapping[str, bool] | None
     """Visibility of the block's items in the event stream and in the session's history."""
@@ -86,8 +86,8 @@ class BlockOptions(TypedDict, total=False):
     profile: Profile | None
     """Set of default prompts: "concise" for small models, "full" for others; None chooses by model."""
     sources: SourcesLike | Material | None
-    """Sources that speakers can quote: texts by name, or files and folders; prompts of other roles do not
-    contain them.
+    """Sources that speakers can quote: texts by name, or files and folders. The prompts of other roles do not contain
+    them.
     """
 
 
@@ -101,7 +101,7 @@ class SpeakerOptions(BlockOptions, total=False):
 
 
 class FilledOptions(TypedDict):
-    """Options for the generator of a default block, completed with the role's defaults."""
+    """Options for the generator of a default block, with the role's defaults filled in."""
 
     model: Model | str
     context: MessagesSlot
@@ -138,7 +138,7 @@ class PatternKeywords(CommonKeywords, total=False):
 class RoleOptions:
     """Options of a role's default block, which override the pattern's; None keeps the pattern's value.
 
-    See `BlockOptions`.
+    See `BlockOptions` for the meaning of each option.
     """
 
     model: Model | str | None = None
@@ -150,13 +150,13 @@ class RoleOptions:
     settings: ModelSettings | None = None
     profile: Profile | None = None
     template: Template | None = None
-    """Texts of the prompt, as a template for this role; it replaces the profile's template."""
+    """Texts of the prompt, as a template for this role, used instead of the profile's template."""
 
     def __post_init__(self) -> None:
         check_profile(type(self).__name__, self.profile)
 
     def for_block(self) -> BlockOptions:
-        """Return the options that have a value, for a `create_…` function.
+        """Return the options that are set, for a `create_…` function.
 
         >>> RoleOptions(model="local", instructions="Be brief.").for_block()
         {'model': 'local', 'instructions': 'Be brief.'}
@@ -200,7 +200,7 @@ def generator_options(
 ) -> FilledOptions:
     """Complete `options` for `generator` with the role's defaults.
 
-    `prompt` is set for a role with access to the sources.
+    Pass `prompt` for a role with access to the sources.
     """
     material = make_material(options.get("sources"), location=location)
     uses, instructions = options.get("uses") or (), options.get("instructions")
@@ -223,7 +223,7 @@ INSTRUCTIONS = (
 
 
 def _headed(instructions: TextSlot, location: str) -> TextSlot:
-    """Put `instructions` under their heading; drop blank instructions."""
+    """Put `instructions` under a heading; drop blank instructions."""
     if not callable(instructions):
         return "" if is_blank(instructions) else f"{INSTRUCTIONS}\n{instructions}"
     wording = invocation(instructions, location=location, field="instructions")
@@ -240,19 +240,19 @@ EntryT = TypeVar("EntryT", bound="Contribution")
 
 
 class Wording(NamedTuple, Generic[TemplateT]):
-    """Template and turn length in a role's prompts for one model."""
+    """Template and turn length of a role's prompts, chosen for one model."""
 
     template: TemplateT
     length: str
-    """Length as written in the prompt."""
+    """Length of a turn as stated in the prompt."""
     words: int | None
-    """Maximum number of words stated in the prompt; None if the instructions may ask for any length."""
+    """Maximum number of words stated in the prompt; None if custom instructions may ask for another length."""
     sentences: int | None
-    """Number of sentences after which a short turn is cut in the concise profile; None for no limit."""
+    """Number of sentences after which a short turn is cut in the concise profile; None if turns are not cut."""
 
 
 class RolePrompt(Generic[TemplateT]):
-    """Template and length of a role's prompts, chosen for the requested model when a prompt is rendered.
+    """Template and length of a role's prompts, chosen by model when a prompt is rendered.
 
     A `template` replaces the profile's template, and a `profile` in the options replaces the model's profile.
     """
@@ -277,7 +277,7 @@ class RolePrompt(Generic[TemplateT]):
         self._template = template
         self._length = length
         self._profile = options.get("profile")
-        # the result of a function is only known in the run: assume that it returns instructions
+        # a function's result is known only during the run, so assume that it returns instructions
         self._instructed = callable(instructions) or not is_blank(instructions or "")
         self.model: Model | str = intent if model is None else model
 
@@ -285,20 +285,20 @@ class RolePrompt(Generic[TemplateT]):
         return self.wording(ctx).template
 
     def length(self, ctx: Context) -> str:
-        """Return the length as written in the prompt; instructions replace the default length."""
+        """Return the length as stated in the prompt; instructions replace the default length."""
         return self.wording(ctx).length
 
     def room(self, _: object, ctx: Context) -> AnswerForm:
-        """Return the format of an answer, with a limit on its length if one is known."""
+        """Return the format of an answer, including its maximum length if there is one."""
         return {"words": self.wording(ctx).words}
 
     def bounds(self, _: object, ctx: Context) -> AnswerForm:
-        """Return the limits that `cut` applies to an answer: words and, for a short answer, sentences."""
+        """Return the limits on the length of an answer: in words and, for a short answer, in sentences."""
         wording = self.wording(ctx)
         return {"words": wording.words, "sentences": wording.sentences}
 
     def cut(self, text: str, response: ModelResponse, ctx: Context, *, begins: str = "") -> str:
-        """Shorten an answer to its `bounds`; the words in `begins` do not count as a sentence."""
+        """Shorten an answer to its maximum length; the words in `begins` do not count as a sentence."""
         sentences = self.wording(ctx).sentences
         if sentences is None:
             return whole_sentences(text, response, ctx)
@@ -314,7 +314,7 @@ class RolePrompt(Generic[TemplateT]):
         length = self._length or ("medium" if profile == "full" else "short")
         yields = self._length is None and self._instructed
         words = None if yields else words_of(length)
-        # the template may ask for any number of sentences
+        # a custom template may ask for any number of sentences
         is_custom = self._template is not None and self._length is None
         bounded = not is_custom and words is not None and words <= _SHORT_TURN and profile != "full"
         text = length_text(length)
@@ -338,7 +338,7 @@ def debater_block(
 ) -> Generator[str]:
     """Create the default block of a debater in any pattern: a model that answers in text.
 
-    A truncated answer is cut at its last full sentence; a short turn in the concise profile deliberately ends after the
+    A truncated answer is cut after its last full sentence. A short turn in the concise profile is always cut after the
     number of sentences that its prompt requested.
     """
     block = generator(
@@ -362,7 +362,7 @@ def persona_block(
     template: TemplateT | None = None,
     length: Length | None = None,
 ) -> Generator[str]:
-    """Create the default block of a persona; `system` and `turn` render its prompt in the wording for its model."""
+    """Create the default block of a persona; `system` and `turn` render its prompt with its model's template."""
     prompt = RolePrompt(profiles, options, template=template, length=length, location=name)
     return debater_block(
         name,
@@ -405,7 +405,7 @@ OutT = TypeVar("OutT")
 
 
 class RosterBlock(Block[Any, OutT], Generic[OutT]):
-    """Default block of a role that decides about debaters by name: a generator with a list of their names."""
+    """Default block of a role that decides about debaters by name: a generator that knows their names."""
 
     def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -420,7 +420,7 @@ class RosterBlock(Block[Any, OutT], Generic[OutT]):
 
 
 Members: TypeAlias = "Mapping[str, str | None]"
-"""Participants by name, with their role or None, in declared order."""
+"""Roles of the participants (or None), keyed by name, in declared order."""
 
 EMPTY = "(nothing yet)"
 """Placeholder for an empty transcript."""
@@ -433,7 +433,7 @@ FLAGGED: dict[str, Flag] = {
 
 
 def render_flag(flag: Flag | None) -> str:
-    """Render the line below a faulty contribution; empty if there is no fault.
+    """Render the line below a faulty contribution; empty if it has no fault.
 
     The line does not begin with a bar, so that texts cannot forge it.
     """
@@ -443,9 +443,9 @@ def render_flag(flag: Flag | None) -> str:
 def render_rounds(
     entries: Iterable[EntryT], line: Callable[[EntryT], str], closing: Callable[[int], Iterable[str]] | None = None
 ) -> str:
-    """Render a transcript as text: a heading for each round, a line for each entry below it, and the closing lines.
+    """Render a transcript as text: a heading for each round, one line per entry below it, and the closing lines.
 
-    New entries are only added at the end, so that a server can reuse its cache from the previous turn.
+    New entries are only ever appended, so that a server can reuse its cache from the previous turn.
     """
     lines: list[str] = []
     for number, round_entries in groupby(entries, key=attrgetter("round")):
@@ -474,7 +474,7 @@ CONCRETE = (
 
 
 def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
-    """Format a speaker for a tag or a sentence: the name, `mark`, and the role after a comma.
+    """Format a speaker for a tag or a sentence: the name, then `mark`, then the role after a comma.
 
     >>> speaker_tag("Ada", "economist")
     'Ada, economist'
@@ -486,7 +486,7 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
-    """Fill in the part of a system message shared by all turns; `subject` is the pattern's, keyed by its name."""
+    """Fill in the part of a system message shared by all turns; `subject` is keyed by the pattern's name for it."""
     texts = {name: quoted(text) for name, text in subject.items()}
     roster = listed(*(speaker_tag(name, role) for name, role in members))
     return filled(template, roster=roster, max_rounds=max_rounds, length=length, **texts)
@@ -494,19 +494,19 @@ def fill_for_all(
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Description of a persona in its prompts, identical in all its turns."""
+    """Description of a persona in its prompts, the same in all its turns."""
 
     name: str
     role: str | None = None
     members: Members
-    """Names of all participants, including this one."""
+    """Names of all participants, including the persona itself."""
     max_rounds: int
     system_prompt: str | None = None
     """The application's text about the persona."""
 
     @property
     def about(self) -> dict[str, object]:
-        """Return values for the parts of a turn's message."""
+        """Return the values for the placeholders in a turn's message."""
         return {
             "name": tag_name(self.name),
             "speaker": speaker_tag(self.name, self.role),
@@ -516,8 +516,8 @@ class Identity:
     def render_system(self, common: str, who: str, length: str = LENGTH, **subject: str) -> str:
         """Render the role's system message.
 
-        It consists of the part `common` to all members, and the application's text about this member below the line
-        `who`.
+        The message consists of the part `common` to all members and, below the line `who`, the application's text about
+        this member.
 
         Without such a text all members share the message, so that a server can reuse its cache for all of them; each
         turn then names its speaker.
@@ -536,5 +536,5 @@ class Identity:
 
 
 _SHORT_PROMPT = (
-    500  # maximum length in characters: repeating a longer system prompt in each turn would cost too many tokens
+    500  # maximum length, in characters: repeating a longer system prompt in each turn would cost too many tokens
 )

@@ -1,8 +1,8 @@
 """Roster: the participants, the roles declared by a pattern, and the default blocks created for both.
 
-The options of a default block come in layers, and the last layer with a value wins: facts of the pattern (name, roster,
-transcript), the pattern's options for all roles, the role's options, and the options of a single member or role. Only
-`merge_options` applies this order.
+The options of a default block are merged from layers, and the last layer with a value wins: facts of the pattern (name,
+roster, transcript), the pattern's options for all roles, the role's options, and the options of a single member or
+role. Only `merge_options` implements this order.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Debater:
     stance: str
     """Position that the debater argues for."""
     role: str | None = None
-    """Persona of the debater in a few words; for the default block only."""
+    """Persona of the debater in a few words. For the default block only."""
     block: Any = None
     """Replacement for the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It
     returns `str`, `{"text": str}`, or a model with a `text`.
@@ -86,16 +86,16 @@ class Persona:
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
-"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model whose name also names
-the member.
+"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model after which the
+member is named.
 """
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable that sets the maximum number of members in a roster."""
 _MOST_MEMBERS = 100
-"""Default maximum number of participants: the time to build a pattern grows with the square of this number."""
+"""Default maximum number of participants, because the time to build a pattern grows with the square of their number."""
 _LONGEST = {"name": 200, "stance": 10_000, "role": 10_000}
-"""Maximum length of each field in characters: every prompt contains all names and stances, and every argument is
+"""Maximum length of each field, in characters. Every prompt contains all names and stances, and every argument is
 searched for names.
 """
 MANY_MEMBERS = 10
@@ -105,7 +105,10 @@ MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
 
 def max_members() -> int:
-    """Return the maximum number of members in a roster; raise ConfigurationError for an invalid variable."""
+    """Return the maximum number of members in a roster.
+
+    Raises ConfigurationError for an invalid value of the environment variable.
+    """
     text = os.environ.get(MEMBERS_VARIABLE, "").strip() or str(_MOST_MEMBERS)
     if not (text.isascii() and text.isdecimal() and int(text) > 1):
         raise ConfigurationError("environment", MEMBERS_VARIABLE, text, "a number, at least 2")
@@ -124,7 +127,7 @@ def check_roster(
 ) -> tuple[MemberT, ...]:
     """Return `members` in declared order, each as a `kind`; a ConfigurationError names the entry and the field.
 
-    A warning about too many members refers to the caller of the pattern's function, `stacklevel` frames up.
+    The warning about too many members points to the caller of the pattern's function, `stacklevel` frames up.
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(location, field, members, f"a list of {kind.__name__} or dicts")
@@ -165,7 +168,7 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
 
 
 def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
-    """Yield `members`; unnamed ones are named after their model, with "(2)" for a second member with that model."""
+    """Yield `members`, naming unnamed ones after their models, with "(2)" for the second member with the same model."""
     count: dict[str, int] = {}
     for index, value in enumerate(members):
         member = full_name(value, location, f"{field}[{index}]") if isinstance(value, str) else value
@@ -185,8 +188,8 @@ _NOT_UNSEEN = ", and not by case or unseen characters alone"
 
 
 def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find texts that look like an earlier one, as pairs of indexes: the text, and the earlier text."""
-    # models and readers cannot distinguish them, even if `==` can
+    """Find texts that look like an earlier one; yield the index of the text and the index of the earlier text."""
+    # models and readers cannot distinguish such texts, even if `==` can
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
         same = first.setdefault(as_seen(text), index)
@@ -195,9 +198,9 @@ def _alike(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
-    """Check the stances; debaters on the same team may share one.
+    """Check the stances; debaters on the same team may share a stance.
 
-    At least two stances are required, and different stances must not look the same.
+    At least two stances are required, and no two different stances may look alike.
     """
     for index, same in _alike(stances):
         if stances[index] != stances[same]:
@@ -219,7 +222,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
         entry = kind(**entry)
     if not isinstance(entry, kind):
         raise ConfigurationError(location, place, entry, f"a {kind.__name__}, or a dict with {' and '.join(needed)}")
-    if isinstance(entry.name, Enum):  # models would see str() of an enum member, which differs from its value
+    if isinstance(entry.name, Enum):  # prompts would contain str() of an enum member, which differs from its value
         entry = replace(entry, name=entry.name.value)
     for name in needed:
         value = getattr(entry, name)
@@ -235,11 +238,11 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
     return entry
 
 
-# Checks of options common to patterns, before anything is built
+# Checks of options common to all patterns, performed before anything is built
 
 
 def check_name(value: object, *, location: str, field: str) -> None:
-    """Check that a name is a string and is not blank."""
+    """Check that a name is a non-blank string."""
     if not isinstance(value, str) or is_blank(value):
         raise ConfigurationError(location, field, value, "a string that is not blank")
 
@@ -248,7 +251,7 @@ def check_predicate(value: object, *, location: str) -> None:
     """Check that `terminate_when` is a condition or a function of the context alone, not a block."""
     if value is None:
         return
-    from flowdebate.stop import is_predicate  # most patterns have none
+    from flowdebate.stop import is_predicate  # imported late: most patterns have no `terminate_when`
 
     if not is_predicate(value):
         allowed = "a sync or async function of (ctx), a condition of flowdebate.stop, or None"
@@ -256,7 +259,7 @@ def check_predicate(value: object, *, location: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
-    """Check that a transcript was created by `maker`, because entries differ between patterns."""
+    """Check that a transcript was created by `maker`, because each pattern has its own kind of entry."""
     if value is None:
         return
     kind = type(maker().initial())
@@ -286,7 +289,7 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """A role's block that still lacks facts of its pattern, such as the debaters' names.
+    """A role's block that still lacks facts about its pattern, such as the debaters' names.
 
     The pattern turns it into a complete block. Any other use raises a ConfigurationError that lists the missing facts.
     """
@@ -321,7 +324,7 @@ class UnboundRole(Block[Any, Any]):
 
 
 class Bindable(Generic[P, BlockT]):
-    """A `create_…` function whose missing arguments are filled in by a pattern."""
+    """A `create_…` function whose missing arguments the pattern fills in."""
 
     def __init__(
         self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str, template: type[Template]
@@ -344,9 +347,9 @@ class Bindable(Generic[P, BlockT]):
     @overload
     def __call__(self, **options: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
     def __call__(self, *args: Any, **options: Any) -> BlockT | UnboundRole:
-        """Create the block, or an `UnboundRole` for a pattern to complete if any of `needs` is missing."""
+        """Create the block or, if any of `needs` is missing, an `UnboundRole` for a pattern to complete."""
         missing = tuple(need for need in self._needs if isinstance(options.get(need), NoneType))
-        for option in options:  # now, because a pattern may create the block later, far from the wrong call
+        for option in options:  # check now, because a pattern may create the block later, far from the wrong call
             if option not in self._known:
                 raise unknown_option(self.name, option, self._known)
         if args or not missing:
@@ -363,14 +366,14 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Create a decorator for functions that create a `role` of `pattern`; callers may omit the arguments `needs`."""
+    """Create a decorator for functions that create a `role` of `pattern`; callers may omit the arguments in `needs`."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
 def own_options(value: object) -> Mapping[str, object] | None:
     """Return the options of a role, which override the pattern's; None for a custom block or function."""
     if value is None or isinstance(value, bool):
-        return {}  # the default block with the pattern's options
+        return {}  # use the default block with the pattern's options
     if isinstance(value, RoleOptions):
         return value.for_block()
     return value.options if isinstance(value, UnboundRole) else None
@@ -382,13 +385,13 @@ def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
 
 
 def is_own(value: object) -> bool:
-    """Check whether the application's code fills a role; answers of models and people are recorded anyway."""
+    """Check whether the application's code fills a role; answers of models and people are recorded in any case."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
 def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
-    """Merge the options of a default block; None in a layer keeps the value from earlier layers.
+    """Merge the options of a default block; None in a layer keeps the value of an earlier layer.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
@@ -404,7 +407,7 @@ def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[st
 
 def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
     """Merge the options of a default block like `merge_options`, without the facts known only to its pattern."""
-    return cast("SpeakerOptions", merge_options(*layers))  # with the same keys as the layers
+    return cast("SpeakerOptions", merge_options(*layers))  # the merged options have the same keys as the layers
 
 
 def make_default(
@@ -412,7 +415,8 @@ def make_default(
 ) -> BlockT:
     """Create the default block from `options` and the options in `value`.
 
-    `value` is None, a bool, options, or the unbound block of one of `makers`. The first maker creates the default.
+    `value` is None, a bool, options, or an unbound block created by one of `makers`. The first maker creates the
+    default.
     """
     maker = makers[0]
     if isinstance(value, UnboundRole):
@@ -421,7 +425,8 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, own_options(value))
     template = merged.get("template")
-    if not isinstance(template, (maker.template, NoneType)):  # for another role: it would lack parts during the run
+    # a template for another role would lack parts during the run
+    if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(location, f"template of {field}", template, f"a {maker.template.__name__}")
     return maker.create(**merged)
 
@@ -431,21 +436,21 @@ _ABSENT = {
     "if False": "None, which is the default block, False, which leaves it out,",
     "by default": "None or False, which leave it out, True, the default one,",
 }
-"""Values that a role accepts besides a custom block or function, keyed by the condition for leaving it out."""
+"""Values that a role accepts besides a custom block or function, keyed by `Role.absent`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """A role as declared by its pattern: its default blocks, their visibility, and how its failures are handled."""
+    """A role as declared by its pattern: its default blocks, their visibility, and its reaction to failures."""
 
     name: str
-    """Name of the pattern's option for the role; its block is named `{pattern}-{name}`."""
+    """Name of the pattern's option for the role. The role's block is named `{pattern}-{name}`."""
     create: Sequence[Bindable[..., Any]]
-    """Functions that create default blocks; the first one creates the default for None."""
+    """Functions that create default blocks. The first one is used if the option is None."""
     instead: Recovery = "skipped"
-    """Substitute for the answer if its provider fails and the failure policy lets the run continue."""
+    """Recovery if the role's provider fails and the failure policy lets the run continue."""
     absent: Literal["never", "if False", "by default"] = "never"
-    """Condition under which the pattern is built without the role."""
+    """Condition under which the pattern is built without this role."""
     visibility: Visibility = SHOWN
     """Visibility of the role's default blocks; overridden by the option `{name}_visibility` if the pattern has it."""
     block: str | None = None
@@ -455,11 +460,11 @@ class Role:
 
     @property
     def closes(self) -> bool:
-        """True if the role ends the pattern: a failure does not affect contributions, and the role can be retried."""
+        """True if the role ends the pattern: its failure does not affect the contributions, and it can be retried."""
         return self.instead in ("no_verdict", "no_output")
 
     def check(self, value: object, *, location: str) -> None:
-        """Return a ConfigurationError for a value that cannot fill the role."""
+        """Return a ConfigurationError if the value cannot fill the role; otherwise None."""
         if isinstance(value, bool) and self.absent != "never":
             return
         if value is not None and not isinstance(value, (Block, RoleOptions)) and not callable(value):
@@ -467,7 +472,7 @@ class Role:
             raise ConfigurationError(location, self.name, value, allowed)
 
     def is_filled(self, value: object) -> bool:
-        """Check whether a pattern with the option `value` has the role."""
+        """Check whether a pattern has the role, if its option is `value`."""
         return value is not False and (value is not None or self.absent != "by default")
 
 

@@ -36,10 +36,10 @@ Wave: TypeAlias = Mapping[str, Any]
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """Return a function that converts a str, a dict of its fields or a `model` to a pattern's input.
+    """Return a function that converts a str, a dict of fields or a `model` to a pattern's input.
 
-    It raises ConfigurationError for blank or other values. All fields except the first are optional texts. The input of
-    another pattern is also accepted, so that one pattern can play a role in another.
+    The function raises ConfigurationError for blank or other values. All fields except the first are optional texts.
+    The input of another pattern is also accepted, so that one pattern can play a role in another.
     """
     field, *optional = model.model_fields
 
@@ -71,7 +71,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AnotherRound:
-    """Condition of a pattern's loop: whether there is another round. A stop reason is stored in the state.
+    """Condition of a pattern's loop that decides whether there is another round. The state stores the stop reason.
 
     `terminate_when` is evaluated only if the pattern itself has no reason to stop.
     """
@@ -81,7 +81,7 @@ class AnotherRound:
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
     earlier_rounds: int = 0
-    """Number of rounds before the continuation, none of which counts as the last."""
+    """Number of rounds before a continuation; the loop never stops after one of them."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
@@ -90,7 +90,7 @@ class AnotherRound:
             return True
         reason: str | None = self.stop_reason(state)
         if reason is None and self._asked is not None:
-            # a separate path in each round, by which a resumed run finds the answer
+            # use a separate path in each round, so that a resumed run finds the answer
             inside = ctx.child(self._asked.name, f"{ctx.path}/{self._asked.place}[{state.round}]")
             answer = await inside.decide(partial(self._asked, None, inside))
             reason = "predicate" if answer is True else answer or None
@@ -102,7 +102,7 @@ class AnotherRound:
 
     @cached_property
     def _asked(self) -> Handler[Any, bool | str] | None:
-        """Convert `terminate_when` to a block; an unnamed function returns True or False."""
+        """`terminate_when` as a block; for a plain function, the block returns True or False."""
         if self.terminate_when is None:
             return None
         from flowdebate.stop import PATTERNS_OWN, as_condition
@@ -113,7 +113,7 @@ class AnotherRound:
         @handler(name="terminate_when")
         async def ask(_: object, ctx: Context) -> bool | str:
             reason = await condition.reason(ctx)
-            if reason in PATTERNS_OWN:  # an instance of an application's class; functions are rejected by name
+            if reason in PATTERNS_OWN:  # returned by an application's class; functions are rejected by name
                 raise OutputError("terminate_when", "no reason of a pattern's own", [("", f"got {shown(reason)}")])
             return reason is not None if plain else reason or False
 
@@ -121,7 +121,7 @@ class AnotherRound:
 
 
 def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
-    """Describe in the outline the reasons that can end the rounds early; empty if there are none.
+    """Describe the reasons that can end the rounds early, for the outline; empty if there are none.
 
     >>> from flowdebate import stop
     >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))
@@ -135,7 +135,7 @@ def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
 
 
 def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
-    """End the shared time limit of a round's turns, and check the quorum."""
+    """End the time limit shared by a round's turns, and check the quorum."""
     ctx.scope.handle.deadline = None
     state = pattern_state(ctx)
     if state.losses and voice_of is not None:
@@ -145,13 +145,13 @@ def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) 
 
 
 def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
-    """Raise QuorumLost if turns of this round were skipped and fewer voices than `quorum` were `heard`.
+    """Raise QuorumLost if turns of this round were skipped and fewer than `quorum` voices were `heard`.
 
-    Voices are stances, or names in a pattern without stances. A round with fewer speakers than the quorum needs all of
-    them.
+    Voices are stances, or names in a pattern without stances. If a round has fewer speakers than the quorum, all of
+    them must be heard.
     """
     skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
-    lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}  # a team has one voice
+    lost = {loss.name if loss.stance is None else loss.stance for loss in skipped}  # team members share one voice
     if len(set(heard)) < min(quorum, len(lost.union(heard))):
         failures = {loss.name: loss.error for loss in skipped}
         voices = list(dict.fromkeys(heard))
@@ -193,8 +193,8 @@ def waves_of(speakers: Sequence[str]) -> list[list[str]]:
 class RoundOfTurns(Block[Any, None]):
     """The turns of a round, in `turn_order`.
 
-    Simultaneous speakers see the transcript as it was at the beginning of the round. All of them finish before a
-    failure is raised, because the other answers are paid for, and a stored run records them.
+    Simultaneous speakers see the transcript as it was at the beginning of the round. A failure is raised only after all
+    of them finish, because the other answers are paid for, and a stored run records them.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class RoundOfTurns(Block[Any, None]):
             first += len(wave)
 
     def plan(self, names: Sequence[str], ctx: Context) -> tuple[TurnOrder, list[Wave]]:
-        """Plan the order of the round's turns and the waves of speakers."""
+        """Plan the order of the round's turns and group the speakers into waves."""
         order = self.in_order(names, self.turn_order, ctx)
         waves = waves_of(order) if self.turn_order == "simultaneous" else [[name] for name in order]
         return self.turn_order, [dict.fromkeys(wave) for wave in waves]
@@ -253,15 +253,15 @@ class RoundOfTurns(Block[Any, None]):
         return order
 
     async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
-        """Collect simultaneous turns by position, and record them in this order."""
+        """Collect simultaneous turns by position, and record them in that order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
-        now, scope = transcript.snapshot(), ctx.scope  # the current transcript, which no longer changes
+        now, scope = transcript.snapshot(), ctx.scope  # a snapshot of the transcript, unaffected by later turns
         opened = {resource: now if handle is transcript else handle for resource, handle in scope.opened.items()}
         seen = Scope({**scope.handles, "transcript": now}, opened, scope.sequencer, scope.models)
         try:
             await in_order([partial(self.turns[name], seen, place) for name, place in places.items()], finish=True)
-        finally:  # even if some were cut short, because the other contributions count
+        finally:  # record the turns even if some were cancelled, because the other contributions count
             rank = {name: number for number, name in enumerate(places)}
             entries = transcript.state.entries
             spoken = sorted(entries[heard:], key=lambda entry: rank[entry.speaker])

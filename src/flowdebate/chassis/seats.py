@@ -1,7 +1,7 @@
 """Seats: the model of each name and each role, assigned from a pattern's `model`.
 
-A mapping may have entries for all seats ("default"), for speakers ("chat") or all other roles ("synthesize"), for a
-role, and for a name; the most specific entry counts. The default "each" deals out the configured models.
+A mapping may have entries for all seats ("default"), for speakers ("chat"), for all other roles ("synthesize"), for a
+role, or for a name; the most specific entry applies. The default "each" distributes the configured models.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _GROUPS = (DEFAULT, "chat", "synthesize")
 
 @dataclass(frozen=True, kw_only=True)
 class Seats:
-    """A pattern's `model`, split into assignments."""
+    """A pattern's `model`, split into individual assignments."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """Models of the members that have their own, by name."""
+    """Models of members with their own model, by name."""
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models by role."""
     rest: ModelChoice = None
@@ -47,7 +47,7 @@ class Seats:
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
-        """The assignment as a single `model`, with nothing left to deal out."""
+        """The assignments as a single `model` option, without "each"."""
         rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
         if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
             rest = {DEFAULT: rest["chat"]}
@@ -69,7 +69,7 @@ def seat_models(
     """Split `choice` into the models of a roster, by name, and the models of the other `roles`.
 
     `speaker` is the role of the roster's members; `check` raises if a value is not a model, and `find` returns the
-    models that "each" deals out. Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if
+    models that "each" distributes. Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if
     "each" finds no model.
     """
     if choice == EACH:
@@ -110,10 +110,10 @@ def seat_models(
 
 
 def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> tuple[dict[str, str], str, str]:
-    """Deal out the `models` to the names without one, one vendor after the other.
+    """Distribute the `candidates` among the names without a model, one vendor after another.
 
-    Returns their models, the model of the first vendor, and a model for the judge: from a vendor not assigned to any
-    name if possible, otherwise from the next vendor.
+    Returns the models by name, the first candidate, and a model for the judge: from a vendor not assigned to any name
+    if possible, otherwise from the next vendor.
     """
     if not candidates:
         raise no_model()
@@ -127,7 +127,7 @@ def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> t
 
 
 def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
-    """Add the first of the `listed` models to `choice` as the default, unless it has a default model.
+    """Add the first of the `listed` models to `choice` as the default, unless a default model is already set.
 
     >>> with_first({"chair": "local"}, ["openai/gpt-5", "gemini/gemini-3-pro"])
     {'default': 'openai/gpt-5', 'chair': 'local'}
@@ -142,7 +142,7 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 def check_makers(
     models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
-    """Check the vendors of the models in `seats`, by name.
+    """Check the vendors of `models`, which are keyed by name; `seats` is the word for the names in errors.
 
     Raises ConfigurationError for a model of an excluded vendor, and for fewer vendors than `min_vendors`.
 
@@ -167,7 +167,7 @@ def check_makers(
 
 
 def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
-    """Choose the models of a multi-vendor pattern if none are named, and warn about the choice.
+    """Choose the models of a multi-vendor pattern if none are specified, and warn about the choice.
 
     Models from vendors in `without` are not used.
     """
@@ -178,13 +178,13 @@ def each_by_default(model: ModelChoice, *, location: str, without: Sequence[str]
     )
     if len(models) == 1:
         message = f"one vendor is set up, so all members are {models[0]}; see {cite(ONE_MODEL)}"
-    # the caller of the pattern's function is four frames up: above this function, the factory and its wrapper
+    # the caller of the pattern's function is four frames up, above this function, the factory and its wrapper
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
     return EACH if len(models) > 1 else models[0] if without else None
 
 
 def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
-    """Deal out `models`, one from each vendor, to `roles`; the last one goes to all remaining roles.
+    """Distribute `models`, one per vendor, among `roles`; the last model goes to all remaining roles.
 
     >>> deal_roles(["author", "critic", "judge"], ["openai/gpt-5-mini", "gemini/gemini-3-flash"])
     {'author': 'openai/gpt-5-mini', 'critic': 'gemini/gemini-3-flash', 'judge': 'gemini/gemini-3-flash'}
@@ -193,7 +193,7 @@ def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
 
 
 def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
-    """Return the default model of a pattern whose `roles` use different vendors, and warn about it."""
+    """Choose models of different vendors for the `roles` if none are specified, and warn about the choice."""
     if model is not None or model_of_environment() is not None or not (available := found_models()):
         return model
     models = deal_roles(roles, available)
@@ -201,6 +201,6 @@ def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location
     message = f"no model is named, so models are: {listed}; name models, or set FLOWDEBATE_MODEL, to choose others"
     if len(available) == 1:
         message = f"one vendor is set up, so {', '.join(roles)} are all {available[0]}; see {cite(ONE_MODEL)}"
-    # the caller of the pattern's function is four frames up: above this function, the factory and its wrapper
+    # the caller of the pattern's function is four frames up, above this function, the factory and its wrapper
     warnings.warn(f"{location}: {message}", FlowDebateWarning, stacklevel=4)
     return models if len(available) > 1 else None

@@ -1,11 +1,11 @@
 """Patterns as declarations: a pattern's description of itself, and the checks, blocks and steps derived from it.
 
-A pattern declares its roles and its data in a `PatternSpec`. Its function passes on its arguments, and assembles the
-steps from top to bottom:
+A pattern declares its roles and its data in a `PatternSpec`. The pattern's function passes on its arguments and
+assembles the steps from top to bottom:
 
     loop = check_options(SPEC, CommonOptions(name=name, roster=debaters, …))
     pipeline = loop.opening()                          # clears the transcript, opens the first round
-    pipeline = loop.with_turns(pipeline, turns)        # what a round consists of
+    pipeline = loop.with_turns(pipeline, turns)        # the contents of a round
     pipeline = loop.until_stopped(pipeline)            # back to the next round, or on
     pipeline = pipeline.then(build_output(loop))
 """
@@ -92,12 +92,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatternSpec(Generic[OptionsT]):
-    """Declaration of a pattern: its roles, its data and how it ends. Checks, blocks and steps are derived from it."""
+    """Declaration of a pattern: its roles, its data and its endings. Checks, blocks and steps are derived from it."""
 
     name: str
     """Name of the function that builds the pattern."""
     speaker: Role
-    """The role of the roster's members."""
+    """Role of the roster's members."""
     roles: Sequence[Role] = ()
     """The other roles, in the order in which their options are checked."""
     constraints: Sequence[Constraint[OptionsT]] = ()
@@ -115,14 +115,14 @@ class PatternSpec(Generic[OptionsT]):
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
         key="transcript", initial=TranscriptState
     )
-    """Factory of the transcript; the default, for a pattern without a transcript, is never opened."""
+    """Factory of the transcript. Patterns without a transcript keep the default, an unused placeholder."""
     stop_reason: Callable[[Any, int], str | None] | None = None
-    """Function of the state and the maximum that returns the pattern's reason to end the rounds.
+    """Function of the state and the maximum that returns the pattern's own reason to end the rounds.
 
     None if only the number of rounds ends them.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns the voice of a transcript entry, as counted for the quorum.
+    """Function that returns a transcript entry's voice, which counts toward the quorum.
 
     None for a pattern without a quorum.
     """
@@ -133,12 +133,12 @@ class PatternSpec(Generic[OptionsT]):
     cap: str = "max_rounds"
     """The option that limits the number of rounds, and the stop reason when the limit is reached."""
     round: str = "round"
-    """Name of one iteration of the loop in the paths of blocks."""
+    """Name of one loop iteration in the paths of blocks."""
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show each speaker different passages of long sources besides the best ones, so that together they read
-    more.
+    """True to give each speaker some different passages of long sources, in addition to the best ones, so that together
+    the speakers see more.
 
     For patterns whose members do not compete over the same evidence.
     """
@@ -147,18 +147,18 @@ class PatternSpec(Generic[OptionsT]):
 EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
-"""Measured value for `many_rounds`, after which debaters tend to agree."""
+"""Default of `many_rounds`: measurements show that debaters tend to agree after this number of rounds."""
 
 
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
-    """Return the loop of a pattern with these options; raise ConfigurationError for invalid ones.
+    """Check a pattern's options and return its loop; raise ConfigurationError for invalid options.
 
-    The pattern's function has to call it directly, because warnings refer to the caller of that function.
+    The pattern's function has to call it directly, because warnings point to the caller of that function.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
     location = f"{spec.name} {name!r}"
-    # the caller of the pattern's function is five frames up: above this function, the factory and its wrapper
+    # the caller of the pattern's function is five frames up, above this function, the factory and its wrapper
     roster = check_roster(
         options.roster, location=location, kind=spec.member, field=roster_field, minimum=spec.min_speakers, stacklevel=5
     )
@@ -209,7 +209,7 @@ def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[Option
 def _seat_models(
     spec: PatternSpec[OptionsT], options: OptionsT, roster: Sequence[Debater | Persona], *, location: str
 ) -> Seats:
-    """Assign models to the members and roles that have default blocks."""
+    """Assign models to members and roles with default blocks."""
     return seat_models(
         with_first(options.model, listed_models(options.roster)),
         {member.name: member.model for member in roster if own_options(member.block) is not None},
@@ -241,11 +241,11 @@ class Loop(Generic[OptionsT]):
     name: str
     location: str
     options: OptionsT
-    """Options of the application; `model` is the model of all roles and speakers that have no model of their own."""
+    """Options of the application; `model` is for all roles and speakers without their own model."""
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, with the models assigned to them."""
     models: Mapping[str, Model | str]
-    """Models of the roles that have their own, by role."""
+    """Models of roles with their own model, by role."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
@@ -254,7 +254,7 @@ class Loop(Generic[OptionsT]):
     failures: FailurePolicy
     """Reaction to a failure of a speaker's provider."""
     judge_failures: FailurePolicy
-    """Reaction to a failure of a judge's provider: by default, the run continues."""
+    """Reaction to a failure of a judge's provider; by default, the run continues."""
     material: Material | None
     """The sources; None if there are none."""
     window: Window | None
@@ -267,7 +267,7 @@ class Loop(Generic[OptionsT]):
     anonymity: Anonymity | None = None
     """Aliases for names in prompts; None if names are shown."""
     goes_on: GoesOn | None = None
-    """Rounds of the finished run that is being continued; None for a new run."""
+    """Rounds of the finished run to continue; None for a new run."""
 
     @property
     def names(self) -> list[str]:
@@ -288,11 +288,11 @@ class Loop(Generic[OptionsT]):
         return self.options.roles.get(role.name)
 
     def has(self, role: Role) -> bool:
-        """Return whether the pattern is built with `role`."""
+        """Return whether the pattern includes `role`."""
         return role.is_filled(self.choice(role))
 
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
-        """Build the current raw output of the pattern around a step."""
+        """Build the raw output, in its current state, of the pattern around a step."""
         output = self.spec.make_output(self, ctx, status)
         if (older := pattern_state(ctx).older) is not None:
             output = output.model_copy(update={"older": older})
@@ -301,7 +301,7 @@ class Loop(Generic[OptionsT]):
         return output if self.material is None else self.material.told(output, ctx)
 
     def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
-        """Build the pattern's sequencer up to the first turn of a round; `before` runs before the first round."""
+        """Build the pattern's sequencer up to a round's first turn; `before` runs before the first round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         start = freeze(self.spec.new_state(self))  # validated once, and shared by all runs
@@ -315,11 +315,11 @@ class Loop(Generic[OptionsT]):
                 name=self.name,
                 state=lambda: start,
                 owns=owned,
-                # a transcript of the application is also new in each run, so that concurrent runs never mix
+                # a transcript passed by the application is also reset in each run, so that concurrent runs never mix
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.location, self.spec.input_type),
                 model=self.options.model,
-                protected=True,  # blocks inside read the transcript and the audit trail; only turns write them
+                protected=True,  # inner blocks may read the transcript and the audit trail, but only turns write them
             )
             .tap(create_init_transcript(name=self.name, transcript=self.transcript, collection_id=self.collection_id))
             .tap(stamp_subject(self.name, self.make_output, self.material))
@@ -343,7 +343,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """Add the `turns` of a round to `pipeline`: all of them (None), or only those of `speakers(ctx)`."""
+        """Add the `turns` of a round to `pipeline`: all of them, or only those of `speakers(ctx)` if it is set."""
         if speakers is None and self.turn_order == "declared":  # the order of these steps does not matter
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
@@ -357,8 +357,8 @@ class Loop(Generic[OptionsT]):
     ) -> Sequencer[Any, Any]:
         """Repeat the rounds of `pipeline` until there is a reason to stop.
 
-        `ends` describes, for the outline, what ends them besides the number of rounds and `terminate_when`; `first` is
-        the suffix of the name of a round's first step.
+        `ends` describes, for the outline, any reasons to stop besides the number of rounds and `terminate_when`.
+        `first` is the suffix of the name of a round's first step.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -382,7 +382,7 @@ class Loop(Generic[OptionsT]):
         )
 
     def end_of_turns(self) -> Handler[Any, None]:
-        """Create a tap with its own time limit that runs after a round's turns if there is a quorum."""
+        """Create a tap with a separate time limit; it runs after a round's turns if there is a quorum."""
 
         @handler(name=f"{self.name}-end-of-turns")
         def check(_: object, ctx: Context) -> None:
@@ -393,7 +393,7 @@ class Loop(Generic[OptionsT]):
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
         """Collect the simultaneous contributions of a `round` in declared order: `make(name, role=, text=, flag=)`.
 
-        The order of arrival would differ between runs, but a resumed run has to produce the same transcript.
+        The order of arrival would differ between runs, but a resumed run has to produce an identical transcript.
         """
         state: Any = pattern_state(ctx)
         flags = {loss.name: loss.instead for loss in state.losses if loss.round == round and loss.instead in FLAGS}
@@ -411,9 +411,10 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> Turn:
-        """Create a turn of `member`: its block, or its fallback, speaks, and `record(…)` records the text.
+        """Create a turn of `member`: its block (or the fallback) speaks, and `record(…)` records the text.
 
-        `facts` are passed to the default block; `answer` is the schema for a human who replaces it.
+        `facts` are passed to the default block. If a human replaces the default block, `answer` is the schema of the
+        answer.
         """
         block, stand_in = self.speakers(member, answer=answer, **facts)
         return Turn(
@@ -444,7 +445,7 @@ class Loop(Generic[OptionsT]):
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
-        # a fallback has the member's options except for the model; a custom block has no options
+        # a fallback has the member's options except for the model; a custom block has no such options
         field, model = f"block of {member.name!r}", self.failures.stand_in
         if is_custom(member.block):
             block = self.own_speaker(member, answer)
@@ -460,14 +461,14 @@ class Loop(Generic[OptionsT]):
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
-        """Return the default `block` of `member`, limited to the member's own words."""
+        """Return the default `block` of `member`, with its answers reduced to the member's own words."""
         if isinstance(block, Generator) and block.output is None:
             return block.with_reading(OwnWords.of(member, self.roster))
         return block
 
     def own_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
         """Return the custom block of `member`."""
-        from flowdebate.blocks.human.prompt import render_who  # most speakers are models
+        from flowdebate.blocks.human.prompt import render_who  # imported late: most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
         block = as_block(member.block, name=name, location=self.location, field=f"block of {member.name!r}")
@@ -475,7 +476,7 @@ class Loop(Generic[OptionsT]):
         return with_answer_schema(block, answer, who=who, material=self.material).in_role("debater")
 
     def options_of(self, role: Role, member: Debater | Persona | None = None) -> SpeakerOptions:
-        """Return the options for the default blocks of `role`, or of one `member` in it, leaving out unset options."""
+        """Return the options for the default blocks of `role`, or of one `member`, omitting unset options."""
         layers: list[BlockOptions | SpeakerOptions | RoleOptions | None] = [
             self.options.for_blocks(),
             {"visibility": self.visibilities[role.name]},
@@ -504,7 +505,7 @@ class Loop(Generic[OptionsT]):
     ) -> Block[Any, Any]:
         """Return the block of `role`: the default one with `facts`, or a custom one.
 
-        A human in the role has to answer with `answer()`; None lets the input decide.
+        A human in the role has to answer with the schema `answer()`; None lets the input determine the schema.
         """
         choice = self.choice(role)
         block: Block[Any, Any]
@@ -516,7 +517,7 @@ class Loop(Generic[OptionsT]):
         else:
             options = merge_options({"name": self.name}, facts, self.options_of(role))
             block = make_default(choice, role.create, options, location=self.location, field=role.name)
-        # a block made with other names would decide about absent people
+        # a block created with other names would decide about people who are absent
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
             allowed = f"made with the debaters' names, roster_names={names}"
@@ -526,9 +527,9 @@ class Loop(Generic[OptionsT]):
     def guard(
         self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = anything_heard
     ) -> Block[Any, Any]:
-        """Limit the time that `block` may take to decide about the `heard` answers.
+        """Apply the time limit and the failure policy of `role` to `block`, which decides about the `heard` answers.
 
-        Its answer is `MISSING` if there is nothing to decide about, or after a tolerated provider failure.
+        The result is `MISSING` if there is nothing to decide about, or after a tolerated provider failure.
         """
         name = role.acts_as or role.name
 

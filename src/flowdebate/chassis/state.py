@@ -53,16 +53,17 @@ Recovery = Literal[
 ]
 """The recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared
 order, there is no verdict, there is no output, the round has no report, or the next speaker is drawn at random. An
-escalation continues with its next step, or keeps the answer of an earlier one. The value also names flaws that a result
-would otherwise hide: a truncated or empty argument, a stance that nobody was asked to argue, or a winner that is not a
-stance and does not count.
+escalation continues with its next step, or keeps the answer of an earlier one.
+
+The value also names flaws that a result would otherwise hide: a truncated or empty argument, a stance that nobody was
+assigned to argue, or an invalid winner (not one of the stances), which does not count.
 """
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
 """Order of turns in a round.
 
-Turns are taken in declared order (or as the moderator decides), starting with the next speaker each round, in random
-order each round, or all at once.
+Speakers take turns in declared order (or as the moderator decides), starting with the next speaker each round, in
+random order each round, or all at once.
 """
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
@@ -71,36 +72,36 @@ Flag = Literal["cut_off", "empty"]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_on_one_line)]
-"""A stop reason named after the condition of `terminate_when` that was met: printable text on one line."""
+"""A stop reason named after a `terminate_when` condition that was met: printable text on one line."""
 
 DebateStatus: TypeAlias = RunStatus
 """Status of a debate, the same as the status of its run."""
 
 
 def is_declared(turn_order: object) -> bool:
-    """Check whether the order of turns is the default one, which raw outputs omit."""
+    """Check whether the order of turns is the default order, which raw outputs omit."""
     return turn_order == "declared"
 
 
 class ProviderFailure(WireModel):
-    """Failure tolerated by the pattern, in most cases a missing answer from a provider."""
+    """Failure tolerated by the pattern, usually a missing answer from a provider."""
 
     round: int
-    """The round of the failure; for judge and synthesizer, the last round."""
+    """The round of the failure; for judges and synthesizers, the last round."""
     role: Role
-    """Role that failed."""
+    """Role of the failed block."""
     name: str
-    """The debater's name; for other roles, the name of the block."""
+    """The debater's name; for other roles, the block's name."""
     stance: str | None = None
     """Stance of the debater; None for other roles."""
     error: str
     """The class and message of the error."""
     instead: Recovery
-    """Substitute for the lost answer."""
+    """Recovery from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
     """The task, in a pattern with more than one; None (and omitted from JSON) in others."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
-    """The author of the text that the task is about; None (and omitted from JSON) for a task without one."""
+    """The author of the text that the task is about; None (and omitted from JSON) if the task is not about a text."""
 
     @property
     def error_type(self) -> str:
@@ -116,9 +117,9 @@ class CutAnswer(WireModel):
     name: str
     """The name of the speaker who gave the answer."""
     other: str
-    """The name of the speaker whose turn the answer continues with."""
+    """The name of the speaker as whom the answer continues."""
     answer: str
-    """The whole answer."""
+    """The complete answer."""
 
 
 class PatternInput(WireModel):
@@ -135,7 +136,7 @@ class PatternInput(WireModel):
 
     @classmethod
     def about(cls, subject: str) -> Self:
-        """Create the input with `subject` as its only field."""
+        """Create an input whose only field is `subject`."""
         new_state: Self = _about(cls, subject)
         return new_state
 
@@ -146,7 +147,7 @@ def _about(kind: type[InputT], subject: str) -> InputT:
 
 
 class EscalationStep(WireModel):
-    """One step of an escalation: its answer, its cost, and why the escalation ended or continued."""
+    """One step of an escalation: its answer, its cost, and the reason if the escalation ended."""
 
     name: str
     """The name of the step's block."""
@@ -157,18 +158,18 @@ class EscalationStep(WireModel):
     calls: int = 0
     """Number of calls made by the step itself."""
     tokens: int | None = 0
-    """Number of tokens in these calls; None if a server does not report them."""
+    """Number of tokens in these calls; None if a server did not report them."""
     check_calls: int = 0
     """Number of calls made to decide whether the escalation ends here."""
     check_tokens: int | None = 0
-    """Number of tokens in the calls of the check."""
+    """Number of tokens in the calls counted by `check_calls`."""
 
 
 class Older(WireModel):
-    """Summary that replaces the contributions of the first rounds in prompts."""
+    """Summary that replaces the contributions of the earliest rounds in prompts."""
 
     rounds: int
-    """The number of summarized rounds, from the first."""
+    """The number of rounds summarized, counted from the first."""
     text: str
 
 
@@ -186,19 +187,19 @@ class PatternState(WireModel):
     stop_reason: str | None = None
     """Reason why the loop ended; None until then."""
     older: Older | None = None
-    """Summary of the rounds before the `history` window; None if there are none."""
+    """Summary of the rounds before the history window; None if there are none."""
 
     @property
     def phase_name(self) -> str | None:
-        """The name of the current round, in a pattern with named rounds."""
+        """The name of the current round, in a pattern whose rounds have names."""
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
-        """Return the task of the current turn of `name`, if the pattern sets one."""
+        """Return the task of the current turn of `name`, if the pattern assigns one."""
         return None
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
-        """Return each speaker's texts so far in order, leaving out empty ones."""
+        """Return each speaker's texts so far in order, omitting empty ones."""
         texts: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
@@ -210,11 +211,11 @@ class Contribution(WireModel):
     """Base class of all transcript entries."""
 
     flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
-    """Fault of the contribution; None, and omitted from JSON, if there is none."""
+    """Fault of the contribution; None (and omitted from JSON) if there is none."""
 
     @property
     def speaker(self) -> str:
-        """The name of the speaker, read from its field in the pattern's wire form."""
+        """The name of the speaker, read from the field that contains it in the pattern's wire form."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -225,7 +226,7 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 class TranscriptState(WireModel, Generic[EntryT]):
     """The transcript of a pattern: its entries in order.
 
-    Set its type parameter when creating a transcript, not at import time, because pydantic then builds a validator.
+    Set its type parameter when you create a transcript, not at import time, because pydantic then builds a validator.
     """
 
     entries: list[EntryT] = Field(default_factory=new_list)
@@ -245,19 +246,19 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 
 def pattern_state(ctx: Context) -> PatternState:
-    """Return the state of the pattern around the block; a new state for a block used without its pattern."""
-    handle = ctx.scope.sequencer  # not through `state_of`, because it is needed several times in each turn
+    """Return the state of the pattern around the block; a new state if the block is used outside a pattern."""
+    handle = ctx.scope.sequencer  # bypasses `state_of`, because each turn needs the state several times
     return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
-    """Return the state of a specific kind of pattern around the block."""
-    handle = ctx.scope.sequencer  # of another kind if a block of one pattern is used in another
+    """Return the state of the pattern around the block, as a specific class."""
+    handle = ctx.scope.sequencer  # the state is of another class if a block of one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 
 def round_of(ctx: Context) -> int:
-    """Return the current round; 1 for a block used without its pattern."""
+    """Return the current round; 1 if the block is used outside a pattern."""
     return max(pattern_state(ctx).round, 1)
 
 
@@ -268,7 +269,7 @@ def entries_of(ctx: Context) -> Sequence[Any]:
 
 
 def recent_entries(ctx: Context) -> Sequence[Any]:
-    """Return the entries to show in prompts: all except the summarized ones."""
+    """Return the entries to show in prompts: all except those replaced by a summary."""
     older = pattern_state(ctx).older
     return entries_of(ctx) if older is None else [entry for entry in entries_of(ctx) if entry.round > older.rounds]
 
@@ -277,11 +278,11 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
     """Extend a value derived from the transcript with `extend(so_far, entries, count)`.
 
     `so_far` covers `count` entries. The transcript of a pattern only grows, so each turn extends the previous turn's
-    result. Any other transcript is processed anew.
+    result. Any other transcript is processed from the beginning.
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
-    if handle is None or not transcript.protected:  # any block may have replaced it
+    if handle is None or not transcript.protected:  # if it is unprotected, any block may have replaced the transcript
         return extend(start, entries, 0)
     progress: tuple[int, T] = handle.derived.get(key, (0, start))
     count, so_far = progress
@@ -297,7 +298,7 @@ def anything_heard(ctx: Context) -> bool:
 
 
 def question_of(value: object, ctx: Context) -> str:
-    """Return the pattern's subject; outside a pattern, return the input."""
+    """Return the pattern's subject; outside a pattern, return the block's input."""
     if question := pattern_state(ctx).question:
         return question
     return value.subject if isinstance(value, PatternInput) else str(value)
@@ -306,8 +307,8 @@ def question_of(value: object, ctx: Context) -> str:
 async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, custom: bool) -> T:
     """Read a block's answer with `read`; replay the recorded value of a custom block.
 
-    Models' answers are recorded by the model calls. An answer rejected by `read` is not recorded, since the block may
-    be fixed.
+    Answers from models are already recorded by the model calls. An answer rejected by `read` is not recorded, since the
+    block may be fixed before the run is resumed.
     """
 
     async def call() -> T:
@@ -323,14 +324,14 @@ def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
     """
     try:
         data = value
-        if isinstance(value, model):  # it may not have been validated, and a subclass has more fields
+        if isinstance(value, model):  # revalidate: the instance may be unvalidated, and a subclass has more fields
             data = {name: getattr(value, name) for name in model.model_fields if hasattr(value, name)}
         elif isinstance(value, BaseModel):
             data = value.model_dump(warnings=False)
         return model.model_validate(data)
     except ValidationError as error:
         raise OutputError(block, f"a {model.__name__}", problems_of(error, show=shown)) from None
-    except Exception as error:  # a hostile mapping may raise anything
+    except Exception as error:  # a malicious mapping may raise anything
         problem = f"got {shown(value)}, which raises {error_text(error)}"
         raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error
 
@@ -350,15 +351,15 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, in a pattern with another `turn_order` than the declared one."""
+    """The order of a round's turns, in a pattern whose `turn_order` is not the declared order."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
     """The round, from 1."""
     turn_order: TurnOrder
-    """The pattern's option."""
+    """The pattern's `turn_order` option."""
     speakers: tuple[str, ...]
-    """Names in the order of their turns; with "simultaneous", the order of recording."""
+    """Names in the order of their turns; with "simultaneous", in the order of recording."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -395,23 +396,23 @@ class TurnFinished(TurnEvent):
 
 @dataclass(slots=True, kw_only=True)
 class RoleFailed(BlockEvent):
-    """A provider failed for good, and the debate continues without the contribution of this role."""
+    """A provider failed permanently, and the debate continues without this role's contribution."""
 
     kind: ClassVar[str] = "role_failed"
     block: str
     """The name of the failed block."""
     role: Role
-    """The role of the block in the pattern."""
+    """The role that the block plays in the pattern."""
     round: int
     """The round, from 1; 0 before the first."""
     name: str
-    """The debater's or agent's name; the block's for other roles."""
+    """The debater's or agent's name; for other roles, the block's name."""
     error: str
-    """The class of the error."""
+    """The class name of the error."""
     message: str
     """The error's message."""
     instead: Recovery
-    """Substitute for the lost answer."""
+    """Recovery from the failure."""
     phase: str | None = None
     """The task, in a pattern with more than one."""
     target: str | None = None
@@ -419,13 +420,13 @@ class RoleFailed(BlockEvent):
 
 
 _LONGEST_REASON = 200
-"""Maximum length of an error in the line about missing speakers, in characters."""
+"""Maximum length of an error message in the line about missing speakers, in characters."""
 UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
-"""Errors that mean an unusable answer rather than a missing one."""
+"""Errors that indicate an unusable answer rather than a missing one."""
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
-    """Render the line about missing speakers with the reasons; None if all failures are faults of contributions.
+    """Render the line about missing speakers with the reasons; None if no speaker is missing.
 
     >>> lost = ProviderFailure(round=1, role="debater", name="Cleo", error="ModelNotFound: no", instead="skipped")
     >>> missing_line([lost, lost])
@@ -438,7 +439,7 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
     """Describe each missing speaker, with the reason for the failure.
 
-    Failures that are only faults of contributions are omitted.
+    Faults of contributions, such as truncated texts, are omitted.
 
     >>> unread = ProviderFailure(
     ...     round=1, role="judge", name="rent-judge", error="SchemaViolation: `winner` is missing", instead="no_verdict"
@@ -451,7 +452,7 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
         if failure.instead in FLAGS:
             continue
         who = f"the {failure.role}" if failure.name.endswith(f"-{failure.role}") else failure.name
-        if failure.role == "judge" and who == failure.name:  # a member of a panel, by its model
+        if failure.role == "judge" and who == failure.name:  # panel members are named after their models
             who = f"judge {who}"
         kind, why = (
             (failure.error, failure.message) if isinstance(failure, RoleFailed) else (failure.error_type, failure.error)
@@ -464,19 +465,19 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
 
 @dataclass(slots=True, kw_only=True)
 class RoundsEnded(BaseEvent):
-    """The last round is over; `reason` gives the reason to stop, in the words of the pattern."""
+    """The last round is over; `reason` is the pattern's stop reason."""
 
     kind: ClassVar[str] = "rounds_ended"
     rounds: int
     """Number of rounds."""
     reason: str
-    """The `stop_reason` of the pattern's output."""
+    """The `stop_reason` in the pattern's output."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EscalationStepFinished(BaseEvent):
-    """A step of an escalation has answered, and it is decided whether there is a next one."""
+    """A step of an escalation has answered, and the escalation either ends or continues."""
 
     kind: ClassVar[str] = "escalation_step_finished"
     step: EscalationStep
-    """The step, with its cost, and why the escalation ends there."""
+    """The step, including its cost and the reason if the escalation ends there."""

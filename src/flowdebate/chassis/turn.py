@@ -1,4 +1,4 @@
-"""Turns: a contribution, its record in the transcript and the audit trail, and provider failures."""
+"""Turns: a speaker's contribution, its record in the transcript and the audit trail, and provider failures."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ class FailurePolicy:
     """Reaction to a permanent provider failure, and time limits."""
 
     on_failure: OnFailure | None = None
-    """"fail", "skip" or `StandIn(model)`. None is the pattern's default: a panel skips a failing member, whereas a
-    debate, a deliberation and a handoff fail. A debate that continues without a judge's answer ends without a verdict.
+    """"fail", "skip" or `StandIn(model)`. None means the pattern's default: panels skip a failing member, whereas
+    debates, deliberations and handoffs fail. A debate that continues without a judge's answer ends without a verdict.
     """
     quorum: Quorum | None = None
-    """Minimum number of voices heard in a round if turns are skipped; None is the pattern's default: 2, or 1 in a
+    """Minimum number of voices heard in a round if turns are skipped. None means the pattern's default: 2, or 1 in a
     consensus debate.
     """
     turn_timeout: float | None = None
-    """Time limit for each call to a role in seconds, including tools and retries; None for no limit."""
+    """Time limit in seconds for each call to a role, including tools and retries; None for no limit."""
     round_timeout: float | None = None
-    """Time limit for all turns of a round together in seconds; None for no limit."""
+    """Time limit in seconds for all turns of a round together; None for no limit."""
 
     def over(self, defaults: FailurePolicy) -> FailurePolicy:
         """Return this policy with its None values replaced by the `defaults` of a pattern."""
@@ -86,7 +86,7 @@ class FailurePolicy:
 
     @property
     def least(self) -> int:
-        """The minimum number of voices."""
+        """Minimum number of voices."""
         return DEFAULT_QUORUM if self.quorum is None else self.quorum
 
     @property
@@ -100,7 +100,7 @@ class FailurePolicy:
 
     @property
     def stand_in(self) -> Model | str | None:
-        """The fallback model for turns; None if there is none."""
+        """The fallback model for failed turns; None if there is none."""
         return self.on_failure.model if isinstance(self.on_failure, StandIn) else None
 
 
@@ -109,7 +109,7 @@ DEFAULT_QUORUM = 2
 FAIL = FailurePolicy(on_failure="fail", quorum=DEFAULT_QUORUM)
 """Default policy of patterns with sides, because a missing side changes the question."""
 SKIP = FailurePolicy(on_failure="skip", quorum=DEFAULT_QUORUM)
-"""Default policy of panels."""
+"""Default policy of panels, where the other members can continue."""
 
 
 class _Missing(Enum):
@@ -123,7 +123,7 @@ MISSING: Final = _Missing.ANSWER
 def is_provider_failure(error: BaseException) -> bool:
     """Return whether a provider caused the error; failures in the application's code are never skipped.
 
-    A rejected key also counts, because other members may use other models.
+    A rejected API key also counts, because other members may use other models.
     """
     rejected = isinstance(error, AuthenticationFailed) and error.status is not None
     return rejected or (isinstance(error, ModelError) and error.providers_fault)
@@ -152,7 +152,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
         phase=phase,
         target=target,
     )
-    if ctx.scope.sequencer is not None:  # a block used without its pattern has no state
+    if ctx.scope.sequencer is not None:  # a block used outside a pattern has no state
         ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])
     log_failure(
         ctx.run,
@@ -186,7 +186,7 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Call `block` with `value`, below the path of `ctx` and within the time limit of a turn."""
+    """Call `block` with `value`, at a path below that of `ctx` and within the time limit of a turn."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )
@@ -201,10 +201,10 @@ async def in_time(
     losses: Callable[[BaseException], bool],
     closes: bool = False,
 ) -> Any:  # noqa: ANN401 - the call's value
-    """Await `call` for at most `timeout` seconds, and no longer than the round's deadline; then raise ModelTimeout.
+    """Await `call` until `timeout` seconds or the round's deadline have passed, then raise ModelTimeout.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
-    the run is resumed, the call is not repeated, and fails in the same way. A closing role (`closes`) is called again
+    the run is resumed, the call is not repeated and fails in the same way. A closing role (`closes`) is called again
     instead, because its failure does not change the debate.
     """
     journal = ctx.run.journal
@@ -217,7 +217,7 @@ async def in_time(
     else:
         key, lost = _lost_key(ctx, block), recorded_failure(ctx, block=block)
     if lost is not None:
-        call.close()  # a coroutine that is never awaited would warn
+        call.close()  # a coroutine that is never awaited would cause a warning
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
@@ -254,18 +254,18 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
         seconds = remaining if seconds is None else min(remaining, seconds)
     if seconds is None:
         return await call
-    if seconds <= 0:  # with a timer of zero seconds, the call would start and cost money
+    if seconds <= 0:  # with a timeout of zero, the call would still start and cost money
         call.close()
         raise ModelTimeout(seconds, block=block)
     try:
         return await within(seconds, call, latest=latest)
     except ModelTimeout as error:
-        error.block = error.block or block  # a timeout of the model already names the block
+        error.block = error.block or block  # a timeout from the model already names the block
         raise
 
 
 class WithFallback(Wrapped):
-    """Block that runs `inner` in time and calls `recover(error, value, ctx)` if `losses(error)` accepts a failure."""
+    """Block that runs `inner` within its time limit and passes errors accepted by `losses` to `recover`."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class WithFallback(Wrapped):
 class IfHeard(Wrapped):
     """Block that runs `inner`, a role that decides about contributions.
 
-    If nothing was `heard`, the role is skipped, and the answer is `MISSING`, as after a failure.
+    If nothing was `heard`, the role is skipped and the result is `MISSING`, as after a failure.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ def guarded(
     *,
     closes: bool = False,
 ) -> Block[Any, Any]:
-    """Set the time limit of `role`; `recover` replaces its answer after a tolerated provider failure.
+    """Apply the time limit of `role`; `recover` replaces the answer after a tolerated provider failure.
 
     A resumed run calls a closing role (`closes`) again.
     """
@@ -348,10 +348,10 @@ AUDIT = "audit"
 
 
 class TurnTask:
-    """Context manager for the task of a turn in the audit trail. The task ends in the same way as the turn.
+    """Context manager for the audit trail's task of a turn. The task ends in the same way as the turn.
 
-    An exception marks the task as errored, and a limit of the run or a cancelled turn as cancelled; it is under review
-    while a human has to answer. The turn has to complete the task.
+    An exception marks the task as errored; reaching a limit of the run or cancelling the turn marks it as cancelled.
+    The task is under review while a human has to answer. The code of the turn has to complete the task.
     """
 
     __slots__ = ("_ctx", "_id", "_tasks")
@@ -362,7 +362,7 @@ class TurnTask:
         self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
     def heard(self) -> None:
-        """Record that a human's answer ended a review, if there was one."""
+        """Record that a human's answer ended the review, if there was one."""
         if self._ctx.run.was_suspended(self._ctx.path):
             resume_task(self._tasks, self._id)
 
@@ -373,7 +373,7 @@ class TurnTask:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None or self._tasks.get(self._id).finished:  # a speaker may have ended the task itself
+        if error is None or self._tasks.get(self._id).finished:  # the speaker may have ended the task itself
             return
         match error:
             case LimitReached():  # not a failure: the run has to end here
@@ -397,9 +397,9 @@ async def take_turn(
     lose: Callable[[Exception, Recovery], None],
     **fields: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
 ) -> T | None:
-    """Take a turn within its task: `speak(block, task)` for the first of `speakers`, then for its fallback if it fails.
+    """Take a turn within its task: call `speak(block, task)` for each of `speakers` until one succeeds.
 
-    `lose` records each tolerated provider failure. Returns None if no speaker is left and the turn is skipped.
+    `lose` records each tolerated provider failure. Returns None if all speakers fail and the turn is skipped.
     """
     facts: dict[str, Any] = {"block": speakers[0].name, "role": speakers[0].role, "path": ctx.path, **fields}
     try:
@@ -413,7 +413,7 @@ async def take_turn(
                     if not failures.tolerates(error):
                         raise
                     lose(error, "stand_in")
-            else:  # the last one has no fallback: its failure skips the turn
+            else:  # the last speaker has no fallback: its failure skips the turn
                 answer = await speak(speakers[-1], task)
     except Exception as error:
         if not failures.tolerates(error):
@@ -425,10 +425,10 @@ async def take_turn(
 
 
 class Turn(Block[Any, Any]):
-    """Block that runs `debater`, then `record`, in a task that ends like them: completed, errored, or cancelled.
+    """Block that runs `debater` and then `record` within a task that ends as they do: completed, errored or cancelled.
 
-    While a human has to answer, the task is under review. If the debater's provider fails, `stand_in` argues, if there
-    is one; otherwise the turn is skipped (None) if `failures` allows it.
+    While a human has to answer, the task is under review. If the debater's provider fails, `stand_in` argues instead.
+    If there is no `stand_in`, the turn is skipped (None) if `failures` allows it.
     """
 
     def __init__(
@@ -461,10 +461,11 @@ class Turn(Block[Any, Any]):
         async def argue(debater: Block[Any, Any], task: TurnTask) -> object:
             transcript = seen.handles["transcript"]
             before = transcript.state
-            reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)  # the same path in the run
+            # keep the same path within the run
+            reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
-            if transcript.state is not before:  # completed by a recording block inside the debater's block
+            if transcript.state is not before:  # a recording block inside the debater's block changed it
                 raise ReadOnly("the transcript of its pattern", "debaters add to it by answering", block=debater.name)
             task.heard()
             return await self._record(answer, ctx.below(self._record))
@@ -524,9 +525,8 @@ def record_turn(
 ) -> Handler[Any, str]:
     """Create a block that records the text of `agent_name`.
 
-    `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry` the text is kept in the state
-    (`spoken`), hidden from everybody until all have spoken. `custom` means that a custom block speaks: a resumed run
-    keeps its earlier answers.
+    `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry`, the state keeps the text (`spoken`)
+    hidden until all have spoken. `custom` means that a custom block speaks: a resumed run keeps its earlier answers.
     """
     kind = "hear" if entry is None else "record"
 
@@ -564,7 +564,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started another task for the same debater
         turns = [task for task in turns if task.id in audit.reserved]
-    if not turns:  # `create_record_argument` in a pattern without the library's turns
+    if not turns:  # `create_record_argument` used in a pattern without the library's turns
         number = round_of(ctx)
         turns = [audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})]
     for task in turns:
@@ -574,7 +574,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
-    """Read the text from the block of `agent_name`, and its flag; record a truncated or empty text as a failure."""
+    """Read the text and flag from the block of `agent_name`; record a truncated or empty text as a failure."""
     text = text_said(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:
@@ -604,9 +604,9 @@ def warn_of_nothing(agent_name: str, ctx: Context) -> None:
 def text_said(value: object, agent_name: str, ctx: Context) -> str:
     """Read the output of a debater's block as text.
 
-    The output is a `str`, `{"text": str}` or a model with a `text`. None counts as an empty text, and anything else is
-    converted with `str()`, with one `FlowDebateWarning` per debater. Raises OutputError if even `str()` fails, and for
-    a text longer than `LONGEST_ARGUMENT` characters.
+    The output is a `str`, `{"text": str}` or a model with a `text`. None counts as an empty text. Anything else is
+    converted with `str()`, with one `FlowDebateWarning` per debater. Raises OutputError if even `str()` fails, or if
+    the text is longer than `LONGEST_ARGUMENT` characters.
     """
     text = _text_of(value, agent_name, ctx)
     if len(text) > LONGEST_ARGUMENT:
@@ -624,7 +624,8 @@ def _text_of(value: object, agent_name: str, ctx: Context) -> str:
     if text is None:
         return ""
     if isinstance(text, str):
-        return text if type(text) is CutOff else str(text)  # other subclasses may override methods
+        # flatten other subclasses, because they may override methods
+        return text if type(text) is CutOff else str(text)
     try:
         coerced = str(value)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Aliases for the names of debaters and models, one map per run, and reports of names left in arguments (leaks)."""
+"""Aliases for the names of debaters and models, drawn once per run, and reports of names left in arguments (leaks)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
-"""The kind of a leaked name: a debater, a model of the roster, or a model family or maker claimed by an author."""
-# nouns for any speaker: none implies a position, or is a role of a debate (judge, moderator)
+"""The kind of a leaked name: a debater, a model on the roster, or a model family or maker that an author claims."""
+# nouns that fit any speaker: they imply no position and are not roles of a debate, such as judge or moderator
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
 _MAKER_NOUNS = ("Maker", "Company", "Vendor")
@@ -39,27 +39,27 @@ class Leak:
     start: int
     end: int
     meant: str
-    """The name or model as written in the roster, or the family or maker."""
+    """The name or model as spelled in the roster, or the family or maker."""
     alias: str
 
 
 class Hidden(NamedTuple):
-    """A text with aliases in place of names, and the leaks found in the original."""
+    """A text with aliases in place of names, and the leaks in the original text."""
 
     text: str
     leaks: tuple[Leak, ...]
 
 
 class Aliases:
-    """Aliases for the names in a debate, created by `make_aliases` and drawn when first needed."""
+    """Aliases for the names in a debate, created by `make_aliases` and drawn on first use."""
 
     def __init__(self, hidden_names: Names, draw: Callable[[], Mapping[Meant, str]]) -> None:
         self._known = hidden_names
         self._draw = draw
-        self.hide: Callable[[str], Hidden] = cache(self._hide)  # the aliases live as long as the debate
-        """Function that replaces each name in a text with its alias; a text without names is returned itself.
+        self.hide: Callable[[str], Hidden] = cache(self._hide)  # cached for as long as the debate lasts
+        """Function that replaces each name in a text with its alias; a text without names is returned unchanged.
 
-        It takes time linear in the length of the text. Nothing outside the leaks changes, and the result has no leaks:
+        It runs in time linear in the length of the text. It changes only the leaks, and leaves none:
         `hide(hide(text).text) == (hide(text).text, ())`.
         """
 
@@ -69,9 +69,9 @@ class Aliases:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """The aliases by model and by debater's name."""
+        """The aliases, keyed by model and by debater name."""
         drawn = self._aliases
-        # a debater with the name of a model comes last, and so takes precedence
+        # names come last, so that a debater named like a model takes precedence
         return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
 
     def of(self, name: str) -> str:
@@ -85,7 +85,7 @@ class Aliases:
     def _hide(self, text: str) -> Hidden:
         leaks = self._find_leaks(text)
         hidden, again = text, leaks
-        while again:  # a name may have overlapped another one; each pass leaves fewer words of the text
+        while again:  # a name may have overlapped another one, so repeat; each pass leaves fewer words of the text
             pieces, done = [], 0
             for leak in again:
                 pieces += [hidden[done : leak.start], leak.alias]
@@ -110,10 +110,10 @@ def make_aliases(
     used: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Create aliases for `names` and `models`, in any order; they are drawn from `random` when first needed.
+    """Create aliases for `names` and `models`, in any order; they are drawn from `random` on first use.
 
-    An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name in the question or
-    in a stance is hidden only where the text marks it as the name of a person.
+    An alias shares no word with a name, a model, the question, a stance, or a text in `used`. A name that also occurs
+    in the question or in a stance is hidden only where the text clearly uses it as the name of a person.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -126,19 +126,19 @@ def make_aliases(
     return Aliases(pattern, lambda: _draw_aliases(people, machines, avoid, random))
 
 
-@lru_cache(maxsize=64)  # cached: the same in all runs of a debate
+@lru_cache(maxsize=64)  # cached: every run of a debate needs the same patterns
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """Compile the names, and collect the words forbidden in aliases."""
-    from .names import Names  # its patterns are compiled together with it
+    """Compile the patterns of the names, and collect the words that aliases must avoid."""
+    from .names import Names  # imported late, because importing the module compiles its patterns
 
     words = frozenset().union(*map(_words_of, (*people, *machines, question, *stances)))
     return Names(people, machines, question=question, stances=stances), words
 
 
 def _words_of(text: str) -> set[str]:
-    """Split `text` into words as readers see them: a superscript digit is a separate word, or part of its word."""
+    """Split `text` into words as readers see them; a superscript digit counts separately and as part of its word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
@@ -148,14 +148,14 @@ def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
     """Draw a noun and a number for each name, family and maker, avoiding the words in `avoid`."""
-    # in many arguments, a single digit means a turn, a round or a side
+    # start at 10: in many arguments, a single digit means a turn, a round or a side
     count, low = len(people) + len(machines) + 2, 10
     free: Sequence[int] = ()
     while len(free) < count:
         free, low = range(low, low * 10), low * 10
         if not avoid.isdisjoint(map(str, free)):
             free = [number for number in free if str(number) not in avoid]
-    # always draw numbers before nouns: another order would change the aliases of a seed
+    # always draw numbers before nouns: any other order would change the aliases for a given seed
     numbers, nouns = random.sample(free, count), []
     for words in (_NOUNS, _MODEL_NOUNS, _MAKER_NOUNS):
         noun = next((word for word in words if word.lower() not in avoid), None)
@@ -171,17 +171,17 @@ def _draw_aliases(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:
-    """Names to hide in a debate, by owner. Aliases are derived from the names, the run's seed and the debate's path."""
+    """Names to hide in a debate, by owner. The aliases depend on the names, the run's seed and the debate's path."""
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Models by name, if known before a run."""
+    """Models by name, if they are known before the run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
     """The question, for blocks used outside a debate."""
 
     def aliases(self, ctx: Context) -> Aliases:
-        """Return the aliases for the run and the debate of `ctx`."""
+        """Return the aliases for the run and debate of `ctx`."""
         handle = ctx.scope.sequencer
         aliases_by_key: dict[object, Aliases] = {} if handle is None else handle.derived
         aliases = aliases_by_key.get(self)
@@ -224,7 +224,7 @@ class Anonymity:
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
-    """List the models that a pattern refers to: its own, the models of its `roster`, and `more_models`."""
+    """List the models that a pattern refers to: its own model, those of its `roster`, and `more_models`."""
     values = model.values() if isinstance(model, Mapping) else (model,)
     models = [*values, *(member.model for member in roster), *more_models]
     model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
@@ -232,7 +232,7 @@ def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object
 
 
 _EXCERPT = 30
-"""Number of characters shown around a leak, enough to tell whether it is a name."""
+"""Number of characters shown around a leak, enough for a reader to see whether it is a name."""
 
 
 class Entry(Protocol):
@@ -262,9 +262,9 @@ class LeakAt(WireModel):
     """The author of the argument."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
-    """The kind of name: the author's own, another debater's, or the name of a model or its maker."""
+    """Owner of the name: the author, another debater, or a model or its maker."""
     meant: str
-    """The name or model as written in the roster, or the family or maker."""
+    """The name or model as spelled in the roster, or the family or maker."""
     text: str
     """The name as written."""
     start: Annotated[int, Field(ge=0)]
@@ -315,7 +315,8 @@ def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
             first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
             excerpt = " ".join(entry.text[first:last].split())
             leaks.append(
-                LeakAt.model_construct(  # validation would take most of the time for an argument full of names
+                # unvalidated: validation would take most of the time for an argument full of names
+                LeakAt.model_construct(
                     entry=place,
                     round=entry.round,
                     author=entry.agent_name,

@@ -1,7 +1,7 @@
-"""Detection of authors who introduce themselves with their model family or its maker: "I am Claude, made by Anthropic".
+"""Detection of authors who reveal their model family or its maker: "I am Claude, made by Anthropic".
 
-The text is folded (`fold`): lowercase, without accents. Once an author has introduced itself, all families and makers
-up to the end of the introduction are its own: a maker left next to an alias would reveal the hidden name.
+The text is folded first (`fold`): lowercase, without accents. Once an author introduces itself, all families and makers
+in the rest of the introduction count as the author's: a maker left next to an alias would reveal the hidden name.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Families and makers, except names that contain another one, and words for a model. Every text that introduces a model
-contains one of these. Searching for them one by one takes a fifth of the patterns' time, and most arguments contain
-none.
+"""Families, makers, and words for a model, leaving out names that contain another name.
+
+Every text that introduces a model contains at least one of these. Most arguments contain none, and a plain search for
+each of them takes a fifth of the time that the patterns take.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
@@ -82,7 +83,7 @@ _VARIANT = r"(?:mini|nano|turbo|sonnet|opus|haiku|flash|pro|\d[\d.]*b?)\b"
 _VERSION = rf"(?:[\s-]?v?\d{{1,3}}(?:\.\d{{1,3}})?[a-z]{{0,2}})?(?:[\s-]{_VARIANT}){{0,3}}"
 _KIND = r"(?:model|assistant|ai|system|llm|chatbot)"
 _MADE = r"(?:made|built|trained|developed|created|designed|released|provided|powered|operated)"
-# The end of an English introduction: the end of the sentence, or the beginning of a new clause.
+# End of an English introduction: the end of the sentence, or the beginning of a new clause.
 _ENDS = re.compile(
     r"[!?;:\n]|\.(?=[\s*_\"')]|\Z)"
     r"|,? (?:and|but|so|yet|while|because|since|though|although) "
@@ -94,14 +95,14 @@ _MOST = 5  # maximum number of introductions in a sentence
 
 
 class _Patterns(NamedTuple):
-    """Regular expressions for introductions in English, and for families and makers anywhere."""
+    """Regular expressions for introductions in English, and for families and makers in any text."""
 
     family: re.Pattern[str]
     maker: re.Pattern[str]
     names: re.Pattern[str]
     """Regular expression for names; the second group is a maker."""
     unknown: re.Pattern[str]
-    """Regular expression for an unlisted family and its maker in an author's introduction."""
+    """Regular expression for an introduction that mentions an unlisted family and its maker."""
 
 
 def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
@@ -110,13 +111,13 @@ def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
-    """Compile the patterns for authors' model families ("I am Claude") and their makers ("made by Anthropic")."""
+    """Compile the patterns for claims of a model family ("I am Claude") or a maker ("made by Anthropic")."""
     maker = rf"(?:{_any_of(MAKERS)})\b"
     family = rf"(?:{_any_of(FAMILIES)}){_VERSION}\b"
     mark = r"[*_\"'(]{0,3}"
     i_am = r"\b(?:i am|i'm|my name is|call me|i,|speaking as|this is|i go by|known as) "
     words = r"(?:(?!that\b|which\b|who\b)[\w'-]+ ){0,7}?"
-    # with or without a name before it: "I am Claude, an assistant that was", "I'm a model, made by"
+    # with or without a preceding name: "I am Claude, an assistant that was", "I'm a model, made by"
     parts = r"(?:(?!that\b|which\b|who\b)[\w'-]+,? ){0,9}?"
     of = r"(?:by|at|from|of) (?:the )?(?:(?:team|people|researchers|engineers|company|lab|folks|makers) (?:at |of )?)?"
     of_family = (
@@ -135,7 +136,7 @@ def _patterns() -> _Patterns:
         rf"\bmy (?:creator|developer|maker|training|trainer|provider)s?(?: at| is| are| by)? ({maker})",
         rf"(?<![^\W_])({maker})(?= (?:has |have )?{_MADE} me\b)",
     )
-    # some languages decline names: "Anthropicin", "Mistrala"
+    # some languages add case endings to names: "Anthropicin", "Mistrala"
     ends = r"(?:(?<=[a-z]{6})[a-z]{1,3})?(?![a-z0-9_])"
     names = (
         rf"(?<![a-z0-9_])(?:((?:{_any_of(FAMILIES)}){_VERSION}(?! (?:ai|cloud)\b){ends})|((?:{_any_of(MAKERS)}){ends}))"
@@ -174,7 +175,7 @@ _OTHER_I_AM = {
     "hi": "मैं|मेरा नाम|मुझे",
 }
 _OTHER_AS = "als|en tant que|como|come|in quanto|jako|как|як|som|olarak|sebagai|voi|ως|بصفتي"
-# The same for scripts without spaces; after "as for me" in Japanese and Korean, a name needs a verb.
+# Introductions in scripts without spaces; after "as for me" in Japanese and Korean, a name needs a verb.
 _UNSPACED_I_AM = "我是|我叫|我的名字是|我的名字叫|本人是|我由|我被|作为|作為|身为|身為|ผมคือ|ฉันคือ|ดิฉันคือ|ผมชื่อ|ฉันชื่อ"
 _AS_FOR_ME = "私は|わたしは|僕は|ぼくは|私の名前は|저는|나는|제 이름은|내 이름은|저의 이름은"
 _INTRODUCES = re.compile(
@@ -182,7 +183,7 @@ _INTRODUCES = re.compile(
     rf"|(?:\A|(?<=[.!?\n,:] )|(?<=[\n。,]))(?P<role>{_OTHER_AS})(?![^\W_])"
     rf"|(?P<unspaced>{_UNSPACED_I_AM})|(?P<topic>{_AS_FOR_ME})"
 )
-# Words allowed between these and a name: articles, words for a model, "called".
+# Words allowed between an introduction and a name: articles, words for a model, "called".
 _BETWEEN = re.compile(
     r"[\s:,*_\"'«„“(—-]*(?:(?:d(?:er|ie|as|em|en|et|e|i|a|u)?|eine?|l[ea']|un[aeo]?|el|o|a|u[mn]a?|il|lo|het|een|e[tn]|ett"
     r"|the|an?|\u03bf|η|ενας|μια|namens|genannt\w*|appele\w*|nomme\w*|llamad\w*|chamad\w*|chiamat\w*|genaamd"
@@ -190,7 +191,7 @@ _BETWEEN = re.compile(
     r"|\w*(?:assist|asyst|ассист|помощ|помич|model|модел|bot|sprach|langu|lingu|lengu|язык|мовн|intelig|intellig|virtu"
     r"|digit|artif|kunst|yapay|zeka|asist|مساعد|نموذج|βοηθ|μοντελ)\w*|k[i\u0131]|ia|ai|ии|ші|d'ia)[\s*_\"'«„“:,-]*){0,8}"
 )
-_LONGEST_BETWEEN = 80  # maximum characters
+_LONGEST_BETWEEN = 80  # maximum length of these words, in characters
 _BETWEEN_UNSPACED = re.compile(r"[^,、。!?\n]{0,25}")
 _BEHIND_TOPIC = re.compile(
     r"[\s*_\"'」』]*(?:です|と申|とい|という|である|だ|입니다|이라|라고|예요|이에요|이며|[,、。.]|\Z)"
@@ -234,7 +235,7 @@ def find_own_names(low: str) -> Iterator[Own]:
 
 
 def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
-    """Find the families and makers that authors claim in a sentence that is not in English."""
+    """Find the families and makers that an author claims in a sentence in a language other than English."""
     name = _patterns().names.search(low, start, end)
     if name is None:
         return
@@ -253,7 +254,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
             direct = direct and _BEHIND_TOPIC.match(low, name.end(), end) is not None
         elif kind == "role":
             direct = direct and low[name.end() : name.end() + 2].lstrip()[:1] in (",", "(")
-        # words after a name do not make "as" an introduction
+        # words after a name do not turn "as" into an introduction
         states_maker = (
             _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
         )

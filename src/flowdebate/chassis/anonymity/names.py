@@ -1,9 +1,9 @@
 """Names in texts: spellings of debaters, models and their families, and rules that tell names from ordinary words.
 
-The rules rely on marks in the text (capitals and the words next to a name), not on lists of names and occupations. On
-the test corpus they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common words,
-given names, endings such as -ist) the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of
-them gave away their authors.
+The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
+corpus they find 227 of 246 names, and change 25 of 179 turns that contain no name. With such lists (common words, given
+names, endings such as -ist) the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of them
+gave away their authors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def family_of(model: str) -> str:
 
 
 def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Pair each judge's model with the first debater's model from the same maker.
+    """Pair each judge model with the first debater model from the same maker.
 
     >>> kin_among(["openai/gpt-5-mini", "local"], ["anthropic/claude-5", "openai/gpt-6"])
     (('openai/gpt-5-mini', 'openai/gpt-6'),)
@@ -46,8 +46,8 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about models, in which case their names belong to the question."""
-    # hiding model names there as well would change 6 more turns of the corpus
+    """Return whether the debate is about models, so that model names are part of its subject."""
+    # hiding model names in these debates as well would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
     phrases = ("language model", "artificial intelligence")
@@ -62,10 +62,11 @@ _PLAIN_WORDS = {"cohere"}  # makers whose names are common words
 
 
 Level: TypeAlias = Literal["any", "capital", "sign"]
-"""Level at which a spelling counts as a name.
+"""Evidence needed before a spelling counts as a name.
 
-any at word boundaries, in upper or lower case capital where each of its words is capitalized and the next word is not;
-or next to a sign sign only next to a sign: "X:", "@X", "I am X", "as X,", "X's argument", "X argues", "— X"
+- "any": none; it counts at word boundaries, in upper or lower case.
+- "capital": each of its words is capitalized and the next word is not, or it is next to a cue.
+- "sign": a cue next to it, such as "X:", "@X", "I am X", "as X,", "X's argument", "X argues" or "— X".
 """
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
 """The owner of an alias: a debater, a model, or a model family or maker (with an empty name)."""
@@ -81,21 +82,22 @@ class Found(NamedTuple):
     whose: Meant
 
 
-# Spellings of a name
+# Spellings of names
 
 _SHORTEST = 3
-"""Minimum length of a name that counts without a sign, in letters: "a" and "B" are words, points and plans."""
+"""Minimum length, in letters, of a name that needs no cue: "a" and "B" also occur as words, list items and plans."""
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
 )
-"""Common words that often begin a sentence: the default names of the sides, and modal verbs. Without this list, 18 more
-turns of the corpus would be changed ("Will landlords leave?", "Pro tip").
+"""Names that always need a cue, because they often begin a sentence: the default names of the sides, and modal verbs.
+
+Without this list, 18 more turns of the corpus would be changed ("Will landlords leave?", "Pro tip").
 """
 _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|men)")
-"""English words for persons, recognized by their endings: economist, skeptic.
+"""English words for people, recognized by their endings: economist, skeptic.
 
-A roster may contain them in lowercase like "anna", but "any economist" refers to nobody: without this pattern, 31 more
-turns of the corpus would be changed.
+A roster may contain such a word in lowercase, like the name "anna", but "any economist" is not a reference to a
+debater: without this pattern, 31 more turns of the corpus would be changed.
 """
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
@@ -105,8 +107,8 @@ _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
-"""Names in Arabic and Hebrew script, where the letters for "and", "in" and "for" are joined to the next word. Other
-such letters often begin an ordinary word.
+"""Arabic and Hebrew words, and the letters for "and", "in" and "for" that may be joined to the front of a name. Other
+such prefixes are left out, because ordinary words often begin with these letters.
 """
 _UNSPACED = (
     range(0x0E00, 0x0F00),
@@ -118,14 +120,14 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts written without spaces between words, and so without boundaries around names (4 in the corpus).
+"""Scripts written without spaces between words: a name in them (4 in the corpus) has no boundaries.
 
-Compiling such a large set takes `re` several milliseconds.
+These are ranges because `re` takes several milliseconds to compile such a large set.
 """
 
 
 def plain_words(text: str) -> list[str]:
-    """Split `text` into folded words; an apostrophe does not end a word."""
+    """Split `text` into folded words; an apostrophe does not split a word."""
     return re.findall(r"[^\W_]+", fold(text).replace("'", ""))
 
 
@@ -138,7 +140,7 @@ def _has_emoji(text: str) -> bool:
 
 
 def _write_pattern(name: str) -> str:
-    """Build a pattern for `name` in folded text, at word boundaries; empty without a letter, digit or emoji."""
+    """Build a pattern for `name` in folded text, at word boundaries; empty if it has no letter, digit or emoji."""
     low = fold(name)
     pieces: list[str] = _PIECE.findall(low)
     if not pieces:
@@ -148,7 +150,7 @@ def _write_pattern(name: str) -> str:
     if _has_emoji(tail):
         end = rf"(?:\s?{re.escape(tail)})?{end}"  # writers may leave out the emoji
     elif tail:
-        end = re.escape(tail)  # C++ is not C
+        end = re.escape(tail)  # keep the tail: C++ is not C
     pattern = _APART.join(re.sub(r"(?<=\w{3})s\Z", "'?s", piece) for piece in pieces) + end
     first = pieces[0][0]
     if _is_unspaced(first):
@@ -196,12 +198,12 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
         yield family, "sign"
 
 
-# Signs that a spelling is a name. Of the 246 names in the corpus, each finds alone: labels 8, introductions 19, "as X,"
+# Cues that a spelling is a name. Names in the corpus (246) found by a single cue: labels 8, introductions 19, "as X,"
 # 6, words after a name 19, signatures 1.
 
 _AROUND = 48
-"""Number of characters searched before a name; the longest introduction, "my esteemed counterpart, the",
-fits easily.
+"""Number of characters examined before a name, more than the longest introduction needs: "my esteemed counterpart,
+the".
 """
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
 _LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")
@@ -209,7 +211,7 @@ _INTRODUCED = re.compile(
     r"\b(?:i am|i'm|my name is|i,|(?:opponent|colleague|counterpart|friend|debater|speaker|panelist|participant),?"
     r"|according to|dear|unlike|(?:dis)?agree with|(?:speaking|my role) as)\s+(?:the\s+)?\Z"
 )
-# 3 of the names found by introductions are lowercase
+# 3 names found by introductions are lowercase
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
 """Words that may follow a lowercase name: "unlike bear, I", but not "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
@@ -222,7 +224,7 @@ _SAID = re.compile(
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
-"""Words that show a common noun, not a name: "any economist knows", "a Bull market"."""
+"""Words that precede a common noun rather than a name: "any economist knows", "a Bull market"."""
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
@@ -243,7 +245,8 @@ def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after:
         or (_SIGNED.search(before) and _LINE_END.match(low, end))
     ):
         return True
-    term = after[:1] in {" ", "-"} and (after[1:].isupper() or after[1:].isdigit())  # Mark Twain, May 2019
+    # a term, not a name: Mark Twain, May 2019
+    term = after[:1] in {" ", "-"} and (after[1:].isupper() or after[1:].isdigit())
     return level == "capital" and capital and not term
 
 
@@ -260,8 +263,8 @@ class _Known(NamedTuple):
 class Names:
     """Compiled patterns for the names in a roster and its models.
 
-    A name used as a stance is never hidden, because every tag shows it. A name in the question or in a stance counts
-    only next to a sign.
+    A name that serves as a stance is never hidden, because every tag shows it. A name that also occurs in the question
+    or in a stance needs a cue next to it.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:
@@ -277,12 +280,13 @@ class Names:
                 if whose[0] == "name" and any(re.search(pattern, text) for text in topic):
                     level = "sign"
                 first: str = [*_PIECE.findall(fold(spelling)), fold(spelling)][0]
-                entries[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))  # it may be followed by 's
+                # the name may be followed by 's
+                entries[pattern] = _Known(whose, level, pattern, first.removesuffix("s"))
 
         for name in names:
             for spelling, level in _spell_name(name, shared):
                 add(("name", name), spelling, level)
-        # in debates about models, their names are words of the debate, except in authors' introductions
+        # in debates about models, their names are ordinary words, except in introductions
         for model in () if is_about_models(topic) else models:
             for spelling, level in _spell_model(model):
                 add(("model", model), spelling, level)
@@ -292,7 +296,7 @@ class Names:
         self._families = {family_among(fold(model.rsplit("/", 1)[-1])): model for model in reversed(models)}
 
     def find(self, text: str) -> list[Found]:
-        """Find the names in `text`, in order; where several overlap, the longest."""
+        """Find the names in `text`, in order; of overlapping names, keep the longest."""
         low = fold(text)
         well_known = any(map(low.__contains__, WELL_KNOWN))
         if not well_known and not any(map(low.__contains__, self._needles)):
@@ -319,11 +323,11 @@ class Names:
             entry = self._known[(match.lastindex or 1) - 1]
             start, end = match.span()
             first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
-            # a vowel sign makes it another word
+            # a following vowel sign makes it another word
             goes_on = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False
             is_name = not goes_on and _is_name(entry.level, low, start, end, text[first:last], text[last : last + 2])
             if is_name:
-                # an "@", or the article of a role, belongs to the name after it
+                # an "@", or the article of a role, is part of the name
                 article = _ARTICLE.search(low, max(0, start - _AROUND), start) if entry.level == "capital" else None
                 led = start - 1 if low[start - 1 : start] == "@" else start if article is None else article.start()
                 yield Found(led, end, "name" if entry.whose[0] == "name" else "model", entry.whose[1], entry.whose)
