@@ -1,1 +1,1 @@
-"""Tests of the patterns."""
+"""Tests for the patterns."""

@@ -1,1 +1,1 @@
-"""Tests of hidden names: aliases, leaks and words that look like names."""
+"""Tests for name hiding: aliases, leaks and words that look like names."""

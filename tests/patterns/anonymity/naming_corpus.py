@@ -1,8 +1,8 @@
-"""The corpus for measuring how well names are hidden: turns with names, and turns with words that look like names.
+"""Corpus for measuring how well names are hidden: turns with names, and turns with words that look like names.
 
-In `NAMING`, guillemets mark each mention of a participant, as `«shown»` or `«shown|whom it names»`; without the second
-part, the mark spells the name itself. No turn in `SILENT` mentions a participant, though words of the roster occur. The
-turns in `FURTHER` were written later; the rules fail on those in `NOT_CAUGHT` and `FALSE_ALARMS`.
+In `NAMING`, guillemets mark each mention of a participant, as `«shown»` or `«shown|intended name»`; without the second
+part, the marked text is the name itself. No turn in `SILENT` mentions a participant, although words from the roster
+occur in it. The turns in `FURTHER` were written later; the rules fail on those in `NOT_CAUGHT` and `FALSE_ALARMS`.
 """
 
 from __future__ import annotations
@@ -398,7 +398,7 @@ FURTHER = (
     ("Roles", "Advocate and I agree.", ("Advocate",)),
     ("lower", "i think alice has it backwards", ("alice",)),
 )  # fmt: skip
-"""Turns that were written later, each with the names that occur in it."""
+"""Turns written later, each with the names that occur in it."""
 
 NOT_CAUGHT = (
     ("people", "I agree with alice that wages matter, but not with bob.", ("alice", "bob"), ("alice",)),

@@ -25,23 +25,23 @@ ALIASES = {
 }
 
 
-def unmarked(marked: str) -> str:
-    """Return a turn of the corpus without its marks."""
+def strip_marks(marked: str) -> str:
+    """Remove the marks from a turn of the corpus."""
     return _MARK.sub(lambda mark: mark[1], marked)
 
 
-def blunt(text: str) -> str:
-    """Reduce a text to plain letters and digits separated by spaces, independently of the library."""
+def simplify(text: str) -> str:
+    """Reduce a text to plain letters and digits separated by spaces, without using the library's code."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
     visible = "".join(char for char in plain if unicodedata.category(char) not in {"Cf", "Mn"})
     return " ".join(re.sub(r"[\W_]+", " ", visible).split())
 
 
-def how_often(name: str, text: str) -> int:
-    """Count the occurrences of `name` in `text` as whole words, or anywhere in scripts without blanks."""
-    words = blunt(name)
+def count_occurrences(name: str, text: str) -> int:
+    """Count the occurrences of `name` in `text` as whole words, or anywhere in scripts without spaces."""
+    words = simplify(name)
     bounds = (r"\b", r"\b") if words.isascii() or re.match(r"[\u0370-\u06ff]", words) else ("", "")
-    return len(re.findall(bounds[0] + re.escape(words) + bounds[1], blunt(text)))
+    return len(re.findall(bounds[0] + re.escape(words) + bounds[1], simplify(text)))
 
 
 def find_names(key: str, text: str) -> list[str]:
@@ -49,9 +49,9 @@ def find_names(key: str, text: str) -> list[str]:
     return [leak.text for leak in ALIASES[key].hide(text).leaks]
 
 
-def names_meant_by(mark: str, names: tuple[str, ...]) -> list[str]:
-    """Return the names that a mark without a second part refers to."""
-    return [name for name in names if blunt(name) == blunt(mark)]
+def resolve_mark(mark: str, names: tuple[str, ...]) -> list[str]:
+    """Return the names that a mark without an explicit name refers to."""
+    return [name for name in names if simplify(name) == simplify(mark)]
 
 
 def test_the_corpora_have_a_hundred_turns_each() -> None:
@@ -63,35 +63,38 @@ def test_the_corpora_have_a_hundred_turns_each() -> None:
 
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
-def test_exactly_the_marked_names_are_hidden(key: str, marked: str) -> None:
-    """Each marked word is replaced by the alias of the person it refers to."""
+def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None:
+    """Each marked word is replaced with the alias of the person it refers to."""
     aliases, roster, parts, position = ALIASES[key], ROSTERS[key], [], 0
     for mark in _MARK.finditer(marked):
-        candidates = [mark[2]] if mark[2] else names_meant_by(mark[1], roster.names)
+        candidates = [mark[2]] if mark[2] else resolve_mark(mark[1], roster.names)
         assert len(candidates) == 1
         before = marked[position : mark.start()].removesuffix("@")
         alias = aliases.names.get(candidates[0]) or next(  # a family or a maker has one alias with all others
             leak.alias
-            for leak in aliases.hide(unmarked(marked)).leaks
+            for leak in aliases.hide(strip_marks(marked)).leaks
             if (leak.meant, leak.text) == (candidates[0], mark[1])
         )
         parts += [before, alias]
         position = mark.end()
-    assert aliases.hide(unmarked(marked)).text == "".join(parts) + marked[position:]
+    assert aliases.hide(strip_marks(marked)).text == "".join(parts) + marked[position:]
 
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """A second checker, which ignores sentence structure, finds only the names outside the marks."""
-    hidden, rest = ALIASES[key].hide(unmarked(marked)).text, _MARK.sub(" … ", marked)
+    """An independent search that ignores sentence structure finds only the names outside the marks."""
+    hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
-        assert how_often(name, hidden) == how_often(name, rest)
-    assert any(how_often(mark[1], unmarked(marked)) > how_often(mark[1], hidden) for mark in _MARK.finditer(marked))
+        assert count_occurrences(name, hidden) == count_occurrences(name, rest)
+    assert any(
+        count_occurrences(mark[1], strip_marks(marked)) > count_occurrences(mark[1], hidden)
+        for mark in _MARK.finditer(marked)
+    )
 
 
 @pytest.mark.parametrize(("key", "text"), SILENT)
-def test_words_that_name_nobody_are_unchanged(key: str, text: str) -> None:
-    """A turn that mentions nobody must come back byte for byte, without false aliases."""
+def test_turns_that_mention_nobody_are_unchanged(key: str, text: str) -> None:
+    """The text must come back byte for byte, without false aliases."""
     assert ALIASES[key].hide(text) == (text, ())
 
 
@@ -101,22 +104,22 @@ def test_names_in_further_turns_are_found(key: str, text: str, names: tuple[str,
 
 
 @pytest.mark.parametrize(("key", "text", "names", "caught"), NOT_CAUGHT)
-def test_lower_case_names_without_a_sign_are_missed(
+def test_lower_case_names_without_other_clues_are_missed(
     key: str, text: str, names: tuple[str, ...], caught: tuple[str, ...]
 ) -> None:
-    """A documented limit: a reader recognises such a name, but the rules take it for an ordinary word."""
+    """A documented limit: a human recognizes such a name, but the rules take it for an ordinary word."""
     assert find_names(key, text) == list(caught)
     assert len(caught) < len(names)
 
 
 @pytest.mark.parametrize(("key", "text", "replaced"), FALSE_ALARMS)
-def test_capitals_can_mislead(key: str, text: str, replaced: tuple[str, ...]) -> None:
-    """A documented limit: "Hope" is an ordinary word there, but is replaced by an alias."""
+def test_capitalized_words_can_be_mistaken_for_names(key: str, text: str, replaced: tuple[str, ...]) -> None:
+    """A documented limit: "Hope" is an ordinary word here, but is replaced with an alias."""
     assert find_names(key, text) == list(replaced)
 
 
 def test_the_documented_figures_match_the_corpus() -> None:
-    """docs/prompts.md publishes how many names are found, and how many turns without names are changed."""
+    """docs/prompts.md publishes how many names are found and how many turns without names are changed."""
     name_count = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
     missed = sum(len(names) - len(caught) for _, _, names, caught in NOT_CAUGHT)
     caught = name_count + sum(len(caught) for *_, caught in NOT_CAUGHT)
@@ -209,8 +212,8 @@ def test_hiding_names_is_idempotent(case: tuple[Aliases, str]) -> None:
 
 
 @given(_aliases_and_text())
-def test_only_the_names_change(case: tuple[Aliases, str]) -> None:
-    """Leaks are slices of the text in order, and the text between them is unchanged."""
+def test_text_between_names_is_unchanged(case: tuple[Aliases, str]) -> None:
+    """Leaks are slices of the text, in order."""
     aliases, text = case
     (hidden, leaks), position = aliases.hide(text), 0
     pattern = ""
@@ -229,30 +232,33 @@ def test_only_the_names_change(case: tuple[Aliases, str]) -> None:
 
 @given(st.lists(st.text(anything, max_size=8), max_size=8), st.text(max_size=40), st.integers())
 def test_aliases_are_distinct_and_share_no_word_with_the_debate(names: list[str], question: str, seed: int) -> None:
-    """No two names share an alias, and no alias contains a word of a name, the question or an existing text."""
+    """No two names share an alias, and no alias contains a word from a name, the question or the existing text."""
     aliases = make_aliases(names, question=question, used=["Speaker 47 said it."], random=Random(seed))
     all_aliases = [aliases.of(name) for name in set(names)]
     assert len(set(all_aliases)) == len(all_aliases)
-    words = {word for text in (*names, question, "Speaker 47") for word in blunt(text).split()}
+    words = {word for text in (*names, question, "Speaker 47") for word in simplify(text).split()}
     assert not {word for alias in all_aliases for word in alias.lower().split()} & words
 
 
 @given(st.permutations(["Alice", "Bob", "skeptic", "b"]), st.integers())
-def test_aliases_repeat_with_the_seed_and_not_with_the_order(names: list[str], seed: int) -> None:
+def test_aliases_depend_on_the_seed_but_not_on_the_order(names: list[str], seed: int) -> None:
     repeated = make_aliases(["Alice", "Bob", "skeptic", "b"], random=Random(seed))
     assert make_aliases(names, random=Random(seed)).names == repeated.names
 
 
 def test_aliases_are_assigned_uniformly() -> None:
-    """A skewed draw would reveal names: over 1,200 seeds, each of 6 orders of three aliases occurs about 200 times."""
+    """A skewed draw would reveal names.
+
+    Over 1,200 seeds, each of the 6 orders of three aliases occurs about 200 times.
+    """
     names = ("Ann", "Ben", "Cleo")
     orders = Counter(tuple(sorted(names, key=make_aliases(names, random=Random(seed)).of)) for seed in range(1_200))
     assert len(orders) == 6
     assert all(140 < count < 260 for count in orders.values())
 
 
-def test_aliases_exist_for_large_and_hostile_rosters() -> None:
-    """One roster has more names than there are two-digit numbers; another uses the words of the aliases as names."""
+def test_large_and_hostile_rosters_get_aliases() -> None:
+    """One roster has more names than there are two-digit numbers; another uses the aliases' own words as names."""
     many = make_aliases([f"n{number}" for number in range(120)], random=Random(1))
     assert len(set(many.names.values())) == 120
     words = "Speaker Participant Discussant Voice Contributor Panelist"
@@ -260,8 +266,7 @@ def test_aliases_exist_for_large_and_hostile_rosters() -> None:
     assert strange.split()[0] not in words.split()
 
 
-def test_an_unknown_name_has_no_alias() -> None:
-    """The error for an unknown name lists the known ones."""
+def test_unknown_names_are_rejected_with_the_known_ones() -> None:
     with pytest.raises(LookupError, match=r"'Bob'.*'Alice'"):
         make_aliases(["Alice"], random=Random(1)).of("Bob")
 
@@ -294,8 +299,8 @@ _SCRIPTS = {
     before=st.sampled_from(["", "so ", "(", "«", "“", "@", "— ", "\uff0c", "؛ ", "तो "]),
     after=st.sampled_from(["", " said so", ",", "। ", "؟ ", "。", ")", "”", "'s point", " 🙂", "\n"]),
 )
-def test_names_of_every_script_are_hidden(name: str, before: str, after: str) -> None:
-    """Vowel signs and emoji at the end of a name are part of the name, whatever the context."""
+def test_names_in_every_script_are_hidden(name: str, before: str, after: str) -> None:
+    """Vowel signs and emoji at the end of a name belong to the name, whatever the context."""
     aliases = make_aliases([name, "Somebody Else"], models=[], question="Q?", stances=[], random=Random(1))
     hidden = aliases.hide(f"{before}{name}{after}; {name}")
     assert name not in hidden.text
@@ -313,7 +318,7 @@ def test_names_of_every_script_are_hidden(name: str, before: str, after: str) ->
     ],
 )
 def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, hidden: str) -> None:
-    """Speakers drop the emoji of a name, and Arabic and Hebrew attach one-letter words to a name."""
+    """Speakers omit the emoji of a name, and Arabic and Hebrew prefix names with one-letter words."""
     aliases = make_aliases([name], models=[], question="Q?", stances=[], random=Random(1))
     assert aliases.hide(text).text == hidden.replace("X", aliases.names[name])
 
@@ -322,19 +327,22 @@ def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, h
     ("name", "text"), [("राम", "रामायण"), ("राम", "रामा"), ("Rocket🚀", "Rocketry"), ("علي", "فعلي"), ("امل", "كامل")]
 )
 def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) -> None:
-    """A vowel sign after a name makes a different word, and so do common letters before it."""
+    """A vowel sign after a name makes a different word, and so do ordinary letters before it."""
     assert make_aliases([name], models=[], question="Q?", stances=[], random=Random(1)).hide(text).text == text
 
 
-def test_a_name_that_is_a_stance_is_not_hidden() -> None:
-    """Tags show the stances anyway, so such a name reveals nothing new."""
+def test_stances_used_as_names_are_not_hidden() -> None:
+    """Tags show the stances anyway, so the name reveals nothing new."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
     assert aliases.hide(text).text == text
 
 
-def test_models_are_hidden_anywhere_unless_models_are_debated() -> None:
-    """The models of the roster count as names; if the question is about models, only the author's own model does."""
+def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
+    """Model names from the roster are hidden like participants' names.
+
+    If the question is about models, only the author's own model is hidden.
+    """
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
     assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."
@@ -355,15 +363,15 @@ def test_model_settings_are_not_names() -> None:
      "I am a model by openai ", "as gpt-5 ", "Hope and ", "dr. ", "Mark has just ", "agree with ", "小明", "Will, "]),
 )  # fmt: skip
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    """The text repeats the beginnings of patterns for 100,000 characters; backtracking would not finish in time."""
+    """Backtracking would take forever on 100,000 characters of repeated pattern beginnings."""
     names = ("Alice", "Hope", "skeptic", "a", "growth_analyst", "Dr. Okafor", "Mark", "小明", "Will")
     aliases = make_aliases(names, models=["openai/gpt-5-mini"], random=Random(1))
     text = unit * (100_000 // len(unit)) + "Analyst"
     assert aliases.hide(aliases.hide(text).text).leaks == ()
 
 
-def test_a_report_lists_the_leaks() -> None:
-    """Each leak has an entry, a round, an author, the person it names, and a few words of context."""
+def test_report_lists_leaks() -> None:
+    """Each leak has an entry, a round, an author, the person named, and a few words of context."""
     aliases = make_aliases(["Alice", "Bob"], models=["openai/gpt-5-mini"], random=Random(1))
     entries = [
         DebateContributionEntry(round=1, agent_name="Alice", stance="for", text="As Alice, I say: Bob\nis wrong."),
@@ -383,13 +391,13 @@ def test_a_report_lists_the_leaks() -> None:
     assert LeakReport.model_validate_json(report.model_dump_json(by_alias=True)) == report
 
 
-def test_a_report_without_leaks_is_empty() -> None:
+def test_report_without_leaks_is_empty() -> None:
     report = leak_report([], make_aliases([], random=Random(1)))
     assert (report.entries, report.count, report.share) == (0, 0, 0.0)
 
 
 def test_combining_accents_are_hidden_with_the_name() -> None:
-    """No combining mark is left on the alias, and offsets refer to the original text."""
+    """No combining mark remains on the alias, and offsets refer to the original text."""
     aliases = make_aliases(["José", "مريم"], random=Random(1))
     text = "— \uff2aose\u0301!\nAs Jos\u00e9, I… ask مَرْيَم."
     assert [leak.text for leak in aliases.hide(text).leaks] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]

@@ -1,4 +1,4 @@
-"""Names that are also common words: hidden as names, unchanged as words."""
+"""Names that are also common words: hidden as names, left alone as words."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
         "According to bull market theory, prices rise.",
     ],
 )
-def test_a_common_word_is_not_a_name(text: str) -> None:
-    """Lower case, or a series of words, marks an ordinary word."""
+def test_common_words_are_not_mistaken_for_names(text: str) -> None:
+    """Lower case, or a list of words, indicates an ordinary word."""
     assert ALIASES.hide(text).text == text
 
 
@@ -38,7 +38,7 @@ def test_a_common_word_is_not_a_name(text: str) -> None:
         ("Unlike bear, I wait.", "Bear"),
     ],
 )
-def test_a_name_is_still_hidden(text: str, name: str) -> None:
-    """A capital inside a sentence, a form of address or a quoted speaker marks a name."""
+def test_names_are_hidden_even_if_they_are_common_words(text: str, name: str) -> None:
+    """A capital in mid-sentence, a form of address or a quoted speaker indicates a name."""
     (leak,) = ALIASES.hide(text).leaks
     assert leak.meant == name

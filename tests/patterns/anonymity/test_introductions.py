@@ -1,4 +1,4 @@
-"""Authors who introduce themselves as a model: family and vendor are hidden, in the languages of the docs."""
+"""Self-introductions as a model: family and vendor are hidden, in all languages of the docs."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ _NAMED = re.compile("|".join(map(re.escape, ("anthropic", "claude", "openai", *_
 
 
 @pytest.mark.parametrize("text", INTRODUCTIONS)
-def test_an_introduction_is_hidden_completely(text: str) -> None:
-    """A vendor's name left after the alias would be worse than hiding nothing."""
+def test_whole_introduction_is_hidden(text: str) -> None:
+    """A vendor's name next to the alias would be worse than hiding nothing."""
     hidden = ALIASES.hide(f"{text} Rents rise with demand.").text
     terms = {match[0] for match in _NAMED.finditer(hidden.lower())}
     assert terms <= {"language model", "chatbot", "artificial intelligence"}
@@ -119,7 +119,7 @@ def test_an_introduction_is_hidden_completely(text: str) -> None:
     ],
 )
 def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: list[str]) -> None:
-    """New vendors need not be listed."""
+    """New vendors need not be added to a list."""
     result = ALIASES.hide(text)
     assert [leak.text for leak in result.leaks] == hidden
     assert ALIASES.hide(result.text).leaks == ()
@@ -142,12 +142,12 @@ def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: 
         "我认为谷歌付的租金太高。",
     ],
 )
-def test_companies_as_a_subject_are_unchanged(text: str) -> None:
-    """A company may be the subject of a sentence in the first person."""
+def test_companies_as_grammatical_subjects_are_unchanged(text: str) -> None:
+    """A company can be the subject of a sentence that also uses the first person."""
     assert ALIASES.hide(text).text == text
 
 
-def test_an_introduction_ends_before_the_next_clause() -> None:
+def test_introduction_ends_before_the_next_clause() -> None:
     """The next clause is part of the argument and must survive."""
     introduction = "I am Claude, made by Anthropic, and Google should pay more. OpenAI pays less."
     assert [leak.text for leak in ALIASES.hide(introduction).leaks] == ["Claude", "Anthropic"]
@@ -174,7 +174,7 @@ def test_hostile_introductions_take_linear_time(unit: str) -> None:
     assert ALIASES.hide(ALIASES.hide(text).text).leaks == ()
 
 
-def test_reviewers_of_a_council_see_no_introduction() -> None:
+def test_council_reviewers_see_no_introductions() -> None:
     opinions = {"Ada": INTRODUCTIONS[0], "Ben": OTHERS["German"][0], "Cem": OTHERS["Chinese"][0]}
     reviews: list[str] = []
 
@@ -193,6 +193,6 @@ def test_reviewers_of_a_council_see_no_introduction() -> None:
     assert not any(re.search("claude|anthropic", text, re.IGNORECASE) for text in reviews)
 
 
-def test_the_docs_list_the_languages() -> None:
+def test_docs_list_the_languages() -> None:
     page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text()
     assert f"English, {', '.join(OTHERS)}" in " ".join(page.split())

@@ -1,1 +1,1 @@
-"""Tests of `consensus()`."""
+"""Tests for `consensus()`."""

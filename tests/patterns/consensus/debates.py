@@ -1,4 +1,4 @@
-"""Shared parts of the tests of `consensus()`: agents, models that name the author in each answer, and laws of runs."""
+"""Helpers for the tests of `consensus()`: agents, models that name the author in each answer, invariants of runs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _EVENTS = tuple(event for event in vars(emitted).values() if isinstance(event, t
 
 @dataclass(frozen=True)
 class Call:
-    """A model call as described by its block and prompt."""
+    """A model call, described by its block and prompt."""
 
     phase: str
-    """A phase of `ProviderFailure`, or "judge", or "tie"."""
+    """A phase of `ProviderFailure`, "judge" or "tie"."""
     agent: str = ""
     round: int = 0
     target: str | None = None
@@ -56,7 +56,7 @@ class Call:
 
 
 def call_of(request: ModelRequest) -> Call:
-    """Read the phase, agent, target and round from a request; agents' names contain no brackets."""
+    """Parse the phase, agent, target and round from a request. Agent names contain no brackets."""
     _, verb, *agent = request.block.split("-", 2)
     user = str(request.messages[-1]["content"])
     numbered = re.match(r"Round (\d+)", user)
@@ -72,7 +72,7 @@ def call_of(request: ModelRequest) -> Call:
 
 
 def answer_of(call: Call) -> Any:
-    """Return an agent's default answer: every text is different, and all agents vote for the first one."""
+    """Return an agent's default answer: every text is different, and all agents vote for the first agent."""
     match call.phase:
         case "proposal":
             return f"{call.agent} has a first idea."
@@ -93,7 +93,10 @@ def answer_of(call: Call) -> Any:
 
 
 def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None = None) -> FunctionModel:
-    """Create a model that returns `answer(call)`, or the default for None; `calls` records all calls."""
+    """Create a model that returns `answer(call)`, or the default answer if that is None.
+
+    Each call is appended to `calls`.
+    """
 
     async def act(request: ModelRequest) -> Any:
         call = call_of(request)
@@ -121,7 +124,7 @@ def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, Consens
 
 
 def within(seconds: float | None) -> FailurePolicy:
-    """Return the default failure policy with a different time limit per call."""
+    """Return the default failure policy with this time limit per call."""
     return replace(CONSENSUS_FAILURES, turn_timeout=seconds)
 
 
@@ -133,11 +136,11 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
     _S.CONSENSUS_REACHED: frozenset(),
     _S.NO_CONSENSUS: frozenset(),
 }
-"""Valid next stages of each stage."""
+"""Valid successors of each stage."""
 
 
 def in_order_of_stages(reached: Sequence[StageReached]) -> bool:
-    """Return whether the stages begin with the first, follow each other, and count rounds from 1."""
+    """Check that the stages start with the first one, follow each other, and count rounds from 1."""
     before: StageReached | None = None
     number = 0
     for at in reached:
@@ -154,7 +157,7 @@ _OF_ROUNDS = (_S.ROUND_N_CRITIQUE, _S.ROUND_N_REVISION, _S.CONVERGENCE_CHECK)
 
 
 def comparable(output: ConsensusOutput) -> dict[str, Any]:
-    """Return an output without its duration and run id."""
+    """Return the output without its duration and run id."""
     dumped = output.model_dump()
     if dumped["analytics"] is not None:
         del dumped["analytics"]["seconds"]
@@ -164,7 +167,7 @@ def comparable(output: ConsensusOutput) -> dict[str, Any]:
 
 
 def consensus_events(run: RunView) -> list[Any]:
-    """Return the events of the debate itself, in order."""
+    """Return the debate's own events, in order."""
     return [event for event in run.events if isinstance(event, _EVENTS)]
 
 
@@ -174,7 +177,7 @@ def stages(run: RunView) -> list[str]:
 
 
 def check_emitted(run: RunView) -> list[Any]:
-    """Check the laws of events and stages, which hold however a run ends, and return the debate's events."""
+    """Check the invariants of events and stages for any ending of a run, and return the debate's events."""
     emissions = consensus_events(run)
     check_wire(run)
     assert [index for index, event in enumerate(emissions) if isinstance(event, emitted.DebateStarted)] == [0]
@@ -192,7 +195,7 @@ def check_emitted(run: RunView) -> list[Any]:
 
 
 def check_wire(run: RunView) -> None:
-    """Check that the wire has one start, one end, gapless sequence numbers and rounds in order."""
+    """Check that the wire events have one start, one end, gapless sequence numbers and rounds in order."""
     wire = list(emitted.wire_events(run.events))
     kinds = [event["kind"] for event in wire]
     assert [event["sequence"] for event in wire] == list(range(1, len(wire) + 1))
@@ -211,7 +214,7 @@ def _sorted_keys(data: dict[str, Any]) -> str:
 
 
 def check_recorded(emissions: Sequence[Any], raw: ConsensusOutput) -> None:
-    """Check that the output contains exactly what was emitted."""
+    """Check that the output contains exactly the emitted answers."""
     agent_messages = [event for event in emissions if isinstance(event, emitted.AgentMessage)]
     first = {event.agent: event.text for event in agent_messages if event.phase == "proposal"}
     revised = {(event.round, event.agent): event.text for event in agent_messages if event.phase == "revision"}
@@ -225,7 +228,7 @@ def check_recorded(emissions: Sequence[Any], raw: ConsensusOutput) -> None:
 
 
 def by_key(critiques: Sequence[Any]) -> list[Any]:
-    """Return the critiques in an order that does not depend on their arrival."""
+    """Return the critiques in an order independent of their arrival."""
     return sorted(critiques, key=lambda critique: (critique.round, critique.critic, critique.target))
 
 
@@ -234,9 +237,9 @@ _WORDS = ("Cap rents", "Build homes", "Build more homes now", "Cap all rents now
 
 @dataclass
 class World:
-    """A model whose answers follow from a seed, the call and all of its prompt; calls may fail or take longer.
+    """A model with answers derived from a seed, the call and the entire prompt; calls may fail or take longer.
 
-    `order` seeds the durations of calls, which must not matter; `failing` is the share of calls that fail.
+    `order` seeds the call durations, which must not affect results; `failing` is the share of calls that fail.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""The order in which answers arrive changes nothing, and the same seed gives the same debate."""
+"""Results do not depend on the order in which answers arrive, and the same seed gives the same debate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ seeds = st.integers(0, 10**6)
 
 
 def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
-    """Build a debate with all ends and kinds of calls; circuits stay closed, because they depend on call order."""
+    """Build a debate with every ending and kind of call. Circuits stay closed, because they depend on call order."""
     return plan(
         names,
         max_rounds=2,
@@ -42,12 +42,12 @@ def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
     voting=st.sampled_from(("majority", "supermajority", "unanimous", "weighted")),
     topology=st.sampled_from(("all-to-all", "ring", "random-graph")),
 )
-def test_the_order_of_arrival_changes_nothing(
+def test_arrival_order_does_not_matter(
     size: int, seed: int, orders: tuple[int | None, int, int], failing: float, voting: str, topology: str
 ) -> None:
     """Outputs and prompts are equal for proposals, critiques, revisions and votes, even if some of them fail.
 
-    Each answer depends on the whole prompt, so any difference would change the result.
+    Each answer depends on the entire prompt, so any difference would change the result.
     """
     names = NAMES[:size]
     results = []
@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, f
 @pytest.mark.anyio
 @pytest.mark.parametrize("phase", ["proposal", "critique", "revision", "vote"])
 async def test_answers_are_emitted_as_they_arrive(phase: str) -> None:
-    """An answer is emitted before the next one arrives, while the output uses the declared order."""
+    """The output, in contrast, uses the declared order."""
     gates = {name: asyncio.Event() for name in THREE}
 
     async def wait(call: Call) -> None:
@@ -116,7 +116,7 @@ def _who(event: Any) -> str:
 
 
 def test_failed_proposals_are_listed_in_declared_order() -> None:
-    """The order in which calls fail does not matter."""
+    """The order in which the calls failed does not matter."""
 
     async def fail(call: Call) -> Any:
         for _ in range(5 - THREE.index(call.agent)):
@@ -128,8 +128,8 @@ def test_failed_proposals_are_listed_in_declared_order() -> None:
     assert list(caught.value.failures) == list(THREE)
 
 
-def test_the_judge_reads_critiques_in_the_order_of_the_edges() -> None:
-    """The order in which critiques arrive does not matter."""
+def test_judge_reads_critiques_in_edge_order() -> None:
+    """The order in which critiques arrived does not matter."""
     edges: list[list[tuple[str, str]]] = []
 
     async def late(call: Call) -> None:

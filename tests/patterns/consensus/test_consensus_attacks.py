@@ -1,4 +1,4 @@
-"""Debates in which all texts contain an attack, which cannot make one agent's text pass for another's."""
+"""Debates in which every text contains an attack: one agent's text can never pass for another's."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ def run_harmless() -> tuple[list[Call], Any]:
 
 
 def check(calls: list[Call], result: Any) -> None:
-    """Check that messages have the same lines as in a harmless debate, up to the texts, and that records are equal."""
+    """Check that messages have the same lines as in a harmless debate, except for the texts.
+
+    Records must be equal.
+    """
     assert [call.request.block for call in calls] == [call.request.block for call in run_harmless()[0]]
     for call, harmless_call in zip(calls, run_harmless()[0], strict=True):
         for message, plain in zip(call.request.messages, harmless_call.request.messages, strict=True):
@@ -85,20 +88,20 @@ def check(calls: list[Call], result: Any) -> None:
 
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
-def test_no_attack_changes_the_prompts_of_others(attack: Any) -> None:
-    """The attack is a proposal, a critique, a position, a reason, a research result, or part of an earlier debate."""
+def test_attacks_do_not_change_the_prompts_of_others(attack: Any) -> None:
+    """The attack appears in a proposal, a critique, a position, a reason, a research result or an archived debate."""
     check(*run_debate(attack.written(own="ann", other="bob")))
 
 
 @given(text=texts)
-def test_no_text_changes_the_prompts_of_others(text: str) -> None:
-    """Arbitrary characters are in all of these places at once."""
+def test_arbitrary_text_does_not_change_the_prompts_of_others(text: str) -> None:
+    """Arbitrary characters appear in all of these places at once."""
     check(*run_debate(text))
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
-def test_an_agent_named_like_an_attack_is_an_ordinary_agent(attack: Any) -> None:
-    """The agent can propose, criticise, revise, vote and win."""
+def test_agents_named_like_an_attack_work_normally(attack: Any) -> None:
+    """The agent can propose, criticize, revise, vote and win."""
     name = clean_text(attack.written(own="ann", other="bob"))
     calls, result = run_debate("homes", (name, "bob", "cy"))
     assert len(calls) == len(run_harmless()[0])

@@ -53,7 +53,10 @@ def test_each_call_has_a_task_with_its_result() -> None:
     failing=st.sampled_from((0.0, 0.1, 0.5)),
 )
 def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None, failing: float) -> None:
-    """Tasks of answered calls are completed, and those of failed calls errored; calls not made have no task."""
+    """Tasks for answered calls are completed, and tasks for failed calls errored.
+
+    Calls that were not made have no task.
+    """
     names = NAMES[:size]
     world = World(seed, names, failing, order)
     try:
@@ -78,8 +81,8 @@ def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None
     assert run.tasks.count("errored") == len(losses)
 
 
-def test_a_failed_task_has_its_reason() -> None:
-    """The reason consists of the error's class and message."""
+def test_failed_tasks_record_the_error() -> None:
+    """The reason consists of the error class and message."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("vote", "bob") else None
@@ -90,7 +93,7 @@ def test_a_failed_task_has_its_reason() -> None:
     assert "ConnectionLost: gone" in str(task.error)
 
 
-def test_an_agent_that_is_not_called_has_no_task() -> None:
+def test_uncalled_agents_have_no_task() -> None:
     """The agent's circuit is open, so no call is made."""
     breakers = Breakers()
     for _ in range(3):
@@ -100,8 +103,8 @@ def test_an_agent_that_is_not_called_has_no_task() -> None:
 
 
 @pytest.mark.anyio
-async def test_pending_tasks_of_a_cancelled_debate_are_cancelled() -> None:
-    """Tasks of answered calls stay completed, and no task is left open."""
+async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
+    """Tasks for answered calls stay completed, and no task remains open."""
     reached = asyncio.Event()
 
     async def hang(call: Call) -> None:
@@ -124,6 +127,6 @@ async def test_pending_tasks_of_a_cancelled_debate_are_cancelled() -> None:
 
 
 def test_collection_id_names_the_audit_trail() -> None:
-    """The debate's name is the default."""
+    """The default is the debate's name."""
     result = plan(THREE, max_rounds=1, collection_id="minutes").run_sync(TASK, model=model())
     assert result.tasks.collection_id == "minutes"

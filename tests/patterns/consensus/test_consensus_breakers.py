@@ -1,4 +1,4 @@
-"""Circuits of agents: which calls count as failures, and when circuits open and close."""
+"""Agent circuits: which calls count as failures, and when circuits open and close."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan, withi
 
 FIVE = NAMES[:5]
 CALLS = 1 + 2 + 1 + 1
-"""Number of calls per agent in an all-to-all debate of three with one round: proposal, critiques, revision, vote."""
+"""Number of calls per agent in an all-to-all debate between three agents with one round: proposal, critiques, revision,
+vote.
+"""
 
 
 @dataclass
 class Clock:
-    """A clock that stands still until a test sets it."""
+    """A clock that only moves when a test sets it."""
 
     now: float = 0.0
 
@@ -44,7 +46,7 @@ def failing_model(*phases: str, agent: str = "bob") -> Any:
 
 
 def test_three_failures_in_a_row_open_the_circuit() -> None:
-    """Afterwards the agent neither revises nor votes, and each missing call is a failure."""
+    """Afterwards the agent neither revises nor votes, and each missing call is recorded as a failure."""
     calls: list[Call] = []
 
     async def answer(call: Call) -> Any:
@@ -66,7 +68,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
 
 
 def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
-    """Two critiques and a vote of each round fail, but the revision in between succeeds."""
+    """Two critiques and a vote fail in each round, but the revision in between succeeds."""
     result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=failing_model("critique", "vote"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
     assert events(result, CircuitChanged) == []
@@ -84,8 +86,8 @@ def test_each_call_is_counted_once(phases: tuple[str, ...], more: int) -> None:
     assert {breakers.state(name) for name in ("ann", "cy")} == {"closed"}
 
 
-def test_shared_circuits_last_across_runs() -> None:
-    """By default, each run begins with closed circuits."""
+def test_shared_circuits_persist_across_runs() -> None:
+    """By default, each run starts with closed circuits."""
     breakers = Breakers()
     shared, separate = plan(FIVE, max_rounds=1, breakers=breakers), plan(FIVE, max_rounds=1)
     for debate in (shared, separate):
@@ -95,7 +97,7 @@ def test_shared_circuits_last_across_runs() -> None:
 
 
 def test_an_agent_recovers_after_the_cooldown() -> None:
-    """The circuit is open, then half open, and closes after two successful calls; the test sets the clock."""
+    """The circuit is open, then half-open, and closes after two successful calls; the test sets the clock."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     debate = plan(FIVE, topology="round-robin", max_rounds=1, breakers=breakers)
@@ -116,7 +118,6 @@ def test_an_agent_recovers_after_the_cooldown() -> None:
 
 
 def test_a_failed_trial_reopens_the_circuit() -> None:
-    """A new cooldown begins."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     for _ in range(3):
@@ -132,7 +133,7 @@ def test_a_failed_trial_reopens_the_circuit() -> None:
 
 
 def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
-    """Two of four simultaneous critiques are requested, and their success closes the circuit."""
+    """Two of four simultaneous critiques are called, and their success closes the circuit."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     calls: list[Call] = []
@@ -188,7 +189,7 @@ def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=shown)
 def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> None:
-    """A wrong API key or an exception in application code does not show that the model is unavailable."""
+    """A wrong API key or an exception in application code does not mean that the model is unavailable."""
     breakers = Breakers(failures=1)
 
     def answer(call: Call) -> Any:
@@ -208,8 +209,8 @@ def test_run_limits_do_not_count_as_agent_failures() -> None:
     assert [breakers.state(name) for name in THREE] == ["closed"] * 3
 
 
-def test_a_timeout_counts_as_a_failure() -> None:
-    """The agent's call fails after `turn_timeout`."""
+def test_timeouts_count_as_failures() -> None:
+    """The agent's call exceeds `turn_timeout`."""
     breakers = Breakers(failures=1)
 
     async def hang(call: Call) -> None:

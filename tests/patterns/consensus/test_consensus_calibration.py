@@ -1,4 +1,4 @@
-"""Outcomes recorded after debates, and their effect on the weights of later votes."""
+"""Outcomes recorded after debates, and how they affect the weights of later votes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 VOTES = {"ann": ("ann", 0.9), "bob": ("ann", 0.6), "cy": ("cy", 0.8)}
 
 
-def voting(call: Call) -> Any:
+def vote_with_confidence(call: Call) -> Any:
     """Let ann and bob vote for ann with different confidence, and cy for cy."""
     if call.phase != "vote":
         return None
@@ -28,25 +28,27 @@ def voting(call: Call) -> Any:
 
 async def run_debate(archive: Archive, **options: Any) -> Any:
     """Run a debate with the archive and return its output."""
-    return (await plan(max_rounds=1, archive=archive, **options).run(TASK, model=model(voting), seed=1)).output
+    return (
+        await plan(max_rounds=1, archive=archive, **options).run(TASK, model=model(vote_with_confidence), seed=1)
+    ).output
 
 
 async def weights(archive: Archive) -> dict[str, float]:
-    """Return the weight of each proposal in a weighted vote between equal ratings."""
-    output = await run_debate(archive, voting="weighted")
+    """Return each proposal's weight in a weighted vote between equally rated agents."""
+    output = await run_debate(archive, vote_with_confidence="weighted")
     assert output.tally is not None
     return {name: round(weight, 6) for name, weight in output.tally.weights.items()}
 
 
 async def reset_ratings(archive: Archive) -> None:
-    """Reset all ratings, so that weights differ by calibration alone."""
+    """Reset all ratings so that weights differ only by calibration."""
     rated = await archive.ratings.of(tuple(VOTES))
     await archive.ratings.apply("level", {name: 1500 - rating.elo for name, rating in rated.items()})
 
 
 @pytest.mark.parametrize("kind", ["memory", "stored"])
-async def test_correct_and_confident_voters_weigh_more_later(kind: str) -> None:
-    """Cy chose correctly, ann and bob did not; no weight changes before the outcome is recorded."""
+async def test_correct_and_confident_voters_gain_weight(kind: str) -> None:
+    """Cy chose correctly; ann and bob did not. No weight changes before the outcome is recorded."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
     first = await run_debate(archive)
     await reset_ratings(archive)
@@ -60,16 +62,15 @@ async def test_correct_and_confident_voters_weigh_more_later(kind: str) -> None:
     }
 
 
-async def test_without_outcomes_a_vote_weighs_by_its_rating_alone() -> None:
-    """Without a history of outcomes there is no calibration to apply."""
+async def test_votes_without_recorded_outcomes_weigh_by_rating() -> None:
     archive = Archive()
     await run_debate(archive)
     await reset_ratings(archive)
     assert await weights(archive) == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
 
 
-async def test_a_wrong_verdict_does_not_rate_other_choices() -> None:
-    """Ann's proposal failed, but whether cy's would have been better is unknown."""
+async def test_wrong_verdicts_do_not_rate_other_choices() -> None:
+    """Ann's proposal failed, but nobody knows whether cy's would have been better."""
     archive = Archive()
     first = await run_debate(archive)
     await archive.record_outcome(first.feedback.debate, wrong="ann")
@@ -77,8 +78,8 @@ async def test_a_wrong_verdict_does_not_rate_other_choices() -> None:
     assert outcomes == {"ann": [(0.9, False)], "bob": [(0.6, False)]}
 
 
-async def test_the_first_outcome_of_a_debate_counts() -> None:
-    """Recording the same or a different outcome later has no effect."""
+async def test_first_recorded_outcome_of_a_debate_counts() -> None:
+    """Recording the same or a different outcome again has no effect."""
     archive = Archive()
     first = await run_debate(archive)
     for name in ("cy", "cy", "ann"):
@@ -86,8 +87,8 @@ async def test_the_first_outcome_of_a_debate_counts() -> None:
     assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, True)]}
 
 
-async def test_the_applications_calibration_takes_precedence() -> None:
-    """Calibration is read from the application's own store of ratings."""
+async def test_calibration_from_the_application_takes_precedence() -> None:
+    """The application passes its own store of ratings."""
 
     class Known:
         async def of(self, names: Any, /) -> dict[str, Rating]:
@@ -118,7 +119,7 @@ async def test_the_applications_calibration_takes_precedence() -> None:
 async def test_invalid_outcomes_are_rejected(
     debate: str | None, options: dict[str, Any], field: str, kind: str
 ) -> None:
-    """The cases are an unknown debate, no name, two names and an unknown agent; none of them records anything."""
+    """The cases are an unknown debate, no name, two names and an unknown agent. No outcome is recorded."""
     archive = Archive() if kind == "memory" else stored_archive(MemoryStore())
     first = await run_debate(archive)
     with pytest.raises(ConfigurationError) as caught:
@@ -127,8 +128,8 @@ async def test_invalid_outcomes_are_rejected(
     assert await archive.outcomes.of(("ann", "bob", "cy")) == {}
 
 
-async def test_an_unknown_agent_is_rejected_with_the_names_of_agents() -> None:
-    """Nothing is recorded, so the correct name can still be recorded."""
+async def test_unknown_agents_are_rejected_with_the_agent_names() -> None:
+    """Nothing is recorded, so the correct name can still be recorded afterwards."""
     archive = Archive()
     first = await run_debate(archive)
     with pytest.raises(ConfigurationError, match=r"an agent of the debate, such as 'ann', 'bob', 'cy' .got 'typo'."):
@@ -137,8 +138,8 @@ async def test_an_unknown_agent_is_rejected_with_the_names_of_agents() -> None:
     assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, False)]}
 
 
-async def test_an_agent_without_a_vote_may_have_been_right() -> None:
-    """The agent proposed, nobody chose it, and its own vote failed, so all votes were wrong."""
+async def test_agents_without_votes_can_be_right() -> None:
+    """The agent proposed, nobody chose its proposal, and its own vote failed, so all votes were wrong."""
     archive = Archive()
     first = await run_debate(archive)
     ballots = await archive.outcomes.ballots(first.feedback.debate)
@@ -148,8 +149,8 @@ async def test_an_agent_without_a_vote_may_have_been_right() -> None:
     assert await archive.outcomes.of(("ann", "cy")) == {"ann": [(0.9, False)], "cy": [(0.8, False)]}
 
 
-def test_an_outcome_names_one_agent() -> None:
-    """Exactly one of "right" and "wrong" has to be given."""
+def test_outcomes_require_exactly_one_agent() -> None:
+    """Either `right` or `wrong` must be given, but not both."""
     with pytest.raises(ValueError, match="either `right` or `wrong`"):
         VerdictOutcome(right="ann", wrong="bob")
     with pytest.raises(ValueError, match="either `right` or `wrong`"):

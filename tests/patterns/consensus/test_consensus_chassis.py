@@ -1,4 +1,4 @@
-"""Events and outputs that consensus debates share with all patterns."""
+"""Events and output fields that consensus debates share with all other patterns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_debate(world: World, **options: Any) -> Any:
 
 @given(size=st.integers(1, 4), seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2, 0.5)))
 def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -> None:
-    """Each turn starts once and either finishes or fails, and agents that are not called have no turns."""
+    """Each turn starts once and either finishes or fails. Agents that are not called have no turns."""
     world = World(seed, NAMES[:size], failing)
     run = run_debate(world, max_rounds=2)
     check_emitted(run)
@@ -53,8 +53,8 @@ def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -
 
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
-def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float, rounds: int) -> None:
-    """Rounds count from 1, and the reason in the output follows the last one."""
+def test_rounds_start_and_end_as_in_other_patterns(seed: int, failing: float, rounds: int) -> None:
+    """Rounds count from 1, and the event after the last one has the stop reason of the output."""
     run = run_debate(World(seed, failing=failing), max_rounds=rounds)
     raw: ConsensusOutput = run.raw
     assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]
@@ -64,8 +64,8 @@ def test_rounds_start_and_end_as_those_of_all_patterns(seed: int, failing: float
     assert raw.stop_reason == ("max_rounds" if raw.early_end is None else raw.early_end.source) or not raw.rounds
 
 
-def test_the_paths_of_all_events_are_below_the_debate() -> None:
-    """Events of rounds, turns and failures are checked, as well as the debate's own events."""
+def test_all_event_paths_are_below_the_debate() -> None:
+    """This includes events for rounds, turns and failures as well as the debate's own events."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
@@ -78,8 +78,8 @@ def test_the_paths_of_all_events_are_below_the_debate() -> None:
     assert {event["path"] for event in wire_events(result.events)} == {"plan"}
 
 
-def test_a_debate_in_an_agents_role_keeps_its_events_apart() -> None:
-    """Each debate counts its sequence numbers separately on the wire."""
+def test_nested_debates_keep_their_events_apart() -> None:
+    """A debate in an agent's role counts its own sequence numbers on the wire."""
 
     async def inner(request: Any, ctx: Context) -> Any:
         if request.kind == "vote":
@@ -98,7 +98,7 @@ def test_a_debate_in_an_agents_role_keeps_its_events_apart() -> None:
         assert [debate_events[0]["kind"], debate_events[-1]["kind"]] == ["debate_start", "debate_end"]
 
 
-def test_the_output_has_the_common_fields_of_all_patterns() -> None:
+def test_output_has_the_fields_common_to_all_patterns() -> None:
     """The fields are subject, entries, answer, stop reason, status, losses and seed."""
 
     def answer(call: Call) -> Any:
@@ -130,8 +130,8 @@ def _text_of(critic: str, target: str) -> str:
     return "\n".join((critique["reasoning"], *critique["issues"], *critique["suggestions"]))
 
 
-def test_losses_of_agents_have_a_phase_and_come_before_those_of_judges() -> None:
-    """The wire has the same order, and reading it back gives an equal output."""
+def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
+    """The wire format keeps this order, and parsing it gives an equal output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None
@@ -164,8 +164,8 @@ def test_losses_of_agents_have_a_phase_and_come_before_those_of_judges() -> None
     assert ConsensusOutput.model_validate(wire) == raw
 
 
-def test_failures_are_in_the_state_as_in_every_pattern() -> None:
-    """A stop condition can read agents' failures from the state."""
+def test_failures_are_in_the_state_as_in_other_patterns() -> None:
+    """Stop conditions can read agents' failures from the state."""
     failures: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:
@@ -180,7 +180,7 @@ def test_failures_are_in_the_state_as_in_every_pattern() -> None:
 
 
 @pytest.mark.parametrize(("stops", "reason"), [(False, "max_rounds"), (True, "predicate")])
-def test_an_agents_turn_is_a_call_of_its_model(stops: object, reason: str) -> None:
+def test_each_turn_is_one_model_call(stops: object, reason: str) -> None:
     """The number of turns equals the number of calls, and each turn names its block."""
     result = plan(max_rounds=2, convergence=None, terminate_when=lambda _: stops).run_sync(TASK, model=model())
     assert result.raw.stop_reason == reason

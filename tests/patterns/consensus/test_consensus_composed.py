@@ -1,4 +1,4 @@
-"""Consensus debates as steps of larger pipelines, and concurrent debates."""
+"""Consensus debates as steps in larger pipelines, and concurrent debates."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def echoing() -> FunctionModel:
-    """Create a model that repeats the task in its answers and yields to other calls before it answers."""
+def echo_model() -> FunctionModel:
+    """Create a model that repeats the task in its answers and lets other calls run first."""
 
     async def echo(call: Call) -> Any:
         task = call.prompt.split("Task: ")[1].split("\n")[0]
@@ -46,11 +46,11 @@ def _check(output: ConsensusOutput, task: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_for_each_runs_a_debate_for_each_task(limit: int | None) -> None:
-    """Each debate counts its own events, with any concurrency in one run."""
+async def test_for_each_runs_one_debate_per_task(limit: int | None) -> None:
+    """Each debate counts its own events, whatever the concurrency."""
     several = sequencer(name="several").for_each(plan(max_rounds=1), max_concurrency=limit)
     tasks = [f"Q{number}?" for number in range(4)]
-    result = await several.run(tasks, model=echoing())
+    result = await several.run(tasks, model=echo_model())
     for output, task in zip(result.output, tasks, strict=True):
         _check(output, task)
     assert [trail.count("completed") for trail in result.task_collections] == [15] * 4
@@ -61,11 +61,11 @@ async def test_for_each_runs_a_debate_for_each_task(limit: int | None) -> None:
     assert len(events(result, DebateStarted)) == len(events(result, DebateEnded)) == 4
 
 
-async def test_the_step_after_a_debate_gets_its_output() -> None:
-    """The next step may be another debate on this output."""
+async def test_next_step_receives_the_debate_output() -> None:
+    """The next step can itself be a debate."""
     first, second = plan(max_rounds=1), plan(max_rounds=1, name="again")
     pipeline = sequencer(name="all").then(first).map(lambda output: output.answer).then(second)
-    result = await pipeline.run("Q?", model=echoing())
+    result = await pipeline.run("Q?", model=echo_model())
     _check(result.output, "ann on Q?.")
     assert [trail.collection_id for trail in result.task_collections] == ["plan", "again"]
     assert result.raw == result.output
@@ -76,12 +76,12 @@ async def test_debates_run_in_a_parallel_step() -> None:
     parallel = sequencer(name="both").parallel(
         {"short": plan(max_rounds=1), "long": plan(max_rounds=2, convergence=None)}
     )
-    result = await parallel.run("Q?", model=echoing())
+    result = await parallel.run("Q?", model=echo_model())
     assert {key: len(output.rounds) for key, output in result.output.items()} == {"short": 1, "long": 2}
 
 
-async def test_agents_who_agree_may_speak_as_one_debater() -> None:
-    """A consensus can take the role of a debater in `debate()`, where its answer is the argument."""
+async def test_consensus_can_be_a_debater() -> None:
+    """In `debate()`, the agents' answer becomes the debater's argument."""
     team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
 
     def answer(request: ModelRequest) -> Any:
@@ -105,14 +105,14 @@ async def test_agents_who_agree_may_speak_as_one_debater() -> None:
     assert {event.task for event in events(result, DebateStarted)} == {"Should rents be capped?"}
 
 
-async def test_a_team_that_agrees_on_nothing_can_be_rescued() -> None:
-    """`NoProposals` can be handled like any exception."""
+async def test_no_proposals_error_can_be_rescued() -> None:
+    """`NoProposals` can be handled like any other exception."""
     failing = model(lambda call: ProviderFailed("down"))
     pipeline = sequencer(name="safe").then(plan()).rescue(lambda error: len(error.failures), on=NoProposals)
     assert (await pipeline.run(TASK, model=failing)).output == 3
 
 
-async def test_a_debate_may_be_an_agent() -> None:
+async def test_debates_can_be_agents() -> None:
     """A step before the inner debate prepares the task."""
     inner = plan(("di", "ed"), max_rounds=1, name="plan")
     idea = (
@@ -135,9 +135,8 @@ async def test_a_debate_may_be_an_agent() -> None:
     assert result.raw == result.output
 
 
-async def test_a_pattern_is_reusable_after_a_failure() -> None:
-    """A failed run leaves no state in the pattern."""
+async def test_pattern_is_reusable_after_a_failure() -> None:
     pattern = plan(max_rounds=1)
     with pytest.raises(NoProposals):
         await pattern.run("Q?", model=model(lambda call: ProviderFailed("down")))
-    _check((await pattern.run("Q?", model=echoing())).output, "Q?")
+    _check((await pattern.run("Q?", model=echo_model())).output, "Q?")

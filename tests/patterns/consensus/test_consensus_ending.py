@@ -1,4 +1,4 @@
-"""Reasons to end the rounds: convergence, the agents, a judge, confidence, a predicate, a budget."""
+"""Conditions that end the rounds: convergence, agents, a judge, confidence, a predicate, a budget."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def end_of(output: ConsensusOutput) -> tuple[str, int] | None:
-    """Return the reason for which the rounds ended early, and the last round."""
+def get_ending(output: ConsensusOutput) -> tuple[str, int] | None:
+    """Return the reason for ending the rounds early, and the last round."""
     early: EarlyEnd | None = output.early_end
     return None if early is None else (early.source, early.round)
 
 
 def repeating_model(position: str | dict[str, str] = "cap", *, from_round: int = 1) -> Any:
-    """Create a model whose revisions repeat one text from a given round on, with a `position` for each agent."""
+    """Create a model whose revisions repeat the same text from a given round on, with a `position` for each agent."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision":
@@ -45,11 +45,11 @@ def repeating_model(position: str | dict[str, str] = "cap", *, from_round: int =
 
 @pytest.mark.parametrize("from_round", [1, 2])
 def test_converged_proposals_end_the_rounds(from_round: int) -> None:
-    """The texts have the same words without a contradiction; the reason states the similarity and its measure."""
+    """The texts have the same words without a contradiction. The reason states the similarity and the measure."""
     result = plan(max_rounds=3).run_sync(TASK, model=repeating_model(from_round=from_round))
     check_emitted(result)
     output = result.output
-    assert end_of(output) == ("convergence", from_round)
+    assert get_ending(output) == ("convergence", from_round)
     assert len(output.rounds) == from_round
     assert output.early_end is not None
     assert output.early_end.reason == "similarity 1.00 (jaccard)"
@@ -60,11 +60,11 @@ def test_converged_proposals_end_the_rounds(from_round: int) -> None:
     assert output.status == "complete"
 
 
-def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
-    """The same words with contradicting positions are stagnation, which is reported without ending the rounds."""
+def test_agents_repeating_opposite_answers_have_not_converged() -> None:
+    """The same words with contradictory positions are stagnation, which is reported but does not end the rounds."""
     positions = {"ann": "yes", "bob": "no", "cy": "yes"}
     output = plan(max_rounds=3).run_sync(TASK, model=repeating_model(positions)).output
-    assert end_of(output) is None
+    assert get_ending(output) is None
     statuses = [one.convergence.status for one in output.rounds if one.convergence]
     assert statuses == ["refining", "stagnant", "stagnant"]
     assert all(one.convergence.similarity == 1 for one in output.rounds if one.convergence)
@@ -72,8 +72,8 @@ def test_agents_who_repeat_opposite_answers_have_not_converged() -> None:
     assert "the agents repeated themselves, and did not agree" in output.analytics.insights
 
 
-def test_a_position_lasts_until_the_agent_states_a_new_one() -> None:
-    """An agent whose revision fails keeps the earlier position."""
+def test_positions_last_until_the_agent_states_a_new_one() -> None:
+    """An agent whose revision fails keeps its earlier position."""
 
     def answer(call: Call) -> Any:
         if call == Call("revision", "bob", 2):
@@ -91,15 +91,14 @@ def test_a_position_lasts_until_the_agent_states_a_new_one() -> None:
     }
 
 
-def test_without_a_threshold_convergence_is_only_measured() -> None:
-    """Rounds never end early with `convergence=None`."""
+def test_convergence_without_a_threshold_is_only_measured() -> None:
     output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=repeating_model()).output
-    assert end_of(output) is None
+    assert get_ending(output) is None
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["converged"] * 3
 
 
 @pytest.mark.parametrize(("bound", "rounds"), [(0.5, 1), (0.7, 2), (0.7001, 3)])
-def test_the_application_sets_the_threshold_of_convergence(bound: float, rounds: int) -> None:
+def test_convergence_threshold_is_configurable(bound: float, rounds: int) -> None:
     """A similarity equal to the threshold counts as convergence."""
 
     class Steps:
@@ -120,8 +119,8 @@ def test_the_application_sets_the_threshold_of_convergence(bound: float, rounds:
     assert len(output.rounds) == rounds
 
 
-def test_proposals_that_have_little_in_common_diverge() -> None:
-    """A similarity below `diverging` does not end the rounds."""
+def test_dissimilar_proposals_diverge() -> None:
+    """A similarity below `diverging` is reported but does not end the rounds."""
     words = dict(zip(THREE, ("cap every rent", "build more homes", "tax idle land"), strict=True))
 
     def answer(call: Call) -> Any:
@@ -131,7 +130,7 @@ def test_proposals_that_have_little_in_common_diverge() -> None:
 
     output = plan(max_rounds=2).run_sync(TASK, model=model(answer)).output
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["diverging"] * 2
-    assert end_of(output) is None
+    assert get_ending(output) is None
     bound = (
         plan(max_rounds=1, convergence=ConvergenceOptions(diverging=0.0, similarity=Jaccard()))
         .run_sync(TASK, model=model(answer))
@@ -141,7 +140,7 @@ def test_proposals_that_have_little_in_common_diverge() -> None:
     assert bound.rounds[0].convergence.status == "refining"
 
 
-def test_stability_compares_an_agents_text_with_its_previous_one() -> None:
+def test_stability_compares_an_agents_text_with_the_previous_one() -> None:
     """The previous text may be several rounds old."""
 
     def answer(call: Call) -> Any:
@@ -167,30 +166,30 @@ def test_the_best_installed_measure_is_used() -> None:
 
 
 @pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
-def test_more_than_half_of_the_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
-    """Each revision states whether the agent considers the debate sufficient."""
+def test_a_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
+    """Each revision says whether the agent considers the debate sufficient."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "enough": NAMES.index(call.agent) < content} if call.phase == "revision" else None
 
     result = plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer))
     check_emitted(result)
-    assert end_of(result.output) == (("agents", 1) if ends else None)
+    assert get_ending(result.output) == (("agents", 1) if ends else None)
     assert result.output.rounds[0].enough == list(NAMES[:content])
     if ends:
         assert result.output.early_end is not None
         assert result.output.early_end.reason == f"{content} of 4 think that another round would change nothing"
 
 
-def test_a_failed_revision_does_not_vote_to_end() -> None:
-    """Exactly half of the agents with a proposal is not more than half."""
+def test_failed_revisions_do_not_vote_to_end() -> None:
+    """Exactly half of the agents with a proposal is not a majority."""
 
     def answer(call: Call) -> Any:
         if call.phase == "revision":
             return ProviderFailed("down") if call.agent in ("cy", "di") else {**answer_of(call), "enough": True}
         return None
 
-    assert end_of(plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer)).output) is None
+    assert get_ending(plan(NAMES[:4], max_rounds=2).run_sync(TASK, model=model(answer)).output) is None
 
 
 # A judge
@@ -200,7 +199,7 @@ def test_a_failed_revision_does_not_vote_to_end() -> None:
     "answer",
     [True, {"conclusive": True}, {"reasoning": "It is clear.\ud800", "conclusive": True}],
 )
-def test_a_judge_can_end_the_rounds(answer: Any) -> None:
+def test_judge_can_end_the_rounds(answer: Any) -> None:
     """The application's function receives the round, and its reason is recorded."""
     requests: list[RoundsAsked] = []
 
@@ -210,7 +209,7 @@ def test_a_judge_can_end_the_rounds(answer: Any) -> None:
 
     result = plan(max_rounds=4, judge=judge).run_sync(TASK, model=model())
     check_emitted(result)
-    assert end_of(result.output) == ("judge", 2)
+    assert get_ending(result.output) == ("judge", 2)
     assert result.output.early_end is not None
     assert result.output.early_end.reason in ("", "It is clear.\ufffd")
     assert [(value.task, value.round) for value in requests] == [(TASK, 1), (TASK, 2)]
@@ -221,8 +220,8 @@ def test_a_judge_can_end_the_rounds(answer: Any) -> None:
     result.output.model_dump_json()
 
 
-def test_the_default_judge_is_a_model_apart_from_the_agents() -> None:
-    """The judge is called after the round and reads all proposals and the critiques of that round."""
+def test_default_judge_is_a_model_separate_from_the_agents() -> None:
+    """The judge is called after each round and reads all proposals and the critiques from that round."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -230,7 +229,7 @@ def test_the_default_judge_is_a_model_apart_from_the_agents() -> None:
 
     judge = create_conclusive_judge(name="plan")
     output = plan(max_rounds=3, judge=judge).run_sync(TASK, model=model(answer, calls=calls)).output
-    assert end_of(output) == ("judge", 2)
+    assert get_ending(output) == ("judge", 2)
     assert output.early_end is not None
     assert output.early_end.reason == "All is said."
     prompts = [call.prompt for call in calls if call.phase == "judge"]
@@ -243,7 +242,7 @@ def test_the_default_judge_is_a_model_apart_from_the_agents() -> None:
 
 
 @pytest.mark.parametrize("answer", ["yes", {}, {"conclusive": "perhaps"}, {"final": True}])
-def test_an_invalid_result_of_a_custom_judge_is_an_error(answer: Any) -> None:
+def test_invalid_results_from_a_custom_judge_raise(answer: Any) -> None:
     """The `OutputError` names the judge."""
     with pytest.raises(OutputError, match="JudgeAnswer") as caught:
         plan(judge=lambda request: answer).run_sync(TASK, model=model())
@@ -253,8 +252,8 @@ def test_an_invalid_result_of_a_custom_judge_is_an_error(answer: Any) -> None:
 # A predicate
 
 
-def test_a_predicate_can_end_the_rounds() -> None:
-    """A sync or async predicate can read the debate's state from the context."""
+def test_predicate_can_end_the_rounds() -> None:
+    """Sync and async predicates can read the debate's state from the context."""
     states: list[tuple[int, list[str]]] = []
 
     async def enough(ctx: Context) -> bool:
@@ -264,9 +263,9 @@ def test_a_predicate_can_end_the_rounds() -> None:
 
     result = plan(max_rounds=4, terminate_when=enough).run_sync(TASK, model=model())
     check_emitted(result)
-    assert end_of(result.output) == ("predicate", 2)
+    assert get_ending(result.output) == ("predicate", 2)
     assert states == [(1, list(THREE)), (2, list(THREE))]
-    assert end_of(plan(max_rounds=4, terminate_when=lambda ctx: True).run_sync(TASK, model=model()).output) == (
+    assert get_ending(plan(max_rounds=4, terminate_when=lambda ctx: True).run_sync(TASK, model=model()).output) == (
         "predicate",
         1,
     )
@@ -276,7 +275,7 @@ def test_a_predicate_can_end_the_rounds() -> None:
 
 
 def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
-    """Create a model whose agents all vote for `choice`, with the confidence of the round."""
+    """Create a model whose agents all vote for `choice`, with a confidence per round."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -288,15 +287,15 @@ def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
 
 
 @pytest.mark.parametrize(("enough", "rounds"), [(0.5, 1), (0.6, 2), (0.7, 2), (0.71, 3)])
-def test_agents_who_are_sure_enough_end_the_rounds(enough: float, rounds: int) -> None:
-    """Agents are polled after each round but the last, and the poll that ends the rounds is the vote."""
+def test_confident_agents_end_the_rounds(enough: float, rounds: int) -> None:
+    """Agents are polled after each round except the last, and the poll that ends the rounds also serves as the vote."""
     calls: list[Call] = []
     debate = plan(max_rounds=3, convergence=None, confidence=enough)
     result = debate.run_sync(TASK, model=model(voting({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
     check_emitted(result)
     output = result.output
     assert len(output.rounds) == rounds
-    assert end_of(output) == (None if rounds == 3 else ("confidence", rounds))
+    assert get_ending(output) == (None if rounds == 3 else ("confidence", rounds))
     assert [call.phase for call in calls].count("vote") == 3 * min(rounds, 3)
     assert output.confidence == pytest.approx({1: 0.5, 2: 0.7, 3: 0.9}[rounds])
     assert [len(one.poll) for one in output.rounds] == [3, 3, 0][:rounds]
@@ -306,18 +305,18 @@ def test_agents_who_are_sure_enough_end_the_rounds(enough: float, rounds: int) -
         assert output.ballots == output.rounds[-1].poll
 
 
-def test_a_poll_without_a_consensus_ends_nothing() -> None:
+def test_polls_without_a_consensus_end_nothing() -> None:
     """Each agent is sure of a different proposal."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent, "confidence": 1} if call.phase == "vote" else None
 
     output = plan(max_rounds=2, convergence=None, confidence=0).run_sync(TASK, model=model(answer)).output
-    assert (len(output.rounds), end_of(output), len(output.rounds[0].poll)) == (2, None, 3)
+    assert (len(output.rounds), get_ending(output), len(output.rounds[0].poll)) == (2, None, 3)
 
 
-def test_failed_votes_of_a_poll_are_not_repeated() -> None:
-    """Two of three agents are sure; the third vote failed in the poll and is missing from the result."""
+def test_failed_poll_votes_are_not_repeated() -> None:
+    """Two of three agents are confident; the third vote failed in the poll and is missing from the result."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote" and call.agent == "cy":
@@ -327,7 +326,7 @@ def test_failed_votes_of_a_poll_are_not_repeated() -> None:
     result = plan(max_rounds=2, convergence=None, confidence=0.6).run_sync(TASK, model=model(answer))
     check_emitted(result)
     output = result.output
-    assert end_of(output) == ("confidence", 1)
+    assert get_ending(output) == ("confidence", 1)
     assert [(loss.name, loss.phase, loss.round) for loss in output.losses] == [("cy", "poll", 1)]
     assert output.tally is not None
     assert (output.tally.valid, output.tally.failed) == (2, 1)
@@ -345,7 +344,7 @@ def test_missing_proposals_lower_the_confidence() -> None:
 
     debate = plan(max_rounds=2, convergence=None, confidence=0.5)
     output = debate.run_sync(TASK, model=model(answer)).output
-    assert (len(output.rounds), end_of(output)) == (2, None)
+    assert (len(output.rounds), get_ending(output)) == (2, None)
 
 
 # A budget
@@ -359,7 +358,7 @@ def test_missing_proposals_lower_the_confidence() -> None:
     ties=st.booleans(),
     polled=st.booleans(),
 )
-def test_a_debate_makes_no_more_calls_than_its_budget(
+def test_debate_stays_within_its_call_budget(
     size: int,
     more: int,
     topology: str,
@@ -367,7 +366,7 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     ties: bool,  # noqa: FBT001
     polled: bool,  # noqa: FBT001
 ) -> None:
-    """Even the smallest budget for one round includes the vote; larger budgets set the number of rounds."""
+    """Even the smallest budget for one round covers the vote; larger budgets determine the number of rounds."""
     names = NAMES[:size]
     options: dict[str, Any] = {"topology": topology, "convergence": None}
     if judged:
@@ -391,16 +390,16 @@ def test_a_debate_makes_no_more_calls_than_its_budget(
     assert result.output.tally is not None
     rounds = len(result.output.rounds)
     if rounds == 6:
-        assert end_of(result.output) is None
+        assert get_ending(result.output) is None
     else:
-        assert end_of(result.output) == ("budget", rounds)
+        assert get_ending(result.output) == ("budget", rounds)
         assert result.usage.calls + round_calls > budget - (0 if size > 1 else tie)
 
 
-def test_an_exhausted_budget_reports_the_missing_calls() -> None:
-    """The message has the number of calls made, and the number required for another round and the vote."""
+def test_exhausted_budget_reports_the_required_calls() -> None:
+    """The message includes the calls made so far, and the calls required for another round and the vote."""
     output = plan(max_rounds=3, convergence=None, budget=20).run_sync(TASK, model=model()).output
-    assert end_of(output) == ("budget", 1)
+    assert get_ending(output) == ("budget", 1)
     assert output.early_end is not None
     assert output.early_end.reason == "12 calls made; a round more and the vote would take 12 of 20"
 
@@ -410,8 +409,8 @@ def test_an_exhausted_budget_reports_the_missing_calls() -> None:
 
 @pytest.mark.parametrize("source", ["convergence", "agents", "judge", "predicate", "budget"])
 @pytest.mark.parametrize("max_rounds", [1, 2])
-def test_the_last_round_never_ends_early(source: str, max_rounds: int) -> None:
-    """A condition met in the last round cuts nothing short."""
+def test_last_round_never_ends_early(source: str, max_rounds: int) -> None:
+    """There is nothing left to skip when a condition is met in the last round."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision" or call.round < max_rounds:
@@ -425,12 +424,12 @@ def test_the_last_round_never_ends_early(source: str, max_rounds: int) -> None:
         "agents": {"convergence": None},
     }
     output = plan(max_rounds=max_rounds, **options.get(source, {})).run_sync(TASK, model=model(answer)).output
-    assert end_of(output) is None
+    assert get_ending(output) is None
     assert len(output.rounds) == max_rounds
 
 
-def test_the_first_condition_that_ends_the_rounds_is_named() -> None:
-    """Convergence precedes the agents, both precede the budget, and all precede judge and predicate."""
+def test_first_condition_that_ends_the_rounds_is_reported() -> None:
+    """Precedence: convergence, agents, budget, then judge and predicate."""
 
     def answer(call: Call) -> Any:
         return {"proposal": "Cap.", "position": "", "enough": True} if call.phase == "revision" else None
@@ -444,17 +443,17 @@ def test_the_first_condition_that_ends_the_rounds_is_named() -> None:
             return {**reply, "enough": enough} if reply else None
 
         debate = plan(max_rounds=2, convergence=convergence, **options)
-        sources.append(end_of(debate.run_sync(TASK, model=model(give_answer)).output))
+        sources.append(get_ending(debate.run_sync(TASK, model=model(give_answer)).output))
     assert sources == [("convergence", 1), ("agents", 1), ("budget", 1)]
     del options["budget"]
-    assert end_of(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("judge", 1)
+    assert get_ending(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("judge", 1)
     del options["judge"]
-    assert end_of(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("predicate", 1)
+    assert get_ending(plan(max_rounds=2, **options).run_sync(TASK, model=model()).output) == ("predicate", 1)
 
 
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
-def test_a_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
-    """Agents' texts cannot prolong a debate."""
+def test_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
+    """Agents cannot prolong a debate."""
     debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring")
     result = debate.run_sync(TASK, model=model())
     check_emitted(result)

@@ -36,8 +36,8 @@ WHISPER = "Xanthippe"
 """Text that occurs only in failed calls."""
 
 
-def fails(*lost: tuple[str, str], error: Exception | None = None) -> Any:
-    """Create a model that fails in calls with the given pairs of phase and agent."""
+def failing_model(*lost: tuple[str, str], error: Exception | None = None) -> Any:
+    """Create a model that fails for the given pairs of phase and agent."""
 
     def answer(call: Call) -> Any:
         return (error or ConnectionLost("gone")) if (call.phase, call.agent) in lost else None
@@ -88,8 +88,8 @@ def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
     assert result.output.outcome == "consensus"
 
 
-def test_an_invalid_structured_answer_is_a_failure() -> None:
-    """Examples are a critique without a severity, and a vote with a confidence of 700."""
+def test_invalid_structured_answers_are_failures() -> None:
+    """Examples are a critique without a severity and a vote with a confidence of 700."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":
@@ -109,8 +109,8 @@ def test_an_invalid_structured_answer_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
-def test_shares_out_of_range_are_rejected(written: float) -> None:
-    """A severity or confidence of 2 could mean 2 %, 20 % or 2 of 5, so only 0 to 1 is valid."""
+def test_values_outside_0_to_1_are_rejected(written: float) -> None:
+    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):
@@ -132,7 +132,7 @@ def test_shares_out_of_range_are_rejected(written: float) -> None:
 
 
 @pytest.mark.parametrize("written", [0, 0.02, 0.7, 1])
-def test_shares_in_range_are_unchanged(written: float) -> None:
+def test_values_from_0_to_1_are_unchanged(written: float) -> None:
     """Both ends of the range are valid."""
 
     def answer(call: Call) -> Any:
@@ -146,9 +146,7 @@ def test_shares_in_range_are_unchanged(written: float) -> None:
     assert output.losses == []
 
 
-def test_a_blank_proposal_is_a_failure() -> None:
-    """A model that returns no text has not proposed anything."""
-
+def test_blank_proposals_are_failures() -> None:
     def answer(call: Call) -> Any:
         return ModelResponse(text=" \u200b") if call == Call("proposal", "bob") else None
 
@@ -156,8 +154,8 @@ def test_a_blank_proposal_is_a_failure() -> None:
     assert [(failure.name, failure.error_type) for failure in output.losses] == [("bob", "EmptyResponse")]
 
 
-def test_failures_are_in_the_order_of_phases_and_agents() -> None:
-    """Round, phase, declared order of agents and target decide the order, whenever failures arrive."""
+def test_failures_are_sorted_by_phase_and_agent() -> None:
+    """The sort keys are round, phase, declared order of agents and target, whatever the order of arrival."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call.phase in ("critique", "vote") else None
@@ -176,7 +174,7 @@ def test_failures_are_in_the_order_of_phases_and_agents() -> None:
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
 def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, failing: float) -> None:
-    """Partial text, refusals and invalid answers reach neither prompts nor other parts of the result."""
+    """Partial texts, refusals and invalid answers reach neither prompts nor other parts of the result."""
     names = NAMES[:size]
     calls: list[Call] = []
 
@@ -222,8 +220,8 @@ def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, faili
     assert WHISPER not in json.dumps(dumped)
 
 
-def test_a_partial_proposal_is_discarded() -> None:
-    """Listeners have seen the partial text, but the debate does not use it."""
+def test_partial_proposals_are_discarded() -> None:
+    """Stream listeners have seen the partial text, but the debate does not use it."""
     deltas: list[str] = []
     calls: list[Call] = []
 
@@ -247,8 +245,8 @@ def test_a_partial_proposal_is_discarded() -> None:
 
 
 @pytest.mark.parametrize("lost_in", [1, 2])
-def test_a_failed_revision_leaves_the_proposal_unchanged(lost_in: int) -> None:
-    """Later critics and voters see the previous text and position, as does the output."""
+def test_failed_revisions_leave_the_proposal_unchanged(lost_in: int) -> None:
+    """Later critics, voters and the output have the previous text and position."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -268,10 +266,10 @@ def test_a_failed_revision_leaves_the_proposal_unchanged(lost_in: int) -> None:
     assert (failure.phase, failure.round) == ("revision", lost_in)
 
 
-def test_an_agent_without_critiques_does_not_revise() -> None:
-    """Without critiques, as when all critics fail, there is nothing to respond to."""
+def test_agents_without_critiques_do_not_revise() -> None:
+    """If all critics fail, for example, there is nothing to respond to."""
     calls: list[Call] = []
-    failing = fails(("critique", "ann"), ("critique", "cy"))
+    failing = failing_model(("critique", "ann"), ("critique", "cy"))
 
     def answer(call: Call) -> Any:
         calls.append(call)
@@ -283,9 +281,9 @@ def test_an_agent_without_critiques_does_not_revise() -> None:
     assert plan(max_rounds=1).run_sync(TASK, model=failing).output.rounds[0].critiques
 
 
-def test_the_vote_takes_place_without_critiques() -> None:
-    """All critics fail, so nobody revises, and the original proposals are voted on."""
-    failing = fails(*(("critique", name) for name in THREE))
+def test_vote_takes_place_without_critiques() -> None:
+    """All critics fail, so nobody revises and the agents vote on the original proposals."""
+    failing = failing_model(*(("critique", name) for name in THREE))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert [proposal.round for proposal in output.final_proposals] == [0, 0, 0]
     assert output.winner == "ann"
@@ -296,9 +294,9 @@ def test_the_vote_takes_place_without_critiques() -> None:
 # No proposals
 
 
-def test_a_debate_without_proposals_is_an_error() -> None:
-    """The error lists the failure of each agent, and its run has the debate so far."""
-    failing = fails(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
+def test_debates_without_proposals_raise() -> None:
+    """The error lists each agent's failure, and the run attached to it has the partial output."""
+    failing = failing_model(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
     with pytest.raises(
         NoProposals, match=r"plan: no agent has proposed anything \(ann: ProviderFailed: down"
     ) as caught:
@@ -313,8 +311,8 @@ def test_a_debate_without_proposals_is_an_error() -> None:
 
 
 def test_one_proposal_is_enough() -> None:
-    """The other agents criticise the proposal, its author revises it, and all vote."""
-    failing = fails(("proposal", "ann"), ("proposal", "cy"))
+    """The other agents criticize the proposal, its author revises it, and everyone votes."""
+    failing = failing_model(("proposal", "ann"), ("proposal", "cy"))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert output.rounds[0].edges == [("ann", "bob"), ("cy", "bob")]
     assert [proposal.agent for proposal in output.final_proposals] == ["bob"]
@@ -328,8 +326,8 @@ def test_one_proposal_is_enough() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.anyio
-async def test_exceptions_of_custom_blocks_are_raised_unchanged(phase: str) -> None:
-    """The handle still has the debate up to the exception."""
+async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> None:
+    """The handle still has the output up to the exception."""
     failure = LookupError("a mistake")
 
     def block(request: Any) -> Any:
@@ -368,8 +366,8 @@ async def test_exceptions_of_custom_blocks_are_raised_unchanged(phase: str) -> N
         ("vote", {"choice": "ann", "confidence": float("nan")}, "confidence"),
     ],
 )
-def test_an_invalid_result_of_a_custom_block_is_an_error(phase: str, answer: Any, field: str) -> None:
-    """The `OutputError` names the block and the field, and the debate does not guess a vote."""
+def test_invalid_results_from_custom_blocks_raise(phase: str, answer: Any, field: str) -> None:
+    """The `OutputError` names the block and the field. An invalid vote is not guessed."""
 
     def block(request: Any) -> Any:
         fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}
@@ -381,8 +379,8 @@ def test_an_invalid_result_of_a_custom_block_is_an_error(phase: str, answer: Any
     check_emitted(caught.value.run)
 
 
-def test_a_model_error_in_a_custom_block_is_a_failure() -> None:
-    """A debate treats the error like any provider failure."""
+def test_model_errors_in_custom_blocks_are_failures() -> None:
+    """A debate treats the error like any other provider failure."""
 
     def block(request: Any) -> Any:
         raise EmptyResponse("nothing")
@@ -406,7 +404,7 @@ def test_a_model_error_in_a_custom_block_is_a_failure() -> None:
     ids=["terminate_when", "judge", "topology"],
 )
 @pytest.mark.anyio
-async def test_exceptions_of_other_application_functions_are_raised(options: Any, message: str) -> None:
+async def test_exceptions_in_other_application_functions_are_raised(options: Any, message: str) -> None:
     """The raw output contains everything up to the exception."""
     handle = plan(max_rounds=2, convergence=None, **options).start(TASK, model=model())
     with pytest.raises(ZeroDivisionError, match=message):
@@ -418,8 +416,8 @@ async def test_exceptions_of_other_application_functions_are_raised(options: Any
     assert handle.raw.status == "failed"
 
 
-def test_an_exception_in_a_similarity_measure_ends_the_debate() -> None:
-    """The raw output has all rounds up to the exception."""
+def test_exceptions_in_a_similarity_measure_end_the_debate() -> None:
+    """The raw output has all rounds before the exception."""
 
     class Broken:
         name = "broken"

@@ -1,4 +1,4 @@
-"""What debates store in the archive, and what later debates read from it."""
+"""Data that debates store in the archive and that later debates read from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def elo(archive: Archive, *names: str) -> dict[str, float]:
 
 
 def voting(*choices: str) -> Any:
-    """Create a model whose agents vote as listed, in declared order."""
+    """Create a model whose agents cast the listed votes, in declared order."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": choices[NAMES.index(call.agent)]} if call.phase == "vote" else None
@@ -60,7 +60,7 @@ async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_winner_without_consensus_beats_the_others_outright() -> None:
+async def test_winner_without_consensus_beats_each_other_agent() -> None:
     """Without followers, the winner gains 16 points from each other agent."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "nobody")
     assert output.outcome == "no_consensus"
@@ -68,8 +68,7 @@ async def test_a_winner_without_consensus_beats_the_others_outright() -> None:
 
 
 @pytest.mark.anyio
-async def test_without_a_winner_no_rating_changes() -> None:
-    """A tied vote has no winner."""
+async def test_ratings_do_not_change_without_a_winner() -> None:
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "bob")
     assert output.feedback is not None
     assert output.feedback.rating_changes == {}
@@ -78,8 +77,8 @@ async def test_without_a_winner_no_rating_changes() -> None:
 
 @given(size=st.integers(1, 8), seeds=st.lists(st.integers(0, 999), min_size=1, max_size=4))
 @pytest.mark.slow
-def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[int]) -> None:
-    """The archive has the sum of the reported changes."""
+def test_ratings_are_zero_sum(size: int, seeds: list[int]) -> None:
+    """The archive has the sum of the reported changes after any number of debates."""
     names, archive = NAMES[:size], Archive()
     debate = plan(names, max_rounds=1, topology="star", archive=archive)
     summed = dict.fromkeys(names, 1500.0)
@@ -98,7 +97,7 @@ def test_ratings_are_zero_sum_over_any_number_of_debates(size: int, seeds: list[
 
 @pytest.mark.anyio
 async def test_each_debate_counts_once() -> None:
-    """A second report of the same debate has no effect, and two debates in one run count as two."""
+    """A second report of the same debate has no effect, but two debates in one run count as two."""
     archive = Archive()
     reports: list[tuple[str, Any]] = []
 
@@ -132,7 +131,7 @@ async def test_each_debate_counts_once() -> None:
 
 
 def turning(call: Call) -> Any:
-    """Let ann reverse her position, bob qualify his, and cy keep one; ann's critique of bob helps him win."""
+    """Let ann reverse her position, bob qualify his, and cy keep his; ann's critique helps bob win."""
     if call.phase == "revision":
         positions = {"ann": ("yes", "no"), "bob": ("yes", "yes, in cities"), "cy": ("yes", "yes")}
         return {**answer_of(call), "position": positions[call.agent][call.round - 1]}
@@ -143,7 +142,7 @@ def turning(call: Call) -> Any:
 
 @pytest.mark.anyio
 async def test_positions_and_changes_of_mind_are_stored() -> None:
-    """Positions are stored by round in declared order, with the change from the agent's earlier position."""
+    """Positions are stored by round in declared order, with the change from the agent's previous position."""
     archive = Archive()
     output = (await plan(max_rounds=2, convergence=None, archive=archive).run(TASK, model=model(turning))).output
     assert output.feedback is not None
@@ -164,8 +163,8 @@ async def test_positions_and_changes_of_mind_are_stored() -> None:
 
 
 @pytest.mark.anyio
-async def test_records_of_personas_add_up() -> None:
-    """The record of a persona counts debates, wins, failed calls, critiques and changes of mind."""
+async def test_persona_records_add_up() -> None:
+    """A persona's record counts debates, wins, failed calls, critiques and changes of mind."""
     archive = Archive()
     debate = plan(max_rounds=2, convergence=None, archive=archive)
 
@@ -184,7 +183,7 @@ async def test_records_of_personas_add_up() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_point_helps_if_its_target_wins() -> None:
+async def test_points_are_helpful_if_their_target_wins() -> None:
     """The target revised its proposal and won with consensus, and every point counts."""
     archive = Archive()
     await plan(max_rounds=1, archive=archive).run(TASK, model=model(turning))
@@ -201,7 +200,7 @@ async def test_a_point_helps_if_its_target_wins() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_point_without_a_revision_does_not_help() -> None:
+async def test_points_without_a_revision_are_not_helpful() -> None:
     """The revision failed, so the target won with its earlier proposal."""
     archive = Archive()
 
@@ -217,7 +216,7 @@ async def test_a_point_without_a_revision_does_not_help() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_next_debate_reads_earlier_outcomes() -> None:
+async def test_next_debate_reads_earlier_outcomes() -> None:
     """Each agent's system message has the outcome of a similar debate and the points that helped."""
     archive = Archive()
     debate = plan(max_rounds=1, convergence=None, archive=archive)
@@ -240,7 +239,7 @@ async def test_the_next_debate_reads_earlier_outcomes() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_debate_without_agreement_is_stored_as_such() -> None:
+async def test_debates_without_agreement_are_stored_without_an_answer() -> None:
     """The leading proposal is not stored as an answer."""
     archive = Archive()
     debate = plan(NAMES[:4], max_rounds=1, archive=archive)
@@ -255,7 +254,10 @@ async def test_a_debate_without_agreement_is_stored_as_such() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
 async def test_history_limit_bounds_the_context(limit: int) -> None:
-    """The limit applies to debates and to points; with 0 the prompt has neither, and the result says so."""
+    """The limit applies to debates and to points.
+
+    With a limit of 0, the prompt has neither, and the result reports this.
+    """
     archive = Archive()
     for number in range(4):
         await archive.past_debates.add(PastDebate(id=f"{number}", task=TASK, outcome="no_consensus"))
@@ -300,8 +302,8 @@ LOOKED_UP = [
 
 
 @pytest.mark.parametrize("case", LOOKED_UP, ids=lambda case: case.id)
-def test_all_agents_read_research_or_its_absence_has_a_reason(case: Research) -> None:
-    """Research is an optional function of the task, or of task and context, and may be async."""
+def test_agents_read_research_or_the_reason_for_its_absence(case: Research) -> None:
+    """Research is an optional sync or async function that receives the task, or the task and the context."""
     calls: list[Call] = []
     result = plan(max_rounds=1, research=case.function).run_sync(TASK, model=model(calls=calls))
     context = result.output.context
@@ -315,7 +317,7 @@ def test_all_agents_read_research_or_its_absence_has_a_reason(case: Research) ->
 
 
 def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
-    """A limit is not a failure of the research, and no further call may follow."""
+    """A run limit is not a research failure, and no further call may follow."""
 
     def spends(task: str) -> str:
         raise LimitReached("calls", limit=1, used=1)
@@ -348,22 +350,22 @@ class Failing:
         return call
 
 
-async def raises() -> Any:
+async def raise_trouble() -> Any:
     """Raise an exception, like a store that is down."""
     raise Trouble("disk\nfull")
 
 
 async def hangs() -> Any:
-    """Never answer, like a store that hangs."""
+    """Never return, like a store that hangs."""
     await asyncio.Event().wait()
 
 
-async def nonsense() -> Any:
-    """Return something that nobody can use."""
+async def return_nonsense() -> Any:
+    """Return an unusable value."""
     return [object()]
 
 
-def troubled(parts: tuple[str, ...], act: Callable[[], Any]) -> Archive:
+def broken_archive(parts: tuple[str, ...], act: Callable[[], Any]) -> Archive:
     """Create an archive with a short timeout, in which the stores in `parts` fail."""
     return Archive(**{part: Failing(act) for part in parts}, patience=0.01)
 
@@ -378,10 +380,12 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize(("act", "reason"), [(raises, "Trouble: disk\\nfull"), (hangs, "no answer within 0.01 s")])
-def test_a_failing_store_affects_only_its_own_part(part: str, act: Callable[[], Any], reason: str) -> None:
-    """The answer equals that without an archive; the failure is reported, and the other parts are stored."""
-    archive = troubled((part,), act)
+@pytest.mark.parametrize(
+    ("act", "reason"), [(raise_trouble, "Trouble: disk\\nfull"), (hangs, "no answer within 0.01 s")]
+)
+def test_failing_stores_affect_only_their_own_part(part: str, act: Callable[[], Any], reason: str) -> None:
+    """The answer is the same as without an archive; the failure is reported, and the other parts are stored."""
+    archive = broken_archive((part,), act)
     result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(turning), seed=1)
     plain = plan(max_rounds=1).run_sync(TASK, model=model(turning), seed=1)
     check_emitted(result)
@@ -404,7 +408,7 @@ def test_a_failing_store_affects_only_its_own_part(part: str, act: Callable[[], 
 
 
 async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
-    """Count what the working parts of the archive have stored."""
+    """Count the records in the working parts of the archive."""
     return {
         "ratings": 3 if broken == "ratings" else len(await archive.ratings.of(THREE)),
         "positions": 1 if broken == "positions" else len(await archive.positions.of("ann")),
@@ -412,22 +416,22 @@ async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("act", [raises, hangs, nonsense])
-def test_a_broken_archive_does_not_affect_the_answer(act: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("act", [raise_trouble, hangs, return_nonsense])
+def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> None:
     """All stores of the archive fail in the same way."""
-    result = plan(max_rounds=1, archive=troubled(PARTS, act)).run_sync(TASK, model=model())
+    result = plan(max_rounds=1, archive=broken_archive(PARTS, act)).run_sync(TASK, model=model())
     check_emitted(result)
     assert (result.status, result.output.winner, result.output.outcome) == ("complete", "ann", "consensus")
     assert {skipped.source for skipped in result.output.context.skipped} == {"history", "patterns", "research"}
     assert result.output.feedback is not None
     assert result.output.feedback.rating_changes == {}
-    assert len(result.output.feedback.problems) == (1 if act is nonsense else 5)
+    assert len(result.output.feedback.problems) == (1 if act is return_nonsense else 5)
 
 
-@pytest.mark.parametrize("act", [raises, hangs, nonsense])
-def test_votes_weigh_the_same_without_ratings(act: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("act", [raise_trouble, hangs, return_nonsense])
+def test_votes_have_equal_weight_without_ratings(act: Callable[[], Any]) -> None:
     """The application's weights still apply, and the result states why ratings are missing."""
-    archive = troubled(("ratings",), act)
+    archive = broken_archive(("ratings",), act)
     debate = plan(max_rounds=1, archive=archive, voting=VotingOptions("weighted", weights={"cy": 4.0}))
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))
     check_emitted(result)
@@ -439,7 +443,7 @@ def test_votes_weigh_the_same_without_ratings(act: Callable[[], Any]) -> None:
     assert result.status == result.output.status == "degraded"
 
 
-def test_a_run_cancelled_during_archiving_keeps_its_answer() -> None:
+def test_runs_cancelled_during_archiving_keep_their_answer() -> None:
     """The votes have been counted and are in the raw output."""
     telling = asyncio.Event()
 
@@ -462,8 +466,8 @@ def test_a_run_cancelled_during_archiving_keeps_its_answer() -> None:
     assert (handle.raw.outcome, handle.raw.winner) == ("consensus", "ann")
 
 
-def test_a_limit_reached_during_archiving_keeps_the_answer() -> None:
-    """The run ends with the output so far, as at any other limit."""
+def test_limits_reached_during_archiving_keep_the_answer() -> None:
+    """The run ends with the output so far, as with any other limit."""
     archive = Archive(personas=Failing(hangs))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
@@ -473,7 +477,7 @@ def test_a_limit_reached_during_archiving_keeps_the_answer() -> None:
 
 
 def test_failing_analytics_do_not_affect_the_answer() -> None:
-    """A similarity measure raises after the vote, which is reported and changes nothing else."""
+    """A similarity measure raises after the vote. The error is reported and changes nothing else."""
 
     class Tired(Jaccard):
         name = "tired"
@@ -504,7 +508,7 @@ def test_failing_analytics_do_not_affect_the_answer() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_debate_without_a_count_is_not_archived() -> None:
+async def test_debates_without_a_vote_count_are_not_archived() -> None:
     """The debate ended before the vote, so no rating changes."""
     archive = Archive()
     with pytest.raises(NoProposals):

@@ -24,7 +24,7 @@ GRADES = ("contested", "split", "weak", "moderate", "strong", "unanimous")
 
 
 def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> RunResult[ConsensusOutput]:
-    """Run a debate in which the proposals of `lost` fail, and all agents vote for the first other proposal."""
+    """Run a debate in which the proposals by `lost` fail, and all agents vote for the first remaining proposal."""
     names = NAMES[:size]
     choice = next(name for name in names if name not in lost)
 
@@ -38,8 +38,8 @@ def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> 
     return result
 
 
-def test_an_agreement_on_the_only_remaining_proposal_is_weak() -> None:
-    """Two of three proposals are missing, so votes for the third cover only one third of the possible proposals."""
+def test_agreement_on_the_only_remaining_proposal_is_weak() -> None:
+    """Two of three proposals are missing, so votes for the third cover only a third of the possible proposals."""
     result = run_debate(3, ("bob", "cy"))
     output = result.output
     assert output.tally is not None
@@ -64,8 +64,8 @@ def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[st
 
 
 @pytest.mark.parametrize("choice", [None, "nobody"])
-def test_a_vote_without_valid_ballots_has_no_verdict(choice: str | None) -> None:
-    """All votes failed or chose nobody, so whether the agents agree is unknown."""
+def test_votes_without_valid_ballots_have_no_verdict(choice: str | None) -> None:
+    """All votes failed or chose nobody, so it is unknown whether the agents agree."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -78,7 +78,7 @@ def test_a_vote_without_valid_ballots_has_no_verdict(choice: str | None) -> None
     assert (result.output.winner, result.output.confidence) == (None, 0)
 
 
-def test_a_tie_is_a_verdict() -> None:
+def test_ties_are_verdicts() -> None:
     """All agents voted and disagree, which is a result."""
 
     def answer(call: Call) -> Any:
@@ -88,8 +88,8 @@ def test_a_tie_is_a_verdict() -> None:
     assert (result.status, result.output.outcome, result.output.strength) == ("complete", "no_consensus", "contested")
 
 
-def test_an_invalid_vote_is_a_loss() -> None:
-    """Cy votes for nobody, so two of three votes are counted, and the output names cy."""
+def test_invalid_votes_are_losses() -> None:
+    """Cy votes for nobody, so two of three votes count, and the output names cy."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": "nobody"} if call.phase == "vote" and call.agent == "cy" else None
@@ -103,8 +103,8 @@ def test_an_invalid_vote_is_a_loss() -> None:
     assert result.output.confidence == pytest.approx(0.75 * 2 / 3)
 
 
-def test_a_truncated_proposal_is_marked() -> None:
-    """The mark is in the output, the losses, the status, and the prompts of critics and voters."""
+def test_truncated_proposals_are_marked() -> None:
+    """The mark appears in the output, the losses, the status, and the prompts for critics and voters."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:

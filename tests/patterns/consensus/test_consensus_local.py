@@ -1,4 +1,4 @@
-"""Consensus debates on real models: a small one that writes nonsense, and a large one."""
+"""Consensus debates on real local models: a small one that writes nonsense, and a large one."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ AGENTS = (
 
 @pytest.fixture
 def engines() -> Iterator[None]:
-    """Stop engines after the test that started them."""
+    """Stop the engines after each test."""
     yield
     stop_local_servers()
 
 
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
-async def test_the_small_model_completes_a_debate() -> None:
+async def test_small_model_completes_a_debate() -> None:
     """A real engine writes the proposals and votes; the text is nonsense, and invalid answers are failures.
 
-    Nobody criticises, because a critique of nonsense is long and tests no more than a vote.
+    There are no critiques, because a critique of nonsense is long and tests no more than a vote does.
     """
     model = LocalModel(small_test_model())
     pattern = plan(
@@ -61,7 +61,7 @@ async def test_the_small_model_completes_a_debate() -> None:
 @pytest.mark.slow_model
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
-async def test_the_large_model_proposes_criticises_revises_and_votes() -> None:
+async def test_large_model_proposes_criticizes_revises_and_votes() -> None:
     """Every call returns a valid answer, critiques list issues, and votes choose one of the two agents."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")

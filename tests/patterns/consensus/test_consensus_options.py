@@ -1,4 +1,4 @@
-"""Options of `consensus()`, which reach only the default blocks of agents."""
+"""Options of `consensus()`, which only affect the agents' default blocks."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def search(query: str) -> str:
     return f"found {query}"
 
 
-def test_an_agent_may_call_tools_before_it_answers() -> None:
-    """Tools work in each phase, including those with structured answers."""
+def test_agents_may_call_tools_before_answering() -> None:
+    """Tools work in every phase, including phases with structured answers."""
     looked: list[str] = []
 
     def answer(call: Call) -> Any:
@@ -105,8 +105,8 @@ def test_options_do_not_reach_custom_blocks_or_judges() -> None:
 
 
 @pytest.mark.parametrize(("visible", "count"), [(True, 15), (False, 0)])
-def test_client_visibility_controls_the_stream_of_texts(visible: bool, count: int) -> None:  # noqa: FBT001
-    """`client` applies to stream items, and the debate's events are always emitted; history is off by default."""
+def test_client_visibility_controls_the_text_stream(visible: bool, count: int) -> None:  # noqa: FBT001
+    """`client` applies to stream items. The debate's events are always emitted, and history is off by default."""
     session = Session()
     debate = plan(max_rounds=1, agent_visibility={"client": visible})
 
@@ -125,7 +125,7 @@ def test_client_visibility_controls_the_stream_of_texts(visible: bool, count: in
 # Custom blocks
 
 
-def test_a_custom_block_does_everything_an_agent_does() -> None:
+def test_custom_blocks_can_do_everything_an_agent_does() -> None:
     """A sync or async function of the input, or of input and context, receives everything that an agent sees."""
     requests: list[Any] = []
 
@@ -175,8 +175,8 @@ def test_custom_blocks_may_return_plain_answers() -> None:
     assert {ballot.confidence for ballot in output.ballots} == {0.5}
 
 
-def test_the_result_survives_a_round_trip() -> None:
-    """The wire form is camelCase and can be read back to an equal value."""
+def test_result_survives_a_round_trip() -> None:
+    """The wire format is camelCase and can be parsed back to an equal value."""
     output = plan(max_rounds=2).run_sync(TASK, model=model(), seed=3).output
     wire = output.to_wire()
     assert wire["finalProposals"][0]["agent"] == "ann"
@@ -189,7 +189,7 @@ def test_the_result_survives_a_round_trip() -> None:
 # Analytics
 
 
-def test_analytics_describe_a_debate() -> None:
+def test_analytics_describe_the_debate() -> None:
     """The analytics cover dissent, split opinions, risks, claims without a source, and repeated suggestions."""
 
     def answer(call: Call) -> Any:
@@ -222,14 +222,13 @@ def test_analytics_describe_a_debate() -> None:
     assert any("mean severity" in insight for insight in analytics.insights)
 
 
-def test_a_debate_without_a_count_has_no_analytics() -> None:
-    """Analytics require counted votes."""
+def test_debates_without_a_vote_count_have_no_analytics() -> None:
     output = plan(max_rounds=1).run_sync(TASK, model=model()).output
     with pytest.raises(ValueError, match="not counted"):
         analyse(output.model_copy(update={"tally": None}), 1.0)
 
 
-def test_a_debate_of_one_has_sparse_analytics() -> None:
+def test_single_agent_debates_have_sparse_analytics() -> None:
     """A single agent causes no dissent, split or risk, so only measurements remain."""
     output = plan(("ann",), max_rounds=1).run_sync(TASK, model=model()).output
     analytics = analyse(output, 1.0)
@@ -239,12 +238,12 @@ def test_a_debate_of_one_has_sparse_analytics() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Invalid options, and the error that they cause."""
+    """Invalid options and the error that they cause."""
 
     id: str
     make: Callable[[], object]
     option: str
-    """The field named in the message."""
+    """Field named in the message."""
     allowed: str
     location: str = "consensus 'plan'"
 
@@ -374,7 +373,7 @@ REJECTED = [
 
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: case.id)
 def test_invalid_options_are_rejected(case: Case) -> None:
-    """The message and the error's attributes have the location, the option, its valid values and the actual one."""
+    """The message and the error's attributes have the location, the option, its valid values and the actual value."""
     with pytest.raises(ConfigurationError) as caught:
         case.make()
     error = caught.value
@@ -385,22 +384,22 @@ def test_invalid_options_are_rejected(case: Case) -> None:
     assert isinstance(error, ValueError)
 
 
-def test_the_hub_of_a_function_is_rejected() -> None:
+def test_a_hub_for_a_topology_function_is_rejected() -> None:
     """Only the built-in star has a hub."""
     with pytest.raises(ConflictingOptions, match="`hub` requires `topology` 'star'"):
         plan(topology=TopologyOptions(lambda *_: [], hub="ann"))
 
 
-def test_a_threshold_of_divergence_above_that_of_convergence_is_rejected() -> None:
-    """A similarity between the two thresholds would be both convergence and divergence."""
+def test_divergence_threshold_above_convergence_is_rejected() -> None:
+    """A similarity between the two thresholds would count as both convergence and divergence."""
     with pytest.raises(ConflictingOptions) as caught:
         ConvergenceOptions(diverging=0.9)
     sentence = "`diverging` cannot be above `convergence`: proposals between them would be both"
     assert str(caught.value) == f"ConvergenceOptions: {sentence}"
 
 
-def test_diverging_is_no_higher_than_convergence_by_default() -> None:
-    """A low threshold of convergence requires no other option."""
+def test_default_divergence_never_exceeds_convergence() -> None:
+    """A low convergence threshold requires no other option."""
     assert ConvergenceOptions().lower_bound == 0.4
     assert ConvergenceOptions(None).lower_bound == 0.4
     assert ConvergenceOptions(0.3).lower_bound == 0.3
@@ -430,14 +429,14 @@ ACCEPTED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", ACCEPTED, ids=shown)
 def test_valid_options_build_a_debate(options: dict[str, Any]) -> None:
-    """The block has the debate's name and can be run."""
+    """The resulting block has the debate's name and can be run."""
     debate = plan(**options, max_rounds=1)
     assert debate.name == "plan"
     assert debate.run_sync(TASK, model=model()).output.tally is not None
 
 
-def test_a_reserved_resource_key_is_rejected() -> None:
-    """An agent's block with another audit trail under the same key is rejected when the debate is built."""
+def test_reserved_resource_keys_are_rejected() -> None:
+    """An agent's block with a different audit trail under the same key is rejected at build time."""
 
     @handler(name="own", resources={"audit": create_task_collection("mine", key="audit")})
     def own(request: Any) -> str:
@@ -447,7 +446,7 @@ def test_a_reserved_resource_key_is_rejected() -> None:
         plan(agents=[{"name": "ann", "block": own}])
 
 
-def test_agents_share_a_custom_resource() -> None:
+def test_agents_share_custom_resources() -> None:
     """Blocks that declare the same resource read the same object."""
     notes = create_debate_transcript()
     ids: list[int] = []

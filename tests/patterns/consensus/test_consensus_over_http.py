@@ -26,7 +26,7 @@ def _fields(body: Mapping[str, Any]) -> list[str]:
 
 
 async def answer(exchange: Exchange) -> None:
-    """Answer like a model that streams proposals on request and returns structured answers."""
+    """Answer like a model that streams proposals when asked to and returns structured answers otherwise."""
     replies = {
         "reasoning,issues,suggestions,severity": {
             "reasoning": "Sound.",
@@ -46,8 +46,8 @@ async def answer(exchange: Exchange) -> None:
         await exchange.json(completion("Build homes."))
 
 
-async def test_a_debate_runs_over_http() -> None:
-    """Fifteen requests run in concurrent groups, with answers by schema and a system message common to all."""
+async def test_debate_runs_over_http() -> None:
+    """Fifteen requests run in concurrent groups, with schema-based answers and a system message common to all."""
     async with ChatServer({"served": answer}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await plan(max_rounds=1).run(TASK, model=model)
@@ -71,8 +71,8 @@ async def test_a_debate_runs_over_http() -> None:
     assert [len(_fields(body)) for body in bodies] == [0] * 3 + [4] * 6 + [3] * 3 + [3] * 3
 
 
-async def test_an_endpoint_that_refuses_one_agent_affects_only_that_agent() -> None:
-    """Requests of one agent are refused, and the other agents agree without it."""
+async def test_endpoint_refusing_one_agent_affects_only_that_agent() -> None:
+    """The other agents agree without it."""
 
     async def refusing(exchange: Exchange) -> None:
         if "You are the agent cy." in exchange.body["messages"][0]["content"]:

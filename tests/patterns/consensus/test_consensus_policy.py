@@ -1,4 +1,4 @@
-"""Failure policies of consensus debates: fail, skip, a fallback model, a quorum of proposals, time limits."""
+"""Failure policies for consensus debates: fail, skip, a fallback model, a proposal quorum, time limits."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def failing_model(*phases: str, agent: str = "bob") -> FunctionModel:
     return model(lambda call: ConnectionLost("gone") if call.agent == agent and call.phase in phases else None)
 
 
-def substitute(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
-    """Create a policy whose fallback model can be recognised by its block."""
+def fallback_policy(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
+    """Create a policy whose fallback model can be recognized by its block."""
 
     def answer(request: ModelRequest) -> Any:
         assert request.block.startswith("plan-stand-in-")
@@ -49,8 +49,8 @@ def substitute(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
     return FailurePolicy(on_failure=StandIn(FunctionModel(answer)), quorum=1)
 
 
-def test_with_the_policy_fail_an_open_circuit_ends_the_run() -> None:
-    """A circuit shared between runs prevents the call to the provider."""
+def test_open_circuits_end_the_run_under_the_fail_policy() -> None:
+    """The circuit is shared between runs and prevents the call to the provider."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     with pytest.raises(CircuitOpen):
@@ -58,10 +58,10 @@ def test_with_the_policy_fail_an_open_circuit_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
-    """The answer belongs to the agent, and the failure names the fallback model, on the wire as well."""
+def test_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
+    """The answer is attributed to the agent, and the failure names the fallback model, on the wire as well."""
     substitute_calls: list[Call] = []
-    result = plan(max_rounds=1, topology="round-robin", failures=substitute(substitute_calls)).run_sync(
+    result = plan(max_rounds=1, topology="round-robin", failures=fallback_policy(substitute_calls)).run_sync(
         TASK, model=failing_model(phase)
     )
     check_emitted(result)
@@ -77,10 +77,10 @@ def test_a_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_resumed_run_repeats_neither_agent_nor_fallback_calls() -> None:
-    """Failures and answers of the fallback are recorded, so only unanswered calls are made."""
+async def test_resumed_runs_repeat_neither_agent_nor_fallback_calls() -> None:
+    """Failures and fallback answers are recorded, so only unanswered calls are made."""
     store, substitute_calls = MemoryStore(), list[Call]()
-    debate = plan(max_rounds=1, topology="round-robin", failures=substitute(substitute_calls))
+    debate = plan(max_rounds=1, topology="round-robin", failures=fallback_policy(substitute_calls))
 
     def broken(call: Call) -> Any:
         if call.phase == "vote":
@@ -96,13 +96,13 @@ async def test_a_resumed_run_repeats_neither_agent_nor_fallback_calls() -> None:
     assert [(failure.name, failure.instead) for failure in result.output.losses] == [("bob", "stand_in")]
 
 
-def test_a_fallback_model_answers_while_the_circuit_is_open() -> None:
-    """The agent is not called, and its circuit does not count the call of the fallback."""
+def test_fallback_model_answers_while_the_circuit_is_open() -> None:
+    """The agent is not called, and its circuit does not count the fallback call."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     substitute_calls: list[Call] = []
     calls: list[Call] = []
-    debate = plan(max_rounds=1, breakers=breakers, failures=substitute(substitute_calls))
+    debate = plan(max_rounds=1, breakers=breakers, failures=fallback_policy(substitute_calls))
     result = debate.run_sync(TASK, model=model(calls=calls))
     check_emitted(result)
     assert all(call.agent != "bob" for call in calls)
@@ -121,9 +121,9 @@ def test_a_fallback_model_answers_while_the_circuit_is_open() -> None:
 
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
-def test_with_a_working_fallback_nothing_is_missing(seed: int, failing: float) -> None:
+def test_nothing_is_missing_with_a_working_fallback(seed: int, failing: float) -> None:
     """However many calls fail, every agent proposes and votes, and every call is answered."""
-    debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=substitute([]))
+    debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=fallback_policy([]))
     result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
     check_emitted(result)
     raw: ConsensusOutput = result.output
@@ -139,7 +139,7 @@ def test_with_a_working_fallback_nothing_is_missing(seed: int, failing: float) -
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_each_round_has_its_own_time_limit(phase: str) -> None:
-    """Agents without an answer by the limit fail; proposals, each round and the vote get the full time."""
+    """Agents without an answer by then fail. Proposals, each round and the vote get the full time."""
 
     async def hang(call: Call) -> None:
         if call.phase == phase and call.agent == "bob":
@@ -154,18 +154,18 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
 
 
 def test_the_default_policy_skips_failed_agents() -> None:
-    """The pipeline that the pattern follows also waits 90 seconds for an agent."""
+    """The original pipeline behind this pattern also waits 90 seconds for an agent."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
-def test_an_agents_options_reach_its_default_blocks_and_its_fallback() -> None:
-    """Instructions and template are in all calls of their agent and in no other agent's."""
+def test_agent_options_reach_its_default_blocks_and_fallback() -> None:
+    """Instructions and template appear in all of the agent's calls, and in no other agent's."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)
     agents = [Persona("ann"), Persona("bob", options=options), Persona("cy")]
     calls: list[Call] = []
     substitute_calls: list[Call] = []
-    debate = plan(agents=agents, max_rounds=1, failures=substitute(substitute_calls))
+    debate = plan(agents=agents, max_rounds=1, failures=fallback_policy(substitute_calls))
     debate.run_sync(TASK, model=model(_lost_vote, calls=calls))
     assert {call.agent for call in calls if "Be brief." in call.prompt} == {"bob"}
     assert all("Be brief." in call.prompt for call in [*substitute_calls, *calls] if call.agent == "bob")

@@ -1,4 +1,4 @@
-"""Positions from the first proposal on, and changes between proposal and first revision."""
+"""Positions from the first proposal on, and changes between the proposal and the first revision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .debates import TASK, THREE, Call, answer_of, check_emitted, model, plan
 
 
 def stating(call: Call) -> Any:
-    """State a position with each text; bob's changes in the first revision."""
+    """State a position with each text; bob changes his in the first revision."""
     match call.phase:
         case "proposal":
             return f"{call.agent} would build homes.\n\nPosition: build homes"
@@ -31,7 +31,7 @@ def stating(call: Call) -> Any:
 
 
 def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
-    """The position stated in a proposal belongs to round 0, in the ledger as well."""
+    """The position stated in a proposal belongs to round 0, including in the ledger."""
     archive = Archive()
     output = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(stating)).output
     assert [(proposal.text, proposal.position, proposal.round) for proposal in output.proposals] == [
@@ -45,7 +45,7 @@ def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
     assert asyncio.run(archive.personas.of("bob")).flips == 1
 
 
-def test_the_line_with_the_position_is_removed() -> None:
+def test_position_line_is_removed_from_the_text() -> None:
     """Critics, voters, events and the output have the text without that line."""
     calls: list[Call] = []
     result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
@@ -55,8 +55,8 @@ def test_the_line_with_the_position_is_removed() -> None:
     assert all("Position:" not in getattr(event, "text", "") for event in emissions)
 
 
-def test_positions_of_proposals_count_for_convergence() -> None:
-    """Bob's revisions fail, so his proposal remains, and its position contradicts the others'."""
+def test_proposal_positions_count_towards_convergence() -> None:
+    """Bob's revisions fail, so his proposal remains, and its position contradicts the other positions."""
 
     def answer(call: Call) -> Any:
         match call.phase:
@@ -88,14 +88,14 @@ def test_positions_of_proposals_count_for_convergence() -> None:
         ("Cap rents.", "Cap rents.", None),
     ],
 )
-def test_the_last_line_may_state_the_position(written: str, text: str, position: str | None) -> None:
-    """Markdown is allowed in the line; a long line, or the only line of a text, is not a position."""
+def test_last_line_can_state_the_position(written: str, text: str, position: str | None) -> None:
+    """The line may use Markdown. A long line, or the only line of a text, is not a position."""
     assert split_position(written) == (text, position)
 
 
 @given(st.text())
-def test_splitting_a_position_loses_no_text(written: str) -> None:
-    """Only a line at the end is removed, and the remaining text is blank only if the whole text was."""
+def test_extracting_a_position_loses_no_text(written: str) -> None:
+    """Only the last line is removed, and the rest is blank only if the whole text was."""
     text, position = split_position(written)
     assert written.startswith(text)
     assert position is None or (position in written[len(text) :] and text.strip())
@@ -106,7 +106,7 @@ class Cut(Exception):
 
 
 @given(st.integers(0, 14))
-def test_a_resumed_run_repeats_no_recorded_call(answered: int) -> None:
+def test_resumed_runs_repeat_no_recorded_call(answered: int) -> None:
     """A resumed run has the same prompts as an uninterrupted one."""
 
     async def resumed() -> None:
@@ -131,8 +131,8 @@ def test_a_resumed_run_repeats_no_recorded_call(answered: int) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_resumed_run_keeps_the_recorded_similarities() -> None:
-    """The application's measure would return other values now, but the rounds end at the same point."""
+async def test_resumed_runs_keep_the_recorded_similarities() -> None:
+    """The application's measure would now return other values, but the rounds end at the same point."""
 
     class Changing(Jaccard):
         name = "changing"
@@ -158,8 +158,8 @@ async def test_a_resumed_run_keeps_the_recorded_similarities() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_resumed_run_keeps_the_recorded_rulings_of_judges() -> None:
-    """The application's judges would decide differently now, but the end of the rounds and the winner stay."""
+async def test_resumed_runs_keep_the_recorded_judge_rulings() -> None:
+    """The application's judges would now decide differently, but the last round and the winner stay the same."""
     answers: dict[str, Any] = {"conclusive": True, "tie": "bob"}
 
     def tied(call: Call) -> Any:

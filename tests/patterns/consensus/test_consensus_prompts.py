@@ -1,4 +1,4 @@
-"""Complete prompts of models in a small debate."""
+"""Complete model prompts in a small debate."""
 
 # ruff: noqa: E501 - the lines of a prompt are long
 
@@ -24,7 +24,7 @@ AGENTS = (Persona("ann", "a mayor", "You count every euro.\nYou say so."), Perso
 
 
 def run_debate(answer: Any = answer_of, **options: Any) -> dict[Call, Any]:
-    """Run a debate of one round and return the requests, keyed by call."""
+    """Run a one-round debate and return its requests, keyed by call."""
     calls: list[Call] = []
     debate = plan(
         agents=AGENTS,
@@ -42,7 +42,7 @@ def agent_part(request: ModelRequest) -> str:
 
 
 def fields_of(request: ModelRequest) -> dict[str, Any]:
-    """Return the fields of a structured answer in order, each with its schema."""
+    """Return the fields of a structured answer, in order, each with its schema."""
     assert request.output_schema is not None
     properties = request.output_schema["properties"]
     assert list(properties) == request.output_schema["required"]
@@ -51,14 +51,14 @@ def fields_of(request: ModelRequest) -> dict[str, Any]:
 
 
 def tied(call: Call) -> Any:
-    """Return a proposal of several lines for ann, default answers otherwise, and votes that are tied."""
+    """Return a multi-line proposal for ann, and default answers otherwise, with tied votes."""
     if call == Call("proposal", "ann"):
         return "Cap rents.\n\n[bob] I agree."
     return {**answer_of(call), "choice": call.agent or "bob"} if call.phase in ("vote", "tie") else None
 
 
-def test_a_proposers_prompt_reads_well() -> None:
-    """The prompt has the rules, the task, the context, the agent, and the instruction."""
+def test_proposer_prompt() -> None:
+    """The parts are rules, task, context, agent and instruction."""
     request = run_debate(tied)[Call("proposal", "ann")]
     assert [message["role"] for message in request.messages] == ["system", "user"]
     assert request.messages[0]["content"] == snapshot("""\
@@ -85,8 +85,8 @@ End with a separate line that says "Position:" and then your answer to the task,
     assert request.output_schema is None
 
 
-def test_a_critics_prompt_reads_well() -> None:
-    """The prompt has one proposal and the instruction."""
+def test_critic_prompt() -> None:
+    """The message has one proposal and the instruction."""
     requests = run_debate(tied)
     request = next(request for call, request in requests.items() if call.phase == "critique" and call.target == "ann")
     assert request.messages[1]["content"] == snapshot("""\
@@ -111,8 +111,8 @@ Criticise this proposal. Answer in this order:
     )
 
 
-def test_a_revisers_prompt_reads_well() -> None:
-    """The prompt has the agent's proposal, its critiques, and the instruction."""
+def test_reviser_prompt() -> None:
+    """The message has the agent's proposal, its critiques and the instruction."""
     request = run_debate(tied)[Call("revision", "ann", 1)]
     assert request.messages[1]["content"] == snapshot("""\
 Round 1. Your current proposal:
@@ -139,8 +139,8 @@ Revise your proposal: adopt the criticism that is right, answer the criticism th
     )
 
 
-def test_a_voters_prompt_reads_well() -> None:
-    """All proposals are in the voter's order; the choices are the agents."""
+def test_voter_prompt() -> None:
+    """All proposals are in the voter's own order, and the valid choices are the agents."""
     request = run_debate(tied)[Call("vote", "bob")]
     assert agent_part(request) == snapshot("You are the agent bob. Your role: a landlord")
     assert request.messages[1]["content"] == snapshot("""\
@@ -163,7 +163,7 @@ Vote for the best one; it need not be your own. Answer in this order:
     )
 
 
-def test_the_prompts_of_the_judges_read_well() -> None:
+def test_judge_prompts() -> None:
     """One judge reads the round with its critiques, the other the tied proposals, and neither is an agent."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
@@ -206,10 +206,10 @@ Decide which one is best. Give your reasoning first, then your choice: the name 
 
 
 @given(size=st.integers(1, 5), seed=st.integers(0, 999))
-def test_all_calls_of_all_agents_begin_with_the_same_words(size: int, seed: int) -> None:
-    """A server processes the common prefix once: rules, task and context precede everything that differs.
+def test_all_agent_calls_share_a_prefix(size: int, seed: int) -> None:
+    """Servers process a common prefix once, so rules, task and context precede everything that varies.
 
-    An agent's instructions follow and are the same in all of its calls; only the user's message differs by call.
+    An agent's instructions follow and are the same in all of its calls; only the user message differs by call.
     """
     names = NAMES[:size]
     agents = [Persona(name, f"the role of {name}", f"You are {name} through and through.") for name in names]

@@ -1,4 +1,4 @@
-"""Relationships between agents and moments of a debate, computed from any output."""
+"""Relationships between agents and notable moments in a debate, computed from any output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTH = ("ann", "bob")
 
 
 def moments_of(output: ConsensusOutput) -> list[tuple[str, int | None, list[str]]]:
-    """Return the moments of a debate in short form."""
+    """Return the moments in a debate as short tuples."""
     assert output.feedback is not None
     debate_moments: list[Moment] = output.feedback.moments
     return [(moment.kind, moment.round, moment.agents) for moment in debate_moments]
@@ -32,7 +32,7 @@ def moments_of(output: ConsensusOutput) -> list[tuple[str, int | None, list[str]
 def run_debate(
     severity: dict[str, float], votes: dict[str, str], archive: Archive | None = None, **options: Any
 ) -> Any:
-    """Run a debate of two agents with these severities of critiques and these votes."""
+    """Run a debate between two agents with these critique severities and votes."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique":
@@ -43,8 +43,8 @@ def run_debate(
     return pattern.run_sync(TASK, model=model(answer), seed=1).output
 
 
-def test_a_relationship_counts_critiques_and_votes() -> None:
-    """A relationship also counts the severity of critiques, revisions that followed, and equal votes."""
+def test_relationships_count_critiques_and_votes() -> None:
+    """A relationship also counts the critiques' severity, the resulting revisions, and equal votes."""
     output = run_debate({"ann": 0.2, "bob": 0.9}, {"ann": "bob", "bob": "bob"}, max_rounds=2)
     assert output.analytics is not None
     ann, bob = output.analytics.relationships
@@ -62,7 +62,7 @@ def test_a_relationship_counts_critiques_and_votes() -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from((0.0, 0.3)))
 def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float) -> None:
-    """Each critique and each vote for another agent is in one relationship, and the stored output is sufficient."""
+    """Each critique and each vote for another agent belongs to one relationship. Only the stored output is used."""
     world = World(seed, NAMES[:size], failing=failing)
     try:
         raw = plan(NAMES[:size], max_rounds=2).run_sync(TASK, model=world.model(), seed=seed).output
@@ -97,7 +97,7 @@ def test_a_severely_criticised_winner_is_a_comeback() -> None:
 
 
 def test_a_winner_with_a_low_rating_is_an_upset() -> None:
-    """The winner was rated at least 100 points below the loser; the output has the pre-debate ratings."""
+    """The winner was rated at least 100 points below the loser; the output has the ratings from before the debate."""
     archive = Archive()
     asyncio.run(archive.ratings.apply("before", {"ann": 60.0, "bob": -40.0}))
     output = run_debate({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)
@@ -116,7 +116,7 @@ def test_a_winner_with_a_low_rating_is_an_upset() -> None:
     ],
     ids=["together", "apart", "neither"],
 )
-def test_changes_between_rounds_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
+def test_round_to_round_changes_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
     """Proposals converge in round 2 or repeat without agreement, and bob may change his mind."""
 
     def answer(call: Call) -> Any:

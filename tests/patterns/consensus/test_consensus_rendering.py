@@ -1,4 +1,4 @@
-"""Rendered prompts of consensus agents, in which no text can pass for another."""
+"""Rendered prompts for consensus agents, in which no text can pass for another."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from flowdebate.testing import Attack
 
 MARK = "harmless"
-"""Harmless text in the place of an attack."""
+"""Harmless text used where the attack would be."""
 
 arguments = [attack for attack in ATTACKS if attack.place == "argument"]
 called = [attack for attack in ATTACKS if attack.place in ("name", "stance")]
 
 
 def proposal(agent: str, text: str) -> Proposal:
-    """Create a proposal with the given texts, without half surrogate pairs."""
+    """Create a proposal with the given texts, stripped of lone surrogates."""
     return Proposal.model_construct(agent=agent, text=text, round=0, position=text)
 
 
 def critique(critic: str, target: str, text: str) -> Critique:
-    """Create a critique in which every part is `text`."""
+    """Create a critique with `text` in every field."""
     return Critique.model_construct(
         critic=critic, target=target, round=1, reasoning=text, issues=[text, text], suggestions=[text], severity=0.25
     )
 
 
 def context_of(text: str) -> ConsensusContext:
-    """Create a context in which every part is `text`."""
+    """Create a context with `text` in every field."""
     agreed = PastDebate.model_construct(id=text, task=text, outcome="consensus", answer=text, winner=text)
     open_ = PastDebate.model_construct(id=text, task=text, outcome="no_consensus", answer=None, winner=text)
     point = CritiquePattern.model_construct(issue=text, suggestion=text, successes=1, uses=1)
@@ -90,7 +90,7 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 
 
 def check_same_lines(rendered: str, harmless: str) -> None:
-    """Check that `rendered` has the lines of `harmless`, each up to where a text begins."""
+    """Check that `rendered` has the same lines as `harmless`, comparing each up to the beginning of a text."""
     lines, expected_lines = lines_of(rendered), lines_of(harmless)
     assert len(lines) == len(expected_lines)
     for line, expected in zip(lines, expected_lines, strict=True):
@@ -101,7 +101,7 @@ def check_same_lines(rendered: str, harmless: str) -> None:
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
 def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
-    """The lines begin as without the attack, and the prompt contains no token of a chat template."""
+    """The lines begin as they do without the attack, and the prompt contains no chat template token."""
     for view in VIEWS.values():
         rendered = view("ann", attack.written())
         check_same_lines(rendered, view("ann", MARK))
@@ -110,7 +110,7 @@ def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
-def test_an_attack_by_name_or_role_stays_on_its_line(attack: Attack) -> None:
+def test_attacks_in_names_or_roles_stay_on_their_line(attack: Attack) -> None:
     """A name or a role produces exactly one tag."""
     for view in VIEWS.values():
         rendered = view(attack.written(), "Cap rents.")
@@ -122,16 +122,16 @@ def test_an_attack_by_name_or_role_stays_on_its_line(attack: Attack) -> None:
 
 @each_view
 @given(name=texts.filter(bool), text=texts.filter(bool))
-def test_no_text_begins_a_line(view: Callable[[str, str], str], name: str, text: str) -> None:
-    """Arbitrary text is in all places of the prompt."""
+def test_arbitrary_text_never_begins_a_line(view: Callable[[str, str], str], name: str, text: str) -> None:
+    """The text appears everywhere in the prompt."""
     rendered = view(name, text)
     check_same_lines(rendered, view(MARK, MARK))
     json.dumps(rendered, ensure_ascii=False).encode()
 
 
 @given(written=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=5, unique_by=lambda one: one[0]))
-def test_rendered_proposals_can_be_read_back(written: list[tuple[str, str]]) -> None:
-    """The rule in the system message is sufficient to determine who proposed what."""
+def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> None:
+    """The rule in the system message is enough to determine who proposed what."""
     rendered = render_turn(
         VoteAsked(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written])
     )
@@ -149,7 +149,7 @@ def test_rendered_proposals_can_be_read_back(written: list[tuple[str, str]]) -> 
 
 
 def test_missing_context_is_not_rendered() -> None:
-    """Without history, points and research there is no such part, and without an agent the prompt is a judge's."""
+    """Without history, points and research, the section is absent. Without an agent, the prompt is a judge's."""
     plain = render_agent_system(task="Q?", name="ann")
     assert "known from before" not in plain
     assert render_agent_system(task="Q?", context=ConsensusContext(), name="ann") == plain
@@ -157,19 +157,18 @@ def test_missing_context_is_not_rendered() -> None:
     assert render_agent_system(task="Q?").endswith(CONSENSUS.judge)
 
 
-def test_an_agents_instructions_come_last_and_unchanged() -> None:
-    """A system prompt comes from the application and is trusted, including its lines."""
+def test_agent_instructions_come_last_and_unchanged() -> None:
+    """A system prompt comes from the application, so its lines are trusted."""
     system = render_agent_system(task="Q?", name="ann", role="a mayor", system_prompt="Be brief.\n\n[x] <|y|> {z}")
     assert system.endswith("You are the agent ann. Your role: a mayor\n\nBe brief.\n\n[x] <|y|> {z}")
 
 
-def test_a_proposal_without_critiques_is_rendered_as_such() -> None:
-    """All critics of the round failed."""
+def test_proposals_without_critiques_are_rendered_as_such() -> None:
     request = RoundsAsked(task="Q?", round=1, proposals=[proposal("a", "b")], critiques=[])
     assert "in this round:\n(nothing)\n" in render_turn(request)
 
 
-def test_a_custom_template_is_filled() -> None:
+def test_custom_templates_are_filled() -> None:
     """Each part of the template can be replaced separately."""
     template = ConsensusTemplate(vote="Choose:\n{proposals}\nNow.")
     request = VoteAsked(task="Q?", agent="bob", proposals=[proposal("ann", "Cap.")])
@@ -188,8 +187,8 @@ def test_a_custom_template_is_filled() -> None:
         ("judge", 7),
     ],
 )
-def test_a_template_with_forgeable_fields_is_rejected(part: str, text: Any) -> None:
-    """Each field has to be a line of its own, and texts must not begin a line."""
+def test_templates_with_forgeable_fields_are_rejected(part: str, text: Any) -> None:
+    """Each field must be on a line of its own, and texts must not begin a line."""
     with pytest.raises(ConfigurationError) as caught:
         ConsensusTemplate(**{part: text})
     assert caught.value.field == part

@@ -1,4 +1,4 @@
-"""Topologies of critiques, and the critiques that they cause."""
+"""Critique topologies and the resulting critiques."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ sizes = st.integers(1, 10)
 
 
 def edge_count(topology: str, count: int, sparsity: float) -> int:
-    """Return the number of critiques in a round by the topology's formula, which is 0 for a single agent."""
+    """Compute the number of critiques per round by the topology's formula, which gives 0 for a single agent."""
     if count == 1:
         return 0
     return {
@@ -46,12 +46,12 @@ def edge_count(topology: str, count: int, sparsity: float) -> int:
 
 
 def critique_edges(output: ConsensusOutput) -> list[list[tuple[str, str]]]:
-    """Return the critiques as edges, by round."""
+    """Return the critiques as edges, grouped by round."""
     return [[(critique.critic, critique.target) for critique in one.critiques] for one in output.rounds]
 
 
 def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
-    """Check that edges connect different agents, are unique, and give each proposal a critic if possible."""
+    """Check that edges are unique, connect different agents, and give each proposal a critic if possible."""
     for one, edges in zip(output.rounds, critique_edges(output), strict=True):
         assert edges == one.edges
         assert all(critic != target for critic, target in edges)
@@ -66,10 +66,9 @@ def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
     sparsity=st.sampled_from((0.0, 0.25, 0.5, 0.75, 1.0)),
     seed=st.integers(0, 99),
 )
-def test_each_topology_makes_the_critiques_of_its_formula(
+def test_topologies_have_the_expected_number_of_critiques(
     size: int, topology: Topology, sparsity: float, seed: int
 ) -> None:
-    """All agents take part in each of two rounds."""
     names = NAMES[:size]
     calls: list[Call] = []
     debate = plan(names, topology=TopologyOptions(topology, sparsity=sparsity), max_rounds=2, convergence=None)
@@ -84,15 +83,15 @@ def test_each_topology_makes_the_critiques_of_its_formula(
 
 
 @given(size=st.integers(2, 10), topology=st.sampled_from(("all-to-all", "ring", "star", "sparse")))
-def test_some_topologies_are_the_same_in_every_round(size: int, topology: str) -> None:
-    """The edges are the same in every run as well, whatever the seed."""
+def test_some_topologies_never_change(size: int, topology: str) -> None:
+    """The edges are the same in every round and run, whatever the seed."""
     debate = plan(NAMES[:size], topology=topology, max_rounds=2, convergence=None)
     rounds = [critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (1, 2)]
     assert rounds[0][0] == rounds[0][1] == rounds[1][0] == rounds[1][1]
 
 
-def test_round_robin_pairs_all_agents_in_turn() -> None:
-    """Each agent criticises one proposal in each of N - 1 rounds."""
+def test_round_robin_pairs_all_agents() -> None:
+    """Each agent criticizes one proposal in each of N - 1 rounds."""
     output = (
         plan(NAMES[:5], topology="round-robin", max_rounds=4, convergence=None).run_sync(TASK, model=model()).output
     )
@@ -102,7 +101,7 @@ def test_round_robin_pairs_all_agents_in_turn() -> None:
         assert sorted(critic for critic, _ in one) == sorted(target for _, target in one) == sorted(NAMES[:5])
 
 
-def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
+def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
     """The same seed gives the same graphs, which differ between rounds."""
     debate = plan(NAMES[:8], topology=TopologyOptions("random-graph", sparsity=0.3), max_rounds=3, convergence=None)
     one, repeated, other = (
@@ -113,16 +112,16 @@ def test_a_random_graph_is_drawn_anew_in_each_round_from_the_seed() -> None:
 
 
 @pytest.mark.parametrize(("hub", "centre"), [(None, "ann"), ("cy", "cy")])
-def test_everything_goes_through_the_hub_of_a_star(hub: str | None, centre: str) -> None:
-    """The hub and all others criticise each other, and the first agent is the hub unless one is set."""
+def test_star_edges_all_include_the_hub(hub: str | None, centre: str) -> None:
+    """The hub and each other agent criticize each other. The first agent is the hub by default."""
     names = ("di", "cy", "bob", "ann")
     output = plan(names, topology=TopologyOptions("star", hub=hub), max_rounds=1).run_sync(TASK, model=model()).output
     rim = {*names} - {centre}
     assert set(output.rounds[0].edges) == {(centre, name) for name in rim} | {(name, centre) for name in rim}
 
 
-def test_a_function_may_choose_the_edges() -> None:
-    """The function receives the names, the round and a random source of the run, once per round."""
+def test_functions_can_choose_the_edges() -> None:
+    """The function receives the names, the round and a random source from the run, once per round."""
     calls: list[tuple[tuple[str, ...], int, float]] = []
 
     def next_in_line(names: Any, number: int, random: Random) -> list[tuple[str, str]]:
@@ -142,7 +141,7 @@ def test_a_function_may_choose_the_edges() -> None:
 
 @given(edges=st.sets(st.tuples(st.sampled_from(THREE), st.sampled_from(THREE)).filter(lambda edge: edge[0] != edge[1])))
 def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None:
-    """All edges returned by the function are kept, and proposals without a critic get one more edge."""
+    """All edges returned by the function are kept, and each proposal without a critic gets one more."""
 
     def some(names: object, number: object, random: object) -> set[tuple[str, str]]:
         return edges
@@ -169,8 +168,8 @@ def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None
     ],
     ids=shown,
 )
-def test_invalid_edges_are_an_error_of_the_function(bad: Any) -> None:
-    """The error is raised, and the raw output has the proposals."""
+def test_invalid_edges_from_a_function_raise(bad: Any) -> None:
+    """The raw output still has the proposals."""
 
     def wrong(names: object, number: object, random: object) -> Any:
         return bad
@@ -188,8 +187,8 @@ def test_invalid_edges_are_an_error_of_the_function(bad: Any) -> None:
     away=st.sets(st.integers(0, 7), min_size=1),
     topology=st.sampled_from(TOPOLOGIES),
 )
-def test_an_open_circuit_leaves_no_proposal_without_a_critic(size: int, away: set[int], topology: str) -> None:
-    """The application opens circuits after round 1, and those agents are not called afterwards."""
+def test_open_circuits_leave_no_proposal_without_a_critic(size: int, away: set[int], topology: str) -> None:
+    """The application opens circuits after round 1, and the affected agents are not called afterwards."""
     names = NAMES[:size]
     absent = {names[index] for index in away if index < size}
     breakers = Breakers()
@@ -220,7 +219,7 @@ def test_an_open_circuit_leaves_no_proposal_without_a_critic(size: int, away: se
     assert result.output.tally.failed == len(absent)
 
 
-def test_an_agent_with_an_open_circuit_does_not_take_part() -> None:
+def test_agents_with_an_open_circuit_do_not_take_part() -> None:
     """The agent's missing calls are failures, and the others continue."""
     breakers = Breakers()
     for _ in range(3):
@@ -237,8 +236,7 @@ def test_an_agent_with_an_open_circuit_does_not_take_part() -> None:
     assert all("bob" not in call.prompt for call in calls)
 
 
-def test_a_hub_that_cannot_criticise_is_replaced() -> None:
-    """A star whose hub cannot criticise uses another agent."""
+def test_star_replaces_a_hub_that_cannot_criticize() -> None:
     breakers = Breakers()
     for _ in range(3):
         breakers.record_failure("cy")
@@ -247,7 +245,7 @@ def test_a_hub_that_cannot_criticise_is_replaced() -> None:
     assert set(output.rounds[0].edges) == {("ann", "bob"), ("bob", "ann"), ("ann", "di"), ("di", "ann")}
 
 
-def test_an_agent_without_a_proposal_still_criticises_and_votes() -> None:
+def test_agents_without_a_proposal_still_criticize_and_vote() -> None:
     """Nobody can criticise the missing proposal or vote for it."""
 
     def lost(call: Call) -> Any:

@@ -1,4 +1,4 @@
-"""Votes and results of votes."""
+"""Votes and vote results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOUR = NAMES[:4]
 
 
 def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: Any) -> ConsensusOutput:
-    """Run a debate with these votes, in which None is a vote that fails."""
+    """Run a debate with these votes; None makes a vote fail."""
     by_name = choices if isinstance(choices, Mapping) else dict(zip(NAMES, choices, strict=False))
     confidence = options.pop("confidence", 1.0)
 
@@ -63,7 +63,7 @@ def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: An
 def test_every_eligible_vote_is_valid_spoiled_or_failed(
     choices: list[str | None], confidence: float, voting: str
 ) -> None:
-    """The confidence is between 0 and 1 for any votes."""
+    """The confidence is between 0 and 1 whatever the votes."""
     output = vote(choices, confidence=confidence, voting=voting)
     names = NAMES[: len(choices)]
     tally = output.tally
@@ -88,8 +88,8 @@ def test_every_eligible_vote_is_valid_spoiled_or_failed(
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
 @pytest.mark.parametrize("voting", ["majority", "supermajority", "unanimous"])
-def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> None:
-    """Strength only grows with the number of votes for a proposal, and a consensus remains one."""
+def test_more_votes_never_weaken_an_agreement(size: int, voting: str) -> None:
+    """Strength only grows with the number of votes for a proposal, and a consensus stays a consensus."""
     results = []
     for agreeing in range(size + 1):
         other_votes = [None if index % 2 else "nobody" for index in range(size - agreeing)]
@@ -106,7 +106,7 @@ def test_more_votes_never_make_an_agreement_weaker(size: int, voting: str) -> No
     [("majority", Fraction(1, 2), False), ("supermajority", Fraction(2, 3), True), ("unanimous", Fraction(1), True)],
 )
 def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fraction, itself: bool) -> None:  # noqa: FBT001
-    """The shares are more than half, at least two thirds, and all; other agents vote for nobody."""
+    """The shares are more than half, at least two thirds, and all; the remaining agents vote for nobody."""
     for agreeing in range(size + 1):
         met = agreeing >= min(size, max(2, -(-size // 2)))
         had = Fraction(agreeing, size)
@@ -114,8 +114,8 @@ def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fract
         assert output.consensus_reached is (met and (had >= share if itself else had > share))
 
 
-def test_the_strength_counts_all_eligible_voters() -> None:
-    """The grades of strength are unanimous, strong, moderate, weak, split and contested."""
+def test_strength_counts_all_eligible_voters() -> None:
+    """The grades are unanimous, strong, moderate, weak, split and contested."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],
@@ -127,8 +127,8 @@ def test_the_strength_counts_all_eligible_voters() -> None:
     assert {strength: vote(choices).strength for strength, choices in rows.items()} == {key: key for key in rows}
 
 
-def test_one_agent_alone_agrees_with_itself() -> None:
-    """A single agent proposes and votes with one call each, without critiques."""
+def test_single_agent_agrees_with_itself() -> None:
+    """The agent proposes and votes with one call each, without critiques."""
     calls: list[Call] = []
     result = plan(["ann"], convergence=None).run_sync(TASK, model=model(calls=calls))
     check_emitted(result)
@@ -157,8 +157,8 @@ def test_one_agent_alone_agrees_with_itself() -> None:
         (["ann", "ann", "ann", None], 4, False),
     ],
 )
-def test_a_winner_needs_enough_votes(choices: list[str | None], min_votes: int | None, met: bool) -> None:  # noqa: FBT001
-    """Valid votes are required from half of the agents and at least two, or as many as the application sets."""
+def test_winner_needs_enough_votes(choices: list[str | None], min_votes: int | None, met: bool) -> None:  # noqa: FBT001
+    """By default, at least half of the agents and at least two must cast valid votes. This is configurable."""
     output = vote(choices, voting=VotingOptions(min_votes=min_votes))
     assert output.tally is not None
     assert output.tally.quorum_met is met
@@ -173,7 +173,7 @@ def test_a_winner_needs_enough_votes(choices: list[str | None], min_votes: int |
 @pytest.mark.parametrize(
     "written", ["ann", " ANN ", "**Ann**", "Ann's", "the proposal of ann", "I vote for Ann.", "[ann]", "A\u200bnn\n"]
 )
-def test_a_choice_may_be_written_in_many_ways(written: str) -> None:
+def test_choices_are_parsed_leniently(written: str) -> None:
     """Case, Markdown, brackets, invisible characters and words around a name are ignored."""
     output = vote([written] * 3)
     assert output.winner == "ann"
@@ -181,8 +181,8 @@ def test_a_choice_may_be_written_in_many_ways(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["", " ", "nobody", "ann or bob", "ann\x00bob", "none of them", "a" * 5000])
-def test_an_unknown_choice_is_spoiled_and_recorded_verbatim(written: str) -> None:
-    """A choice that names no proposal, or several, does not count for any."""
+def test_unknown_choices_are_spoiled_and_recorded_verbatim(written: str) -> None:
+    """A choice that names several proposals is spoiled as well."""
     output = vote([written, "ann", "ann"])
     assert output.tally is not None
     assert (output.tally.valid, output.tally.spoiled) == (2, 1)
@@ -190,8 +190,8 @@ def test_an_unknown_choice_is_spoiled_and_recorded_verbatim(written: str) -> Non
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_an_attack_as_a_choice_is_spoiled(attack: Any) -> None:
-    """No attack of the corpus counts as a vote or interrupts the count."""
+def test_attacks_as_choices_are_spoiled(attack: Any) -> None:
+    """No attack in the corpus counts as a vote or interrupts the count."""
     output = vote([attack.written(own="ann", other="bob"), "bob", "bob"])
     assert output.tally is not None
     assert (output.tally.spoiled, output.winner) == (1, "bob")
@@ -199,7 +199,7 @@ def test_an_attack_as_a_choice_is_spoiled(attack: Any) -> None:
 
 @given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), custom=st.booleans())
 def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noqa: FBT001
-    """Votes of models and custom blocks may contain any characters, even half a surrogate pair, and are valid JSON."""
+    """Votes by models and custom blocks may contain any characters, even lone surrogates, and remain valid JSON."""
 
     def block(request: Any) -> Any:
         index = THREE.index(request.agent)
@@ -218,14 +218,14 @@ def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noq
 
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
-def test_an_escaped_name_names_its_agent(name: str, other: str) -> None:
+def test_escaped_names_match_their_agent(name: str, other: str) -> None:
     """A model copies the name from between brackets, where commas and brackets are escaped."""
     assume(name != other and tag_name(name) != other)
     assert find_name(tag_name(name), [name, other]) == name
     assert find_name(name, [other, name]) == name
 
 
-def test_a_voter_may_copy_an_escaped_name() -> None:
+def test_voters_may_copy_escaped_names() -> None:
     """The agent's name contains a comma, which prompts escape."""
     names = ("Änne O'Neill, PhD", "bob", "cy")
     output = vote(dict.fromkeys(names, tag_name(names[0])))
@@ -233,14 +233,12 @@ def test_a_voter_may_copy_an_escaped_name() -> None:
     assert tag_name(names[0]) != names[0]
 
 
-def test_an_essay_is_not_a_choice() -> None:
-    """Long texts are not searched for names, whatever their words."""
+def test_essays_are_not_choices() -> None:
+    """Long texts are not searched for names."""
     assert find_name("the proposal of " * 20_000 + "ann", THREE) is None
 
 
-def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:
-    """An agent without a proposal cannot win."""
-
+def test_votes_for_agents_without_a_proposal_are_spoiled() -> None:
     def answer(call: Call) -> Any:
         if call.phase == "proposal" and call.agent == "bob":
             return ConnectionLost("gone")
@@ -253,7 +251,7 @@ def test_a_vote_for_an_agent_without_a_proposal_is_spoiled() -> None:
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_each_voter_sees_a_different_order_of_proposals(shuffle: bool) -> None:  # noqa: FBT001
+def test_voters_see_proposals_in_different_orders(shuffle: bool) -> None:  # noqa: FBT001
     """The seed determines the order; without shuffling, all voters see the declared order."""
 
     def orders(seed: int) -> list[list[str]]:
@@ -284,14 +282,14 @@ def test_each_voter_sees_a_different_order_of_proposals(shuffle: bool) -> None: 
         ({"ann": 0.5, "bob": 0.5, "cy": 0.9}, "ann", True),
     ],
 )
-def test_votes_may_weigh_differently(weights: Any, winner: str | None, reached: bool) -> None:  # noqa: FBT001
-    """A consensus requires more than half of the total weight, and without weights all votes are equal."""
+def test_votes_can_be_weighted(weights: Any, winner: str | None, reached: bool) -> None:  # noqa: FBT001
+    """A consensus requires more than half of the total weight. Votes have equal weight by default."""
     output = vote(["ann", "ann", "bob"], voting=VotingOptions("weighted", weights=weights))
     assert (output.winner, output.consensus_reached) == (winner, reached)
 
 
 class FixedRatings(LoggedRatings):
-    """A store whose ratings are set in advance."""
+    """A store with predefined ratings."""
 
     fixed: dict[str, Rating]
 
@@ -305,8 +303,11 @@ def _rated(**ratings: Rating) -> Archive:
     return Archive(ratings=store)
 
 
-def test_votes_weigh_by_the_ratings_of_the_archive() -> None:
-    """ELO and calibration count as in `vote_weight`; unknown agents weigh 1; the application's weights come first."""
+def test_votes_weigh_by_archive_ratings() -> None:
+    """ELO and calibration count as in `vote_weight`, and unknown agents weigh 1.
+
+    The application's weights take precedence.
+    """
     archive = _rated(ann=Rating(elo=2500, calibration=1.0), bob=Rating(elo=1000))
     output = vote(["ann", "bob", "cy"], voting="weighted", archive=archive)
     assert output.tally is not None
@@ -334,8 +335,7 @@ def tie(choose: Any, choices: Sequence[str | None] = ("ann", "ann", "bob", "bob"
     return vote(choices, tie_break=choose, **options)
 
 
-def test_a_tie_has_no_winner() -> None:
-    """A tie is only broken by a tie rule."""
+def test_ties_have_no_winner_without_a_tie_rule() -> None:
     output = tie(None)
     assert output.tally is not None
     assert (output.winner, output.tally.tied, output.outcome) == (None, ["ann", "bob"], "no_consensus")
@@ -344,8 +344,8 @@ def test_a_tie_has_no_winner() -> None:
 @pytest.mark.parametrize(
     "answer", ["bob", " Bob.", {"choice": "bob"}, {"choice": "the proposal of bob", "reasoning": "It is cheaper."}]
 )
-def test_a_tie_rule_names_one_of_the_tied_agents(answer: Any) -> None:
-    """The rule receives only the tied proposals, and determines a winner but not a consensus."""
+def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
+    """The rule receives only the tied proposals and determines a winner, but not a consensus."""
     requests: list[TieAsked] = []
 
     def choose(value: TieAsked) -> Any:
@@ -361,8 +361,8 @@ def test_a_tie_rule_names_one_of_the_tied_agents(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
-def test_an_invalid_tie_break_is_a_loss(answer: Any) -> None:
-    """Another name, or a value other than a name, leaves the tie; None counts as no answer."""
+def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
+    """An unknown name or a non-name does not break the tie. None counts as no answer."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:
@@ -372,8 +372,8 @@ def test_an_invalid_tie_break_is_a_loss(answer: Any) -> None:
         assert output.status == "degraded"
 
 
-def test_a_failed_tie_judge_is_a_loss() -> None:
-    """The count of the votes does not change."""
+def test_failed_tie_judges_are_losses() -> None:
+    """The vote count does not change."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote":
@@ -387,8 +387,8 @@ def test_a_failed_tie_judge_is_a_loss() -> None:
     assert [loss.name for loss in result.output.losses] == ["plan-tie-judge"]
 
 
-def test_the_default_tie_judge_chooses_between_tied_proposals() -> None:
-    """The judge is a model apart from the agents and sees the tied proposals in an order drawn from the seed."""
+def test_default_tie_judge_chooses_between_tied_proposals() -> None:
+    """The judge is a model separate from the agents and sees the tied proposals in a seeded order."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -406,7 +406,7 @@ def test_the_default_tie_judge_chooses_between_tied_proposals() -> None:
 
 
 @pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
-def test_a_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
+def test_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
     """Either one proposal leads, or too few agents voted."""
 
     def never(value: object) -> str:
@@ -415,7 +415,7 @@ def test_a_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> No
     assert [loss for loss in tie(never, choices).losses if loss.role == "judge"] == []
 
 
-def test_an_exception_of_a_custom_tie_rule_is_raised() -> None:
+def test_exceptions_in_a_custom_tie_rule_are_raised() -> None:
     """An exception in application code is not a provider failure."""
 
     def broken(value: object) -> str:

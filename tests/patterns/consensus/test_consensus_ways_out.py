@@ -1,4 +1,4 @@
-"""All ways in which a debate can end, with their stages, events and output."""
+"""Every way in which a debate can end, with the resulting stages, events and output."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 FOUR = NAMES[:4]
 TWO_ROUNDS = {"topology": "round-robin", "max_rounds": 2, "convergence": None}
 CALLS = 4 + 2 * (4 + 4) + 4
-"""Number of calls of four agents in two rounds with one critic each."""
+"""Number of calls by four agents in two rounds with one critic each."""
 
 
-def answer_count(raw: ConsensusOutput) -> int:
-    """Count the answers that a debate has recorded."""
+def count_answers(raw: ConsensusOutput) -> int:
+    """Count the answers recorded by a debate."""
     rounds = sum(len(one.critiques) + len(one.revisions) for one in raw.rounds)
     return len(raw.proposals) + rounds + len(raw.ballots)
 
@@ -62,8 +62,8 @@ def answer_count(raw: ConsensusOutput) -> int:
 # The complete debate
 
 
-def test_a_debate_goes_through_its_stages_in_order() -> None:
-    """The stages of a round are repeated in each round."""
+def test_stages_follow_each_other_in_order() -> None:
+    """The stages within a round are repeated in each round."""
     result = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model())
     check_emitted(result)
     assert stages(result) == snapshot(
@@ -88,8 +88,8 @@ def test_a_debate_goes_through_its_stages_in_order() -> None:
     assert [reached.label for reached in result.output.stages] == stages(result)
 
 
-def test_the_last_stage_without_agreement_is_no_consensus() -> None:
-    """The stage NO_CONSENSUS replaces CONSENSUS_REACHED."""
+def test_no_consensus_is_the_last_stage_without_agreement() -> None:
+    """NO_CONSENSUS replaces CONSENSUS_REACHED."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -99,8 +99,8 @@ def test_the_last_stage_without_agreement_is_no_consensus() -> None:
     assert stages(result)[-2:] == ["VOTE_AGGREGATION", "NO_CONSENSUS"]
 
 
-def test_a_debate_has_seven_kinds_of_events_besides_stages_and_failures() -> None:
-    """The seven kinds are start, rounds, messages, critiques, votes, the decision and the end."""
+def test_debates_emit_seven_other_kinds_of_events() -> None:
+    """Besides stages and failures, they are start, rounds, messages, critiques, votes, the decision and the end."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
@@ -137,8 +137,8 @@ def test_a_debate_has_seven_kinds_of_events_besides_stages_and_failures() -> Non
 
 
 @given(st.lists(st.sampled_from(ConsensusStage), max_size=12))
-def test_only_sequences_from_the_table_are_in_order(stages_: list[ConsensusStage]) -> None:
-    """Any path through the table is in order, and any other sequence is not."""
+def test_only_sequences_in_the_table_are_in_order(stages_: list[ConsensusStage]) -> None:
+    """Any path through the table is in order; any other sequence is not."""
     reached: list[StageReached] = []
     number = 0
     legal = True
@@ -152,8 +152,8 @@ def test_only_sequences_from_the_table_are_in_order(stages_: list[ConsensusStage
     assert in_order_of_stages(reached) is legal
 
 
-def test_a_wrong_round_number_is_out_of_order() -> None:
-    """Rounds count from 1, and only stages of a round have a number."""
+def test_wrong_round_numbers_are_out_of_order() -> None:
+    """Rounds count from 1, and only stages within a round have a number."""
     walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
     assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])
@@ -166,7 +166,7 @@ def test_a_wrong_round_number_is_out_of_order() -> None:
 
 
 def full_debate(**options: Any) -> Any:
-    """Build a debate of four with judges, two rounds and a tie rule."""
+    """Build a debate between four agents with judges, two rounds and a tie rule."""
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=FOUR),
@@ -175,7 +175,7 @@ def full_debate(**options: Any) -> Any:
 
 
 class Gate:
-    """A model that blocks at call number `at`, or raises `error` there."""
+    """A model that blocks at call number `at`, or raises `error` at that call."""
 
     def __init__(self, at: int, *, order: int | None = None, error: Exception | None = None) -> None:
         self.at = at
@@ -204,13 +204,13 @@ class Gate:
         return FunctionModel(self._act)
 
 
-def check_cut_short(run: RunView, status: str, answered: int) -> None:
+def check_partial_output(run: RunView, status: str, answered: int) -> None:
     """Check that the output contains exactly the answered calls."""
     check_emitted(run)
     raw = run.raw
     assert isinstance(raw, ConsensusOutput)
     assert run.status == raw.status == status
-    assert answer_count(raw) == answered
+    assert count_answers(raw) == answered
     assert (raw.outcome, raw.answer, raw.winner, raw.tally, raw.analytics, raw.feedback) == (None,) * 6
     assert raw.model_validate_json(raw.model_dump_json()) == raw
 
@@ -220,8 +220,8 @@ orders = st.none() | st.integers(0, 99)
 
 
 @given(at=moments, order=orders)
-def test_a_cancelled_debate_keeps_its_answers(at: int, order: int | None) -> None:
-    """The raw output has all answers, and no task of the audit trail is open."""
+def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> None:
+    """The raw output has all answers, and no task in the audit trail is open."""
 
     async def cancelled() -> tuple[RunHandle[Any], Gate]:
         gate = Gate(at, order=order)
@@ -240,21 +240,21 @@ def test_a_cancelled_debate_keeps_its_answers(at: int, order: int | None) -> Non
     if handle.status == "complete":
         assert gate.asked <= at
         return
-    check_cut_short(handle, "interrupted", gate.answered)
+    check_partial_output(handle, "interrupted", gate.answered)
     assert consensus_events(handle)[-1].error == "CancelledError"
     assert {task.status for task in handle.tasks.list()} <= {"completed", "cancelled"}
     assert handle.tasks.count("completed") == gate.answered
 
 
 @given(at=moments, order=orders)
-def test_a_timeout_keeps_the_answers(at: int, order: int | None) -> None:
+def test_timeouts_keep_the_answers(at: int, order: int | None) -> None:
     """The output has no outcome and names the timeout, whatever call is pending."""
     gate = Gate(at, order=order)
     result = full_debate(timeout=0.03).run_sync(TASK, model=gate.model(), seed=1)
     if result.status == "complete":
         assert gate.asked <= at
         return
-    check_cut_short(result, "limit", gate.answered)
+    check_partial_output(result, "limit", gate.answered)
     assert result.output == result.raw
     early = result.output.early_end
     assert early is not None
@@ -266,7 +266,7 @@ def test_a_timeout_keeps_the_answers(at: int, order: int | None) -> None:
 
 
 @given(at=moments, order=orders)
-def test_an_application_error_keeps_the_answers(at: int, order: int | None) -> None:
+def test_application_errors_keep_the_answers(at: int, order: int | None) -> None:
     """The exception is raised unchanged, and the handle has the raw output."""
     failure = LookupError("a mistake")
     gate = Gate(at, order=order, error=failure)
@@ -281,21 +281,21 @@ def test_an_application_error_keeps_the_answers(at: int, order: int | None) -> N
     if handle.status == "complete":
         assert gate.asked <= at
         return
-    check_cut_short(handle, "failed", gate.answered)
+    check_partial_output(handle, "failed", gate.answered)
     assert consensus_events(handle)[-1].error == "LookupError: a mistake"
 
 
 @pytest.mark.parametrize("at", [0, 2, 5, 9, 14, CALLS - 1])
-def test_a_time_limit_of_the_run_keeps_the_answers(at: int) -> None:
+def test_run_time_limits_keep_the_answers(at: int) -> None:
     """The time limit belongs to the run, not to the debate."""
     gate = Gate(at)
     result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=gate.model(), seed=1, limits=Limits(seconds=0.05))
-    check_cut_short(result, "limit", gate.answered)
+    check_partial_output(result, "limit", gate.answered)
     assert result.output is None
 
 
-def test_a_debate_cancelled_before_its_start_emits_nothing() -> None:
-    """An end event is only emitted after a start event."""
+def test_debates_cancelled_before_their_start_emit_nothing() -> None:
+    """An end event always follows a start event."""
 
     async def cancelled() -> RunHandle[Any]:
         handle: RunHandle[Any] = plan().start(TASK, model=model())
@@ -310,20 +310,18 @@ def test_a_debate_cancelled_before_its_start_emits_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, {"topic": "x"}, {"task": 3}, ["x"]])
-def test_an_invalid_task_is_rejected_before_any_event(value: Any) -> None:
-    """An invalid task is an application error."""
+def test_invalid_tasks_are_rejected_before_any_event(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="a task") as caught:
         plan().run_sync(value, model=model())
     assert consensus_events(caught.value.run) == []
 
 
-def test_an_unused_timeout_changes_nothing() -> None:
-    """The debate ends within the time limit."""
+def test_unreached_timeouts_change_nothing() -> None:
     output = plan(max_rounds=1, timeout=60).run_sync(TASK, model=model()).output
     assert (output.status, output.early_end) == ("complete", None)
 
 
-def test_a_timeout_during_judging_loses_no_round() -> None:
+def test_timeouts_during_judging_lose_no_round() -> None:
     """The application's judge takes too long."""
 
     async def late(ctx: Context) -> bool:
@@ -331,11 +329,11 @@ def test_a_timeout_during_judging_loses_no_round() -> None:
         raise AssertionError
 
     result = plan(max_rounds=2, convergence=None, terminate_when=late, timeout=0.3).run_sync(TASK, model=model())
-    check_cut_short(result, "limit", 3 + 6 + 3)
+    check_partial_output(result, "limit", 3 + 6 + 3)
     assert result.output.rounds[0].convergence is not None
 
 
-def test_a_timeout_does_not_hide_an_application_error() -> None:
+def test_timeouts_do_not_hide_application_errors() -> None:
     """A `TimeoutError` raised by a block is not the debate's timeout."""
 
     def broken(request: Any) -> str:

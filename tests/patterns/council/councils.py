@@ -1,4 +1,4 @@
-"""Councils for tests: members and reviewers that answer from the request alone."""
+"""Councils for tests: members and reviewers whose answers depend only on the request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ QUESTION = "Should we ship today?"
 
 
 def letters_in(request: ModelRequest) -> list[str]:
-    """Return the letters of the answers in the prompt of a reviewer or chair, in order."""
+    """Return the letters of the answers in the reviewer's or chair's prompt, in order."""
     return re.findall(r"^\[Answer ([A-Z]+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
 
 
 def reply(request: ModelRequest) -> Any:
-    """Return an opinion, a ranking in the order of the prompt, or the chair's answer."""
+    """Return an opinion, a ranking in prompt order, or the chair's answer."""
     if "-reviewer-" in request.block:
         return {"ranking": [{"answer": letter, "reason": f"{letter} is sound."} for letter in letters_in(request)]}
     if request.block.endswith("-chair"):
@@ -35,7 +35,7 @@ _TEXTS = {"Ann": "Boldly.", "Bea": "At once.", "Cid": "Carefully."}
 
 
 def by_text(request: ModelRequest) -> Any:
-    """Answer like `reply`, but rank by text, so that the order in the prompt does not matter."""
+    """Answer like `reply`, but rank by text so that the order in the prompt does not matter."""
     if "-member-" in request.block:
         return _TEXTS[request.block.rpartition("-")[2]]
     if "-reviewer-" not in request.block:
@@ -46,6 +46,6 @@ def by_text(request: ModelRequest) -> Any:
 
 
 def run_council(names: Sequence[str] = NAMES[:3], *, model: Any = None, seed: int = 7, **options: Any) -> Any:
-    """Run a council of `names` on `QUESTION`."""
+    """Run a council whose members are `names` on `QUESTION`."""
     pattern = council(name="ship", members=[{"name": name} for name in names], **options)
     return pattern.run_sync(QUESTION, model=FunctionModel(reply) if model is None else model, seed=seed)

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class Plan(BaseModel):
-    """The schema of the chair's answer."""
+    """Schema for the chair's answer."""
 
     ship: bool
     why: str
 
 
 class Listening:
-    """A model that answers like `reply` or another function, and records the requests."""
+    """A model that answers with `reply` or another function and records the requests."""
 
     def __init__(self, other: Callable[[ModelRequest], Any] = reply) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -57,7 +57,7 @@ class Listening:
         return [prompt for block, prompt in self.asked if part in block]
 
 
-def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
+def test_council_takes_two_calls_per_member_plus_the_chair() -> None:
     """Without an output schema, the output is the raw output."""
     result = run_council()
     raw = result.output
@@ -80,7 +80,7 @@ def test_a_council_takes_two_calls_a_member_and_one_for_the_chair() -> None:
 
 
 def test_members_answer_independently() -> None:
-    """The prompt of an opinion contains only the question."""
+    """An opinion's prompt contains only the question."""
     model = Listening()
     run_council(model=model.model)
     for prompt in model.of("-member-"):
@@ -90,7 +90,7 @@ def test_members_answer_independently() -> None:
 
 @given(st.integers(2, 5), st.integers(0, 2**32), st.sampled_from(["others", "all"]))
 def test_reviewers_and_chair_see_no_names(count: int, seed: int, scope: str) -> None:
-    """Names are hidden even if members write their own or others' names into their answers."""
+    """Names are hidden even if members mention themselves or others in their answers."""
     names = NAMES[:count]
 
     def boastful(request: ModelRequest) -> Any:
@@ -106,22 +106,22 @@ def test_reviewers_and_chair_see_no_names(count: int, seed: int, scope: str) -> 
         assert not [name for name in names if name in text]
 
 
-def test_hiding_names_can_be_switched_off() -> None:
-    """`PromptOptions(hide_names=False)` shows the names that members write into their answers."""
+def test_hiding_names_can_be_disabled() -> None:
+    """`PromptOptions(hide_names=False)` shows the names that members mention in their answers."""
     model = Listening(lambda request: "I am Ann." if "-member-" in request.block else reply(request))
     run_council(model=model.model, prompts=PromptOptions(hide_names=False))
     assert "I am Ann." in model.of("-chair")[0]
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
-def test_every_answer_comes_first_equally_often(count: int, seed: int) -> None:
-    """A reviewer that prefers the first answer leaves the ranking tied."""
+def test_answers_come_first_equally_often(count: int, seed: int) -> None:
+    """Reviewers that always prefer the first answer produce a tied ranking."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
     assert all(rank.tied for rank in raw.ranking)
 
 
-def test_the_ranking_does_not_depend_on_the_order_of_answers() -> None:
+def test_ranking_does_not_depend_on_the_order_of_answers() -> None:
     """Reviewers that rank by text produce the same ranking with every seed."""
     rankings = [
         [rank.agent_name for rank in run_council(model=FunctionModel(by_text), seed=seed).output.ranking]
@@ -131,7 +131,7 @@ def test_the_ranking_does_not_depend_on_the_order_of_answers() -> None:
 
 
 def test_reviews_are_optional() -> None:
-    """A council with `review="none"` takes N + 1 calls and has no ranking."""
+    """With `review="none"`, a council takes N + 1 calls and has no ranking."""
     result = run_council(review="none")
     raw = result.output
     assert (result.usage.calls, raw.reviews, raw.ranking, raw.agreement) == (4, [], [], None)
@@ -139,13 +139,13 @@ def test_reviews_are_optional() -> None:
 
 
 def test_reviewing_all_answers_measures_self_preference() -> None:
-    """Each member also ranks its own answer."""
+    """Each member ranks its own answer too."""
     raw = run_council(review="all").output
     assert {rank.reviews for rank in raw.ranking} == {3}
     assert all(rank.self_preference is not None for rank in raw.ranking)
 
 
-def test_the_chair_returns_the_output_schema() -> None:
+def test_chair_returns_the_output_schema() -> None:
     """The run's output is the validated data, which is also the answer in the raw output."""
     model = FunctionModel(
         lambda request: {"ship": False, "why": "Tests fail."} if "chair" in request.block else reply(request)
@@ -157,8 +157,8 @@ def test_the_chair_returns_the_output_schema() -> None:
 
 
 @pytest.mark.parametrize("ranking", [[], [("A", "B")], "twice", "stranger"], ids=str)
-def test_an_invalid_ranking_is_retried_and_then_an_error(ranking: Any) -> None:
-    """A ranking has to contain each letter of the prompt once."""
+def test_invalid_rankings_are_retried_and_then_raise(ranking: Any) -> None:
+    """A ranking must contain each letter in the prompt exactly once."""
 
     def broken(request: ModelRequest) -> Any:
         if "-reviewer-" not in request.block:
@@ -174,7 +174,7 @@ def test_an_invalid_ranking_is_retried_and_then_an_error(ranking: Any) -> None:
     assert (result.status, result.output.reviews, result.output.ranking) == ("degraded", [], [])
 
 
-def test_a_failed_member_is_excluded_and_reported() -> None:
+def test_failed_members_are_excluded_and_reported() -> None:
     """With "skip", a failed member neither reviews nor is reviewed."""
 
     def flaky(request: ModelRequest) -> Any:
@@ -193,8 +193,8 @@ def test_a_failed_member_is_excluded_and_reported() -> None:
     assert {rank.agent_name for rank in raw.ranking} == {"Ann", "Cid"}
 
 
-def test_a_missing_review_is_reported_with_the_ranking() -> None:
-    """A missing review leaves the design unbalanced: some answers are read first more often than others."""
+def test_missing_reviews_are_reported_with_the_ranking() -> None:
+    """A missing review unbalances the design: some answers are read first more often than others."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith("-reviewer-Bea"):
@@ -210,7 +210,7 @@ def test_a_missing_review_is_reported_with_the_ranking() -> None:
     assert "missing" not in ranking(run_council().output)
 
 
-def test_custom_blocks_take_any_role() -> None:
+def test_custom_blocks_can_take_any_role() -> None:
     """A member receives first the question and later the answers, and a chair receives everything."""
 
     def member(value: Any) -> Any:
@@ -231,7 +231,7 @@ def test_custom_blocks_take_any_role() -> None:
     assert len(inputs[0].ranking) == 2
 
 
-def test_a_block_with_an_invalid_ranking_is_named() -> None:
+def test_blocks_with_invalid_rankings_are_named() -> None:
     """The `OutputError` contains the block and the problem."""
     members = [Persona("Ann", block=lambda _: "Yes."), Persona("Bea")]
     with pytest.raises(OutputError, match="ship-member-Ann"):
@@ -263,7 +263,7 @@ def test_people_can_take_all_roles(tmp_path: Path) -> None:
     assert (result.status, result.output.answer) == ("complete", "Wait.")
 
 
-def test_a_stored_council_is_resumed_without_paying_twice(tmp_path: Path) -> None:
+def test_stored_councils_resume_without_repeated_calls(tmp_path: Path) -> None:
     """The run was interrupted before the chair, so only one call remains."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:3]])
     store = tmp_path / "runs.sqlite3"
@@ -281,7 +281,7 @@ def test_a_stored_council_is_resumed_without_paying_twice(tmp_path: Path) -> Non
     assert result.output == run_council(seed=1).output
 
 
-def test_a_batch_runs_councils() -> None:
+def test_batches_run_councils() -> None:
     """Each question has its own council."""
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:2]])
     batch = pattern.batch_sync(["Ship?", "Wait?"], model=FunctionModel(reply))
@@ -321,7 +321,7 @@ def test_invalid_councils_are_rejected(options: dict[str, Any], field: str) -> N
         council(**{"name": "ship", "members": [{"name": "Ann"}, {"name": "Bea"}], **options})
 
 
-def test_the_outline_shows_the_phases() -> None:
+def test_outline_shows_the_phases() -> None:
     text = str(outline(council(name="ship", members=[{"name": "Ann"}, {"name": "Bea"}])))
     places = [
         text.index(part)

@@ -1,4 +1,4 @@
-"""Laws of orders, mean ranks, Borda counts, Kendall's W and self-preference."""
+"""Invariants of orders, mean ranks, Borda counts, Kendall's W and self-preference."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ SCOPES = st.sampled_from(["others", "all"])
 
 
 def review(name: str, *ranking: str) -> CouncilReview:
-    """Create the review of `name`, from best to worst."""
+    """Create a review by `name`, from best to worst."""
     ranked = [CouncilRanked(agent_name=author, rank=place, reason="-") for place, author in enumerate(ranking, start=1)]
     return CouncilReview(agent_name=name, order=list(ranking), ranking=ranked)
 
 
 def reviews(*all_reviews: CouncilReview) -> dict[str, CouncilReview]:
-    """Return the reviews by reviewer."""
+    """Return the reviews, keyed by reviewer."""
     return {review_.agent_name: review_ for review_ in all_reviews}
 
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """A preference for a slot does not favour any answer."""
+    """A preference for a slot does not favor any answer."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     for slot in range(len(names) - (scope == "others")):
         assert sorted(order[slot] for order in orders.values()) == sorted(names)
@@ -38,7 +38,7 @@ def test_each_answer_is_in_each_slot_equally_often(names: list[str], scope: str,
 
 @given(NAMES, SCOPES, st.integers())
 def test_each_answer_is_reviewed_equally_often(names: list[str], scope: str, seed: int) -> None:
-    """All other members review an answer, and with "all" so does the author."""
+    """An answer is reviewed by all other members and, with "all", also by its author."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     frequencies = Counter(name for order in orders.values() for name in order)
     assert set(frequencies.values()) == {len(names) - (scope == "others")}
@@ -46,39 +46,38 @@ def test_each_answer_is_reviewed_equally_often(names: list[str], scope: str, see
         assert (name in order) == (scope == "all")
 
 
-def pairs_of_neighbours(count: int, scope: str) -> Counter[tuple[str, str]]:
-    """Count how often an answer directly follows another one, over all reviews of `count` members."""
+def count_neighbors(count: int, scope: str) -> Counter[tuple[str, str]]:
+    """Count how often one answer directly follows another in all reviews by `count` members."""
     orders = review_orders([str(number) for number in range(count)], scope=scope, random=Random(count))  # type: ignore[arg-type]
     return Counter(pair for order in orders.values() for pair in pairwise(order))
 
 
 @pytest.mark.parametrize("count", range(2, 41))
-def test_answers_are_neighbours_at_most_once_without_self_review(count: int) -> None:
-    """A good answer does not lower one particular other answer: of N (N - 1) pairs, N (N - 2) occur."""
-    pairs = pairs_of_neighbours(count, "others")
+def test_answers_are_neighbors_at_most_once_without_self_review(count: int) -> None:
+    """A good answer does not always lower the same other answer: of N (N - 1) pairs, N (N - 2) occur."""
+    pairs = count_neighbors(count, "others")
     assert len(pairs) == count * (count - 2)
     assert set(pairs.values()) <= {1}
 
 
 @pytest.mark.parametrize("count", range(2, 41, 2))
-def test_all_pairs_are_neighbours_once_in_an_even_council(count: int) -> None:
+def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
     """With all answers in each review, the orders form a Williams square."""
-    pairs = pairs_of_neighbours(count, "all")
+    pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 1)
     assert set(pairs.values()) == {1}
 
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
-def test_nearly_all_pairs_are_neighbours_once_in_an_odd_council(count: int) -> None:
+def test_nearly_all_pairs_are_neighbors_once_in_odd_councils(count: int) -> None:
     """A Williams square does not exist for odd cycles: of N - 1 steps, one occurs twice and one never."""
-    pairs = pairs_of_neighbours(count, "all")
+    pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 2)
     assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})
 
 
 @given(NAMES, st.randoms(use_true_random=False))
-def test_the_ranking_does_not_depend_on_the_order_of_arrival(names: list[str], random: Random) -> None:
-    """The agreement does not depend on the order of arrival either."""
+def test_ranking_and_agreement_do_not_depend_on_arrival_order(names: list[str], random: Random) -> None:
     drawn_reviews = [
         review(name, *random.sample([other for other in names if other != name], len(names) - 1)) for name in names
     ]
@@ -102,8 +101,8 @@ def test_borda_counts_and_ranks_add_up(names: list[str], random: Random) -> None
 
 
 @given(NAMES, SCOPES, st.integers())
-def test_reviewers_who_agree_have_a_concordance_of_one(names: list[str], scope: str, seed: int) -> None:
-    """The reviewers may exclude their own answers."""
+def test_unanimous_reviewers_have_a_concordance_of_one(names: list[str], scope: str, seed: int) -> None:
+    """Reviewers may exclude their own answers."""
     orders = review_orders(names, scope=scope, random=Random(seed))  # type: ignore[arg-type] # drawn from its values
     by_reviewer = reviews(*[review(name, *sorted(order)) for name, order in orders.items()])
     concordance = agreement(by_reviewer)
@@ -122,7 +121,7 @@ def test_concordance_is_between_zero_and_one(names: list[str], random: Random) -
     assert 0 <= concordance.w <= 1
 
 
-def test_concordance_of_complete_rankings_is_kendalls() -> None:
+def test_concordance_of_complete_rankings_is_kendalls_w() -> None:
     """The textbook formula is 12 S / (m² (n³ - n)), here with three reviewers and four answers."""
     by_reviewer = reviews(
         review("x", "a", "b", "c", "d"), review("y", "a", "c", "b", "d"), review("z", "b", "a", "c", "d")
@@ -134,22 +133,22 @@ def test_concordance_of_complete_rankings_is_kendalls() -> None:
     assert concordance.w == pytest.approx(12 * spread / (3**2 * (4**3 - 4)))
 
 
-def test_an_agreement_has_no_interval() -> None:
-    """From three to nine reviewers, the former 95 % interval contained the true value in .55 to .92 of councils."""
+def test_agreement_has_no_confidence_interval() -> None:
+    """With three to nine reviewers, the former 95 % interval held the true value in only 55 to 92 % of councils."""
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
     assert concordance is not None
     assert set(concordance.model_dump()) == {"w", "reviews"}
 
 
 def test_opposite_rankings_have_no_concordance() -> None:
-    """Each of the two reviewers reverses the other's order."""
+    """The two reviewers rank the answers in opposite orders."""
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "c", "b", "a")))
     assert concordance is not None
     assert concordance.w == 0
 
 
-def test_ties_share_a_place() -> None:
-    """Two answers that share the first place are followed by the third place."""
+def test_tied_answers_share_a_rank() -> None:
+    """Two answers that share first place are followed by third place."""
     ranked = rank_answers(reviews(review("x", "a", "b", "c"), review("y", "b", "a", "c")), ["a", "b", "c"])
     assert [(rank.agent_name, rank.rank, rank.tied) for rank in ranked] == [
         ("a", 1, True),
@@ -158,7 +157,7 @@ def test_ties_share_a_place() -> None:
     ]
 
 
-def test_self_preference_compares_a_members_own_rank_with_the_others() -> None:
+def test_self_preference_compares_own_ranks_with_the_others() -> None:
     """A value above 0 means that members prefer their own answers."""
     by_reviewer = reviews(review("a", "a", "b"), review("b", "b", "a"))
     assert [rank.self_preference for rank in rank_answers(by_reviewer, ["a", "b"])] == [1.0, 1.0]

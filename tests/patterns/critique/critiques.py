@@ -23,7 +23,7 @@ APART = ["The deposit is paid back within 14 days", "Nothing is ever paid back b
 
 
 def ids_in(request: ModelRequest) -> list[str]:
-    """Return the ids of the claims in the prompt of a judge or author."""
+    """Return the claim ids in a judge's or author's prompt."""
     return re.findall(r"^\[(C\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ def model_of(
     answer: str = ANSWER,
     revised: str = REVISED,
 ) -> FunctionModel:
-    """Return a model for all roles, whose judge gives the same ruling on every claim."""
+    """Create a model for all roles, whose judge gives the same ruling on every claim."""
 
     def reply(request: ModelRequest) -> Any:
         if "-critic-" in request.block:
@@ -51,6 +51,6 @@ def model_of(
 
 
 def run_critique(model: Any = None, *, question: Any = QUESTION, limits: Any = None, **options: Any) -> Any:
-    """Return the result of a critique with the lease as its source."""
+    """Run a critique with the lease as its source and return the result."""
     pattern = critique(name="rent", **{"critics": [{"name": "Ada"}], "sources": {"lease.md": LEASE}, **options})
     return pattern.run_sync(question, model=model_of() if model is None else model, seed=7, limits=limits)

@@ -1,4 +1,4 @@
-"""A critique step by step: answer, claims, rulings and decision, with the calls of each role and the output."""
+"""A critique step by step: answer, claims, rulings and decision, with each role's calls and the output."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def failing(part: str, **options: Any) -> FunctionModel:
     return FunctionModel(reply)
 
 
-def test_a_critique_takes_three_calls_and_a_fourth_for_a_revision() -> None:
-    """An existing answer saves a call, and the judge is not called without claims."""
+def test_critique_takes_three_calls_or_four_with_a_revision() -> None:
+    """An existing answer saves a call, and the judge is only called if there are claims."""
     revised, standing, silent = (
         run_critique(),
         run_critique(model_of(ruling="does_not_hold")),
@@ -57,8 +57,8 @@ def test_a_critique_takes_three_calls_and_a_fourth_for_a_revision() -> None:
     assert {result_.output.status for result_ in (revised, standing, silent)} == {"complete"}
 
 
-def test_the_output_has_claims_with_their_rulings_and_evidence() -> None:
-    """The output can be parsed back from its wire form."""
+def test_output_has_claims_with_rulings_and_evidence() -> None:
+    """The output can be parsed back from its wire format."""
     raw = run_critique().output
     assert isinstance(raw, CritiqueOutput)
     [claim] = raw.claims
@@ -71,7 +71,7 @@ def test_the_output_has_claims_with_their_rulings_and_evidence() -> None:
     assert CritiqueOutput.model_validate(raw.to_wire()) == raw
 
 
-def test_two_passages_of_the_answer_that_contradict_each_other_are_evidence() -> None:
+def test_contradictory_passages_in_the_answer_are_evidence() -> None:
     """A single passage, or the same passage twice, is not evidence."""
     assert run_critique(model_of(quotes=APART)).output.outcome == "revised"
     for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
@@ -80,7 +80,7 @@ def test_two_passages_of_the_answer_that_contradict_each_other_are_evidence() ->
         assert "one passage of the answer" in raw.claims[0].why
 
 
-def test_the_question_counts_as_a_source() -> None:
+def test_question_counts_as_a_source() -> None:
     """Quoting the question is enough to refute an answer that ignores it."""
     raw = run_critique(model_of(quotes=["the deposit be paid back"]), sources=None).output
     assert [item.source for item in raw.claims[0].evidence] == ["question"]
@@ -91,20 +91,20 @@ def test_the_question_counts_as_a_source() -> None:
     ("quotes", "why"),
     [([], "quotes nothing"), (["the moon is full today"], "do not exist"), (["30 days"], "too short")],
 )
-def test_a_claim_with_invented_quotes_changes_nothing(quotes: list[str], why: str) -> None:
+def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str) -> None:
     """Invented quotes are void whatever the judge rules."""
     raw = run_critique(model_of(quotes=quotes)).output
     assert (raw.outcome, raw.answer, raw.claims[0].ruling) == ("stands", ANSWER, "cannot_tell")
     assert why in raw.claims[0].why
 
 
-def test_a_quote_may_begin_with_the_label_of_its_line() -> None:
-    """The local model copies the label of a line along with words of the lease."""
+def test_quotes_may_include_the_label_of_their_line() -> None:
+    """The local model copies a line's label along with the words of the lease."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 
 
-def test_a_claim_about_absent_words_is_not_judged() -> None:
+def test_claims_about_absent_words_are_not_judged() -> None:
     """The judge rules only on the other claims, and is not called if there are none."""
     rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
@@ -124,8 +124,8 @@ def test_a_claim_about_absent_words_is_not_judged() -> None:
     assert [event.claims for event in alone.events if event.kind == "claims_ruled"] == [alone.output.claims]
 
 
-def test_critics_work_separately_and_equal_claims_are_merged() -> None:
-    """Claims keep the declared order of critics; no critic sees the claims of another, and the judge sees no names."""
+def test_critics_work_separately_and_duplicate_claims_are_merged() -> None:
+    """Claims keep the declared order of critics. No critic sees another's claims, and the judge sees no names."""
     prompts: dict[str, str] = {}
     other = {**CLAIM, "claim": "Nothing is said about interest.", "kind": "missing", "place": None}
 
@@ -146,8 +146,8 @@ def test_critics_work_separately_and_equal_claims_are_merged() -> None:
     assert result.usage.calls == 3
 
 
-def test_without_a_revision_the_answer_is_rejected() -> None:
-    """An author that returns the same answer again, or nothing, has not revised it."""
+def test_answers_without_a_revision_are_rejected() -> None:
+    """An author that returns the same answer, or nothing, has not revised it."""
     raw = run_critique(revise=False).output
     assert (raw.outcome, raw.answer, raw.original, raw.stop_reason) == ("rejected", None, ANSWER, "ruled")
     for revised in (ANSWER, f" {ANSWER.upper()} ", ""):
@@ -155,8 +155,8 @@ def test_without_a_revision_the_answer_is_rejected() -> None:
         assert (raw.outcome, raw.answer) == ("rejected", None)
 
 
-def test_an_answer_in_the_input_overrides_the_option() -> None:
-    """An escalation runs a single critique on many answers."""
+def test_answer_in_the_input_overrides_the_option() -> None:
+    """An escalation applies the same critique to many answers."""
     question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
     raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
     assert (raw.answer, raw.is_given) == (question["answer"], True)
@@ -167,8 +167,8 @@ def test_an_answer_in_the_input_overrides_the_option() -> None:
         run_critique(question={"question": QUESTION, "answer": " "})
 
 
-def test_a_run_needs_one_working_critic() -> None:
-    """An answer that nobody checked must never be presented as checked."""
+def test_run_needs_one_working_critic() -> None:
+    """An unchecked answer must never be presented as checked."""
     with pytest.raises(QuorumLost):
         run_critique(failing("-critic-"), answer=ANSWER)
     raw = run_critique(failing("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
@@ -177,8 +177,8 @@ def test_a_run_needs_one_working_critic() -> None:
 
 
 @pytest.mark.parametrize("calls", range(1, 5))
-def test_a_run_that_reaches_a_limit_keeps_its_entries(calls: int) -> None:
-    """The output has the answer and the claims of the critics that replied, but no decision without rulings."""
+def test_runs_that_reach_a_limit_keep_their_entries(calls: int) -> None:
+    """The output has the answer and the received claims, but no decision, because rulings are missing."""
     result = run_critique(critics=[{"name": "ann"}, {"name": "bea"}], max_concurrency=1, limits=Limits(calls=calls))
     raw = result.raw
     speakers = [(entry.round, entry.speaker) for entry in raw.entries]
@@ -189,7 +189,7 @@ def test_a_run_that_reaches_a_limit_keeps_its_entries(calls: int) -> None:
     assert [claim.judged for claim in raw.claims] == (["holds"] if calls > 3 else [None] if calls > 1 else [])
 
 
-def test_without_the_judge_the_answer_is_marked_as_unchecked() -> None:
+def test_answer_is_marked_as_unchecked_if_the_judge_fails() -> None:
     """The claims remain, but have no rulings."""
     result = run_critique(failing("-judge"), answer=ANSWER)
     raw = result.output
@@ -198,7 +198,7 @@ def test_without_the_judge_the_answer_is_marked_as_unchecked() -> None:
     assert [claim.ruling for claim in raw.claims] == ["cannot_tell"]
 
 
-def test_a_failing_author_leaves_no_answer_or_no_revision() -> None:
+def test_failing_authors_leave_no_answer_or_no_revision() -> None:
     """Without an answer there is nothing to check, and without a revision the answer is rejected."""
     with pytest.raises(QuorumLost):
         run_critique(failing("-author"))
@@ -208,7 +208,7 @@ def test_a_failing_author_leaves_no_answer_or_no_revision() -> None:
         run_critique(failing("-author"), answer=ANSWER, failures=FailurePolicy(on_failure="fail"))
 
 
-def test_an_empty_answer_is_not_criticized() -> None:
+def test_empty_answers_are_not_criticized() -> None:
     with pytest.warns(FlowDebateWarning, match="returned no text"):
         result = run_critique(author=lambda _: " ")
     assert (result.usage.calls, result.output.outcome, result.output.stop_reason) == (0, None, "no_answer")
@@ -241,7 +241,7 @@ def test_functions_fill_every_role() -> None:
 
 
 def test_people_fill_every_role() -> None:
-    """People see the answer and the claims, and reply in the same form as a model."""
+    """People see the answer and the claims, and reply in the same format as a model."""
     texts: list[str] = []
 
     def ask(request: Any) -> object:
@@ -265,8 +265,7 @@ def test_people_fill_every_role() -> None:
     assert ["It is 30 days" in text for text in texts] == [False, False, True, True]
 
 
-def test_a_fallback_model_replaces_a_failed_critic_or_author() -> None:
-    """`StandIn` works as in every other pattern."""
+def test_fallback_model_replaces_a_failed_critic_or_author() -> None:
     from flowdebate import StandIn
 
     policy = FailurePolicy(on_failure=StandIn(model_of()))
@@ -296,7 +295,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
     assert error.value.field == field
 
 
-def test_the_outline_shows_all_steps() -> None:
+def test_outline_shows_all_steps() -> None:
     text = str(outline(critique(name="x", critics=[{"name": "Ada"}])))
     for name in ("x-author", "x-critic-Ada", "x-judge", "x-decide"):
         assert name in text

@@ -32,12 +32,12 @@ drafts = st.lists(
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the words of a generated text, independently of the library's lookup."""
+    """Split a generated text into words without using the library's lookup."""
     return re.findall(r"\w+", text.casefold())
 
 
 def contains(text: str, quote: str) -> bool:
-    """Return whether `quote` occurs word for word in `text` and is long enough to be evidence."""
+    """Check that `quote` occurs word for word in `text` and is long enough to be evidence."""
     words, parts = plain_words(text), plain_words(quote)
     starts = range(len(words) - len(parts) + 1)
     return len(parts) >= 3 and any(words[at : at + len(parts)] == parts for at in starts)
@@ -50,7 +50,7 @@ def contains(text: str, quote: str) -> bool:
     ruled=st.lists(st.tuples(rulings, quotes), max_size=4),
     critics=st.integers(1, 2),
 )
-def test_a_claim_with_invented_quotes_never_changes_an_answer(
+def test_claims_with_invented_quotes_never_change_an_answer(
     answer: str, source: str, claims: list[ClaimDraft], ruled: list[tuple[str, list[str]]], critics: int
 ) -> None:
     """Claims about absent words and claims without a ruling do not change the answer either."""
@@ -91,10 +91,10 @@ def test_a_claim_with_invented_quotes_never_changes_an_answer(
     word=rulings,
     revisions=st.sampled_from([0, 1]),
 )
-def test_a_critique_takes_no_more_calls_than_its_roles(
+def test_calls_are_limited_by_the_roles(
     answers: int, critics: int, claims: list[ClaimDraft], word: str, revisions: int
 ) -> None:
-    """A run never exceeds one answer, one report per critic, one judgement and one revision."""
+    """A run never exceeds one answer, one report per critic, one judgment and one revision."""
     called: list[str] = []
 
     def reply(request: Any) -> Any:
@@ -123,7 +123,7 @@ def test_a_critique_takes_no_more_calls_than_its_roles(
 def test_claims_are_numbered_once_and_keep_their_critics(
     answer: str, claims: list[ClaimDraft], other: list[ClaimDraft]
 ) -> None:
-    """Equal claims are merged, and their places are looked up only in the answer."""
+    """Duplicate claims are merged, and passages are looked up only in the answer."""
     collected = collect_claims({"ann": claims, "bea": other}, answer)
     assert [claim.id for claim in collected] == [f"C{number + 1}" for number in range(len(collected))]
     assert {claim.claim for claim in collected} == {draft.claim for draft in [*claims, *other]}
@@ -135,7 +135,7 @@ def test_claims_are_numbered_once_and_keep_their_critics(
 
 
 @given(quote=sentences, answer=sentences, source=sentences)
-def test_evidence_equals_the_result_of_a_plain_search(quote: str, answer: str, source: str) -> None:
+def test_evidence_matches_a_plain_search(quote: str, answer: str, source: str) -> None:
     """Quotes are looked up in the sources and the answer; quotes of fewer than three words never count."""
     from flowdebate.sources.source import Source
 
@@ -146,7 +146,7 @@ def test_evidence_equals_the_result_of_a_plain_search(quote: str, answer: str, s
 
 
 @given(st.lists(st.tuples(rulings, quotes), min_size=1, max_size=3))
-def test_the_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> None:
+def test_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> None:
     [claim] = collect_claims({"ann": [ClaimDraft(claim="cat", kind="false")]}, "snow")
     form: Any = rulings_on(("C1",))
     given_rulings = [
@@ -158,7 +158,7 @@ def test_the_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) 
 
 
 @given(judged=st.none() | rulings, places=st.lists(st.sampled_from(["source", "answer", "nowhere"]), max_size=3))
-def test_only_evidence_makes_a_claim_hold(judged: Any, places: list[str]) -> None:
+def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> None:
     """Evidence is necessary, but not sufficient."""
     evidence = [
         Evidence(
@@ -178,8 +178,8 @@ def test_only_evidence_makes_a_claim_hold(judged: Any, places: list[str]) -> Non
 
 
 @given(ruling=rulings, revision=st.none() | sentences)
-def test_the_decision_depends_only_on_rulings_and_revision(ruling: Any, revision: str | None) -> None:
-    """No model takes part in the decision."""
+def test_decision_depends_only_on_rulings_and_revision(ruling: Any, revision: str | None) -> None:
+    """No model is involved in the decision."""
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false", ruling=ruling)
     outcome = decide([claim], original="rent", revision=revision)
     assert outcome == ("stands" if ruling != "holds" else "rejected" if revision in (None, "rent") else "revised")

@@ -1,4 +1,4 @@
-"""The shared transcript and the audit trail that a debate leaves."""
+"""The shared transcript and the audit trail of a debate."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _moderator_with(transcript: Any) -> Any:
     return moderate
 
 
-def test_a_custom_moderator_reads_the_shared_transcript() -> None:
-    """A custom moderator with the same resource object sees the arguments."""
+def test_custom_moderators_read_the_shared_transcript() -> None:
+    """A custom moderator that declares the same resource object sees the arguments."""
     transcript = create_debate_transcript()
     rent = debate(
         name="rent",
@@ -51,7 +51,7 @@ def test_a_custom_moderator_reads_the_shared_transcript() -> None:
 
 
 @pytest.mark.parametrize("role", ["moderator", "judge", "synthesizer", "debater"])
-def test_a_role_with_a_different_transcript_is_rejected(role: str) -> None:
+def test_roles_with_a_different_transcript_are_rejected(role: str) -> None:
     """The `ResourceConflict` suggests sharing the reference between roles."""
     custom_block = _moderator_with(create_debate_transcript())
     options: dict[str, Any] = {"debaters": SIDES}
@@ -69,7 +69,7 @@ def test_a_role_with_a_different_transcript_is_rejected(role: str) -> None:
 
 
 def test_default_blocks_with_other_transcripts_are_rejected() -> None:
-    """`create_moderator` and `create_judge` have transcripts of their own here."""
+    """`create_moderator` and `create_judge` have separate transcripts here."""
     one, other = create_debate_transcript(), create_debate_transcript()
     moderator = create_moderator(name="rent", roster_names=["anna", "ben"], transcript=one)
     judge = create_judge(name="rent", stances=["for"], transcript=other)
@@ -77,7 +77,7 @@ def test_default_blocks_with_other_transcripts_are_rejected() -> None:
         debate(name="rent", debaters=SIDES, moderator=moderator, judge=judge, transcript=one)
 
 
-def test_a_pipeline_around_a_debate_shares_its_transcript_by_reference() -> None:
+def test_pipelines_share_a_debates_transcript_by_reference() -> None:
     """A step after the debate reads the arguments from the shared resource."""
     transcript = create_debate_transcript()
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, transcript=transcript)
@@ -89,15 +89,15 @@ def test_a_pipeline_around_a_debate_shares_its_transcript_by_reference() -> None
     assert sequencer(name="all").then(rent).then(count).run_sync(QUESTION, model=script("A", "B")).output == ["A", "B"]
 
 
-def test_a_pipeline_with_a_different_transcript_is_rejected() -> None:
-    """The reader would otherwise get an empty transcript, because the debate uses a private one."""
+def test_pipelines_with_a_different_transcript_are_rejected() -> None:
+    """Otherwise, the reader would get an empty transcript, because the debate uses a private one."""
     rent = debate(name="rent", debaters=SIDES)
     with pytest.raises(ResourceConflict):
         sequencer(name="all").then(rent).then(_moderator_with(create_debate_transcript()))
 
 
 def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
-    """Each of the two judges reads the transcript of its own debate."""
+    """Each judge reads the transcript of its own debate."""
     first = debate(name="first", debaters=SIDES, max_rounds=1, synthesizer=False)
     second = debate(name="second", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("A1", "B1", VERDICT, "A2", "B2", VERDICT)
@@ -109,8 +109,8 @@ def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
     assert [trail.collection_id for trail in result.task_collections] == ["first", "second"]
 
 
-def test_the_audit_trail_has_one_completed_task_for_each_turn() -> None:
-    """Each task records goal, assignee, round, stance and text, in the collection with the pattern's name."""
+def test_audit_trail_has_one_completed_task_per_turn() -> None:
+    """Each task records goal, assignee, round, stance and text, in a collection named after the pattern."""
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=script(*"ABCD", after=("S",)))
     trail = result.tasks
     assert isinstance(trail, TaskCollection)
@@ -131,8 +131,8 @@ def test_collection_id_names_the_collection() -> None:
     assert rent.run_sync(QUESTION, model=script("A", "B")).tasks.collection_id == "audit-7"
 
 
-def test_each_run_has_its_own_trail() -> None:
-    """A second run of the same pattern, in the same session, begins with an empty collection."""
+def test_each_run_has_its_own_audit_trail() -> None:
+    """A second run of the same pattern in the same session starts with an empty collection."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     session: dict[str, Any] = {}
     ids = [
@@ -142,7 +142,7 @@ def test_each_run_has_its_own_trail() -> None:
     assert ids[0] == ids[1]
 
 
-def test_a_speaker_called_twice_has_a_task_for_each_turn() -> None:
+def test_speakers_called_twice_have_a_task_per_turn() -> None:
     """Each entry in `next_speakers` becomes a separate task with its own text."""
     model = ScriptedModel("A1", "A2", VERDICT)
     rent = debate(
@@ -155,8 +155,8 @@ def test_a_speaker_called_twice_has_a_task_for_each_turn() -> None:
     ]
 
 
-def test_every_change_of_a_task_is_an_event() -> None:
-    """A task is added and claimed before its turn starts, and completed before the turn has finished."""
+def test_task_changes_are_events() -> None:
+    """A task is added and claimed before its turn starts, and completed before the turn finishes."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )
@@ -173,8 +173,8 @@ def test_every_change_of_a_task_is_an_event() -> None:
     assert changes[2].task == result.tasks.list()[0]
 
 
-def test_the_task_of_a_failed_turn_has_the_error() -> None:
-    """The task records the exception; earlier turns stay completed, and no later turn starts."""
+def test_failed_turns_record_the_error_in_their_task() -> None:
+    """Earlier turns stay completed, and no later turn starts."""
     failure = ValueError("out of ideas")
 
     def fail(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Decisions from ballots, when they are settled, and the calls saved by curtailing."""
+"""Decisions from ballots: when they are settled, and how many calls curtailing saves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ways: st.SearchStrategy[DecidedBy] = st.sampled_from(["mean", "vote"])
 
 
 def ballot(*points: float, model: str | None = None, view: int = 0, sides: Sequence[str] = SIDES) -> JudgeBallot:
-    """Create a ballot with these points for each side, and scores that are the points as shares."""
+    """Create a ballot with these points for each side, and the corresponding shares as scores."""
     total = sum(points)
     scores = {side: point / total for side, point in zip(sides, points, strict=True)}
     return JudgeBallot(view=view, order=list(sides), model=model, scores=scores)
@@ -47,7 +47,7 @@ ballots = st.lists(scored | votes, max_size=7)
 
 
 @given(ballots, ways, st.randoms(use_true_random=False))
-def test_the_order_of_ballots_changes_nothing(cast: list[JudgeBallot], by: DecidedBy, random: Random) -> None:
+def test_ballot_order_does_not_matter(cast: list[JudgeBallot], by: DecidedBy, random: Random) -> None:
     """Results are equal to the last bit, and unusable ballots do not affect them."""
     decision = decide(cast, sides=SIDES, by=by)
     random.shuffle(cast)
@@ -56,9 +56,7 @@ def test_the_order_of_ballots_changes_nothing(cast: list[JudgeBallot], by: Decid
 
 
 @given(ballots, ways, st.permutations(SIDES))
-def test_the_order_of_sides_changes_nothing_but_the_order(
-    cast: list[JudgeBallot], by: DecidedBy, sides: list[str]
-) -> None:
+def test_order_of_sides_does_not_affect_the_result(cast: list[JudgeBallot], by: DecidedBy, sides: list[str]) -> None:
     """The first side in the list has no advantage."""
     decision, reordered = decide(cast, sides=SIDES, by=by), decide(cast, sides=sides, by=by)
     assert (decision.scores, decision.winner, decision.flipped) == (
@@ -80,16 +78,16 @@ def test_scores_are_shares_and_the_winner_has_the_most(cast: list[JudgeBallot], 
 
 
 @given(ballots, ways, st.integers(2, 4))
-def test_casting_all_ballots_again_changes_nothing(cast: list[JudgeBallot], by: DecidedBy, times: int) -> None:
+def test_duplicating_all_ballots_changes_nothing(cast: list[JudgeBallot], by: DecidedBy, times: int) -> None:
     """Neither the mean nor the share of votes changes."""
     assert decide(cast * times, sides=SIDES, by=by) == decide(cast, sides=SIDES, by=by)
 
 
 @given(points, st.tuples(*[st.integers(0, 4)] * 3), st.integers(0, 99))
-def test_a_cyclic_schedule_cancels_a_bonus_for_slots(
+def test_cyclic_schedules_cancel_slot_bonuses(
     quality: tuple[int, int, int], bonus: tuple[int, int, int], seed: int
 ) -> None:
-    """A bonus for each slot cancels out in the mean, so the same side wins as without a bonus."""
+    """Per-slot bonuses cancel out in the mean, so the same side wins as without them."""
     cast = []
     for view in Schedule(kind="cyclic").views(SIDES, random=Random(seed)):
         slots = [view.order.index(side) for side in SIDES]
@@ -101,7 +99,7 @@ def test_a_cyclic_schedule_cancels_a_bonus_for_slots(
         assert decision.winner == best
 
 
-def test_a_tied_vote_is_split_evenly() -> None:
+def test_tied_votes_are_split_evenly() -> None:
     """A ballot without a winner is split between all sides."""
     tied, none = ballot(2, 2, 1), JudgeBallot(order=list(SIDES))
     assert decide([tied], sides=SIDES, by="vote").scores == {"a": 0.5, "b": 0.5, "c": 0.0}
@@ -111,14 +109,14 @@ def test_a_tied_vote_is_split_evenly() -> None:
 
 
 def test_scores_and_votes_can_have_different_winners() -> None:
-    """Two narrow ballots win the vote, and one clear ballot wins on the mean of the scores."""
+    """Two narrow ballots win the vote, and one clear ballot wins on mean score."""
     cast = [ballot(3, 2, 0), ballot(3, 2, 0), ballot(0, 4, 0)]
     assert decide(cast, sides=SIDES).winner == "b"
     assert decide(cast, sides=SIDES, by="vote").winner == "a"
 
 
-def test_a_flip_is_between_ballots_of_one_model() -> None:
-    """Disagreement between models is not a flip; a model with different winners in different views has flipped."""
+def test_flips_are_between_ballots_from_one_model() -> None:
+    """Disagreement between models is not a flip. A model whose winner depends on the view has flipped."""
     one, other = ballot(3, 1, 0, model="m"), ballot(1, 3, 0, model="n")
     assert not decide([one, other], sides=SIDES).flipped
     second, none = ballot(1, 3, 0, model="m", view=1), ballot(2, 2, 0, model="m", view=1)
@@ -138,7 +136,7 @@ KINDS = {
 @pytest.mark.parametrize("by", ["mean", "vote"])
 @pytest.mark.parametrize(("count", "planned"), [(2, 4), (3, 4)])
 def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: DecidedBy) -> None:
-    """No values of the remaining ballots can change the winner."""
+    """The remaining ballots cannot change the winner, whatever their values."""
     sides, settled = SIDES[:count], 0
     for size in range(planned):
         for cast in product(KINDS[count], repeat=size):
@@ -153,7 +151,7 @@ def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: Decided
 
 
 @pytest.mark.parametrize("by", ["mean", "vote"])
-def test_an_unsettled_verdict_can_still_change(by: DecidedBy) -> None:
+def test_unsettled_verdicts_can_still_change(by: DecidedBy) -> None:
     """Curtailing waits only for ballots that could still change the leader."""
     sides, planned = SIDES[:2], 4
     for size in range(planned):
@@ -166,21 +164,21 @@ def test_an_unsettled_verdict_can_still_change(by: DecidedBy) -> None:
             assert len(winners) > 1
 
 
-def test_a_verdict_without_open_ballots_is_settled() -> None:
-    """A tie is settled as well, and so is a debate with one side."""
+def test_verdicts_without_open_ballots_are_settled() -> None:
+    """This includes ties and debates with one side."""
     assert is_settled([], remaining=0, sides=SIDES)
     assert is_settled([], remaining=3, sides=["a"])
     assert not is_settled([], remaining=1, sides=SIDES)
 
 
-def test_an_unusable_ballot_settles_nothing() -> None:
+def test_unusable_ballots_settle_nothing() -> None:
     """An unusable ballot only reduces the number of open ballots."""
     broken = JudgeBallot(order=list(SIDES), winner="a", problem="no JSON")
     assert not is_settled([broken, broken], remaining=1, sides=SIDES, by="vote")
 
 
 @given(st.dictionaries(st.sampled_from(SIDES), st.integers(0, 3), min_size=1))
-def test_the_leader_has_the_most_votes(totals: dict[str, int]) -> None:
+def test_leader_has_the_most_votes(totals: dict[str, int]) -> None:
     """A tie has no leader."""
     leader = leader_of({side: float(total) for side, total in totals.items()})
     leaders = [side for side in totals if totals[side] == max(totals.values())]
@@ -188,7 +186,7 @@ def test_the_leader_has_the_most_votes(totals: dict[str, int]) -> None:
 
 
 @given(st.integers(1, 50), st.floats(0, 1))
-def test_the_effective_size_of_a_panel_is_bounded(n: int, correlation: float) -> None:
+def test_effective_panel_size_is_bounded(n: int, correlation: float) -> None:
     """The size equals the number of judges if their errors are independent, and 1 if they are identical."""
     assert 1 - 1e-9 <= effective_n(n, correlation) <= n
     assert (effective_n(n, 0), effective_n(n, 1)) == (n, 1)
@@ -206,7 +204,7 @@ def test_deciding_requires_a_side() -> None:
         decide([], sides=[])
 
 
-def test_saved_calls_are_counted() -> None:
+def test_saved_calls_are_reported() -> None:
     """Once two of three votes agree, the third call is saved, and the verdict reports the number of saved calls."""
     cast = [ballot(1, 0, 0), ballot(1, 0, 0)]
     assert is_settled(cast, remaining=1, sides=SIDES, by="vote")

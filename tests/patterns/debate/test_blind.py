@@ -1,4 +1,4 @@
-"""Debates for blind reading: the order of sides, and the removal of names."""
+"""Debates prepared for blind reading: the order of sides, and the removal of names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def raw_of(entries: list[DebateContributionEntry]) -> DebateRawOutput:
 
 @given(entries=ENTRIES)
 def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) -> None:
-    """With as many views as sides, each side takes each place once; a debate with one side has no blind views."""
+    """With as many views as sides, each side takes each place once. A debate with one side has no blind views."""
     views = blind_views(raw_of(entries))
     sides = {entry.stance for entry in entries}
     assert len(views) == (len(sides) if len(sides) > 1 else 0)
@@ -45,7 +45,7 @@ def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) 
 
 
 @given(entries=ENTRIES.filter(lambda entries: len({entry.stance for entry in entries}) > 1), view=st.integers(0, 9))
-def test_all_contributions_are_read_without_names(entries: list[DebateContributionEntry], view: int) -> None:
+def test_contributions_are_read_without_names(entries: list[DebateContributionEntry], view: int) -> None:
     """Each contribution appears once, in its round, under the letter of its side."""
     reading = BlindReading.of(raw_of(entries), view=view, names=["mira", "jonas"])
     turns = [(round_.title, turn.label) for round_ in reading.rounds for turn in round_.turns]
@@ -57,8 +57,8 @@ def test_all_contributions_are_read_without_names(entries: list[DebateContributi
     assert "jonas" not in texts
 
 
-def test_a_mirrored_debate_is_included() -> None:
-    """The rounds of the mirror follow those of the first debate, because the verdict covers both."""
+def test_mirrored_debates_are_included() -> None:
+    """The mirror's rounds follow those of the first debate, because the verdict covers both."""
     entries = [
         contribution(1, name, stance, f"{stance}.") for name, stance in (("mira", SIDES[0]), ("jonas", SIDES[1]))
     ]

@@ -1,4 +1,4 @@
-"""Debates as steps of larger pipelines, and concurrent debates."""
+"""Debates as steps in larger pipelines, and concurrent debates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def echoing() -> FunctionModel:
-    """Create a model that repeats the question in its arguments and yields to other calls before it answers."""
+def echo_model() -> FunctionModel:
+    """Create a model that repeats the question in its arguments and lets other calls run first."""
 
     async def answer(request: ModelRequest) -> Any:
         prompt = "\n".join(str(message["content"]) for message in request.messages)
@@ -43,38 +43,38 @@ def _check(raw: DebateRawOutput, question: str) -> None:
     assert raw.found.verdict == f"found on {question}"
 
 
-async def test_one_moderated_pattern_runs_many_debates_at_once() -> None:
+async def test_moderated_pattern_runs_many_debates_at_once() -> None:
     """Each run opens its own instance of a shared transcript resource."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
-    results = await asyncio.gather(*[rent.run(f"Q{number}?", model=echoing()) for number in range(50)])
+    results = await asyncio.gather(*[rent.run(f"Q{number}?", model=echo_model()) for number in range(50)])
     for number, result in enumerate(results):
         _check(result.output, f"Q{number}?")
         assert {entry.briefing for entry in result.output.moderator_decisions} == {f"briefed on Q{number}?"}
 
 
 async def test_debates_run_in_a_parallel_step() -> None:
-    """Both patterns receive the same question, and their outputs are found by key."""
+    """Both patterns receive the same question, and their outputs are stored by key."""
     short = debate(name="short", debaters=SIDES, max_rounds=1, synthesizer=False)
     long = debate(name="long", debaters=SIDES, max_rounds=3, synthesizer=False)
     parallel = sequencer(name="both").parallel({"short": short, "long": long})
-    result = await parallel.run(QUESTION, model=echoing())
+    result = await parallel.run(QUESTION, model=echo_model())
     assert {key: raw.rounds for key, raw in result.output.items()} == {"short": 1, "long": 3}
     assert {trail.collection_id: trail.count() for trail in result.task_collections} == {"short": 2, "long": 6}
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_for_each_runs_a_moderated_debate_for_each_question(limit: int | None) -> None:
+async def test_for_each_runs_one_moderated_debate_per_question(limit: int | None) -> None:
     """The moderator's transcript is a shared resource."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     several = sequencer(name="several").for_each(rent, max_concurrency=limit)
     questions = [f"Q{number}?" for number in range(4)]
-    result = await several.run(questions, model=echoing())
+    result = await several.run(questions, model=echo_model())
     for raw, question in zip(result.output, questions, strict=True):
         _check(raw, question)
 
 
-async def test_a_debate_repeats_until_a_condition_holds() -> None:
-    """`do_while` passes the synthesizer's text back as the next question until it is one word."""
+async def test_debates_can_repeat_until_a_condition_holds() -> None:
+    """`do_while` passes the synthesizer's text back as the next question until it is a single word."""
     questions: list[str] = []
 
     def shorten(raw: DebateRawOutput) -> str:
@@ -89,7 +89,7 @@ async def test_a_debate_repeats_until_a_condition_holds() -> None:
     assert len(result.task_collections) == 3
 
 
-async def test_a_failed_debate_can_be_rescued() -> None:
+async def test_failed_debates_can_be_rescued() -> None:
     """The step after a failing debate handles its exception."""
 
     def fail(value: object) -> str:
@@ -100,8 +100,8 @@ async def test_a_failed_debate_can_be_rescued() -> None:
     assert (await pipeline.run(QUESTION, model=by_role())).output == "failed: nothing"
 
 
-async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
-    """The step before the debate writes to the session, the predicate reads it, and the next step gets the output."""
+async def test_surrounding_steps_see_the_output_and_the_session() -> None:
+    """The first step writes to the session, the debate's predicate reads it, and the last step gets the output."""
 
     def open_session(question: str, ctx: Context) -> str:
         ctx.session.state["rounds"] = 1
@@ -118,7 +118,7 @@ async def test_steps_around_a_debate_see_its_output_and_the_session() -> None:
     assert (await pipeline.run(QUESTION, model=by_role())).output == 1
 
 
-async def test_a_debate_does_not_change_the_state_of_its_pipeline() -> None:
+async def test_debates_do_not_change_the_pipeline_state() -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     outer = sequencer(name="outer", state=lambda: {"kept": True}).then(rent).then(_state)
     assert (await outer.run(QUESTION, model=by_role())).output == {"kept": True}
@@ -129,23 +129,22 @@ def _state(value: object, ctx: Context) -> Any:
     return ctx.sequencer.state
 
 
-async def test_a_pattern_is_reusable_after_a_failure() -> None:
-    """A failed run leaves no state in the pattern."""
+async def test_pattern_is_reusable_after_a_failure() -> None:
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, transcript=create_debate_transcript())
     failing = FunctionModel(lambda request: 1)  # type: ignore[arg-type,return-value]
     with pytest.raises(Exception, match="the reply must be text"):
         await rent.run(QUESTION, model=failing)
-    _check((await rent.run(QUESTION, model=echoing())).output, QUESTION)
+    _check((await rent.run(QUESTION, model=echo_model())).output, QUESTION)
 
 
 async def test_run_sync_works_inside_a_running_loop() -> None:
-    """In a notebook, `run_sync` can be called although an event loop is running."""
+    """In a notebook, `run_sync` works even though an event loop is running."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
-async def test_a_run_shows_the_records_of_the_outer_debate() -> None:
-    """`transcript` and `tasks` come from the outer debate, not from the debate in a debater's role."""
+async def test_run_has_the_records_of_the_outer_debate() -> None:
+    """`transcript` and `tasks` come from the outer debate, not from the nested one in a debater's role."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
     outer = debate(
         name="outer",

@@ -38,7 +38,7 @@ def verdict(_: object) -> dict[str, Any]:
     return {"winner": None, "verdict": "-", "reasoning": "-"}
 
 
-async def argued(
+async def run_concise_debate(
     model: ScriptedModel, *, question: str = "Should the line be a tram?", **options: Any
 ) -> RunResult[Any]:
     """Run a debate with the concise profile, without calling a judge."""
@@ -47,10 +47,10 @@ async def argued(
     return await debate(name="d", judge=verdict, synthesizer=False, **defaults).run(question, model=model, seed=1)
 
 
-async def test_every_turn_begins_with_its_own_position() -> None:
-    """Models that support prefixes continue one; the phrases alternate, so no two turns of a round begin alike."""
+async def test_turns_begin_with_their_own_position() -> None:
+    """Models that support prefixes continue one. The phrases alternate, so no two turns in a round begin alike."""
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
-    await argued(model, max_rounds=3)
+    await run_concise_debate(model, max_rounds=3)
     begins = [call.begins for call in model.calls]
     assert all((TRAMS, BUSES)[turn % 2] in text for turn, text in enumerate(begins))
     assert begins[:2] == [f"{TRAMS}, because", f"I see it differently. {BUSES}, because"]
@@ -58,10 +58,10 @@ async def test_every_turn_begins_with_its_own_position() -> None:
     assert [call.sentences for call in model.calls] == [3] * 6
 
 
-async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
+async def test_prompts_within_a_debate_share_a_prefix() -> None:
     """System message and transcript come first; the system message lists the letters used for positions."""
     model = ScriptedModel("Quiet.", "Cheap.", "Clean.", "Quick.")
-    await argued(model, max_rounds=2)
+    await run_concise_debate(model, max_rounds=2)
     assert len({call.messages[0]["content"] for call in model.calls}) == 1
     assert f"- [A] {TRAMS}\n- [B] {BUSES}" in model.calls[0].messages[0]["content"]
     third, fourth = (call.messages[1]["content"] for call in model.calls[2:])
@@ -71,18 +71,18 @@ async def test_the_prompts_of_a_debate_share_their_beginning() -> None:
     assert f"You are side A. You argue for this position only: {TRAMS}" in third
 
 
-async def test_instructions_decide_how_a_turn_begins() -> None:
+async def test_custom_instructions_replace_the_opening_words() -> None:
     """Custom instructions would conflict with the default opening words and sentence limit."""
     model = ScriptedModel("Quiet.", "Cheap.")
-    await argued(model, instructions="Answer in verse.")
+    await run_concise_debate(model, instructions="Answer in verse.")
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
 
 
-async def test_a_debate_without_sources_cites_none() -> None:
+async def test_debates_without_sources_forbid_citations() -> None:
     """The prompt forbids studies, institutions and numbers unless there are sources to quote."""
     for sources, forbids in ((None, True), ({"report": "Trams are quiet."}, False)):
         model = ScriptedModel("Quiet.", "Cheap.")
-        await argued(model, sources=sources)
+        await run_concise_debate(model, sources=sources)
         assert (
             model.calls[0].messages[1]["content"].endswith("Do not mention studies, institutions or numbers.")
             is forbids
@@ -90,9 +90,9 @@ async def test_a_debate_without_sources_cites_none() -> None:
 
 
 async def test_full_prompts_set_neither_opening_words_nor_a_sentence_limit() -> None:
-    """Larger models need neither opening words nor a sentence limit."""
+    """Larger models need neither."""
     model = ScriptedModel("Quiet.", "Cheap.")
-    await argued(model, prompts=PromptOptions(profile="full"))
+    await run_concise_debate(model, prompts=PromptOptions(profile="full"))
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
 
 
@@ -114,13 +114,12 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
         ("?!", "What is it?", ""),
     ],
 )
-def test_a_position_becomes_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
-    """Positions in other languages stand alone, and a position as long as an essay does not begin a turn."""
+def test_positions_become_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
+    """Non-English positions become a separate sentence, and positions as long as an essay do not begin a turn."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
 
 def test_custom_opening_words_work_in_any_language() -> None:
-    """Only the default words are English."""
     template = DebaterTemplate(begins="{position}, denn")
     arguments: Any = {"entries": [], "agent_name": "ann", "question": "Soll man?", "template": template}
     assert opening_words(stance="Mieten deckeln", **arguments) == "Mieten deckeln, denn"
@@ -136,9 +135,9 @@ def test_labels_are_distinct(stances: list[str], other: str) -> None:
     assert not {label.casefold() for label in labels.values()} & {stance.strip().casefold() for stance in labels}
 
 
-async def test_a_long_turn_is_cut_to_whole_sentences() -> None:
-    """The shortened turn counts as complete, and the event reports how much was left out."""
-    result = await argued(ScriptedModel("One. Two e.g. this. Three! Four. Five.", "Cheap."))
+async def test_long_turns_are_shortened_to_whole_sentences() -> None:
+    """The shortened turn counts as complete, and the event reports how much was removed."""
+    result = await run_concise_debate(ScriptedModel("One. Two e.g. this. Three! Four. Five.", "Cheap."))
     assert [turn.text for turn in result.raw.transcript] == ["One. Two e.g. this. Three!", "Cheap."]
     assert result.status == "complete"
     answers = [event for event in result.events if isinstance(event, BlockAnswered)]
@@ -146,10 +145,10 @@ async def test_a_long_turn_is_cut_to_whole_sentences() -> None:
     assert ["trimmed" in answer.to_wire() for answer in answers] == [True, False]
 
 
-async def test_a_turn_that_ran_out_of_room_ends_with_a_whole_sentence() -> None:
-    """The turn counts as cut off only if it has no whole sentence besides its opening words."""
+async def test_truncated_turns_end_with_a_whole_sentence() -> None:
+    """The turn counts as truncated only if it has no whole sentence besides its opening words."""
     part = f"I see it differently. {BUSES}, because they"
-    result = await argued(
+    result = await run_concise_debate(
         ScriptedModel(
             ModelResponse(text="One. Two. And thr", finish="length"), ModelResponse(text=part, finish="length")
         )
@@ -163,10 +162,10 @@ async def test_a_turn_that_ran_out_of_room_ends_with_a_whole_sentence() -> None:
     assert [(answer.trimmed, answer.truncated) for answer in answers] == [(8, False), (0, True)]
 
 
-async def test_a_copied_turn_is_retried_without_the_other_side() -> None:
-    """The retry is a separate step that counts towards usage and has an event; its answer becomes the turn."""
+async def test_copied_turns_are_retried_without_the_other_side() -> None:
+    """The retry is a separate step that counts towards usage and has an event. Its answer becomes the turn."""
     model = ScriptedModel(LONG, f"But {LONG}", "Cheap.")
-    result = await argued(model)
+    result = await run_concise_debate(model)
     assert [turn.text for turn in result.raw.transcript] == [LONG, "Cheap."]
     first, second = model.calls[1:]
     assert "word7" in first.messages[1]["content"]
@@ -179,7 +178,7 @@ async def test_a_copied_turn_is_retried_without_the_other_side() -> None:
     ]
 
 
-async def test_a_stored_run_records_the_retry() -> None:
+async def test_stored_runs_record_the_retry() -> None:
     """A resumed run repeats neither call."""
     store = MemoryStore()
     pattern = debate(
@@ -204,8 +203,8 @@ async def test_a_stored_run_records_the_retry() -> None:
     assert result.usage.calls == 6
 
 
-async def test_a_paraphrase_is_retried() -> None:
-    """A paraphrase copies no long run of words; short turns may share some pairs by chance."""
+async def test_paraphrases_are_retried() -> None:
+    """A paraphrase does not copy long runs of words. Short turns may share a few pairs by chance."""
     original = (
         "Phones are addictive and cause stress. If a pupil checks a phone all day, the pupil may lose focus and sleep."
     )
@@ -213,22 +212,22 @@ async def test_a_paraphrase_is_retried() -> None:
         "Phones are addictive and cause worry. If a pupil checks the phone all day, a pupil may lose focus and rest."
     )
     assert copied_run(paraphrase, original) <= 12
-    result = await argued(ScriptedModel(original, paraphrase, "Phones teach pupils to look things up."))
+    result = await run_concise_debate(ScriptedModel(original, paraphrase, "Phones teach pupils to look things up."))
     assert result.raw.transcript[-1].text == "Phones teach pupils to look things up."
     events = [event for event in result.events if isinstance(event, CallRetried)]
     assert [event.message for event in events] == [
         f"it shares {copied_share(paraphrase, original):.0%} of its word pairs with an earlier turn"
     ]
     short = ScriptedModel("Trams are quiet.", "Trams are loud.")
-    await argued(short)
+    await run_concise_debate(short)
     assert len(short.calls) == 2
 
 
 @pytest.mark.parametrize("further", [LONG, f"{LONG} {LONG}", f"I disagree. {BUSES}, because"])
-async def test_a_retry_without_improvement_is_discarded(further: str) -> None:
+async def test_retries_without_improvement_are_discarded(further: str) -> None:
     """The first answer is kept, and the event reports the discarded retry."""
     first = f"But {LONG}"
-    result = await argued(ScriptedModel(LONG, first, further))
+    result = await run_concise_debate(ScriptedModel(LONG, first, further))
     assert [turn.text for turn in result.raw.transcript] == [LONG, first]
     assert result.usage.calls == 3
     answers = [event for event in result.events if isinstance(event, BlockAnswered)]
@@ -237,13 +236,13 @@ async def test_a_retry_without_improvement_is_discarded(further: str) -> None:
 
 
 async def test_repeating_a_position_is_not_copying() -> None:
-    """Every turn states the same position."""
+    """Every turn states its side's position again."""
     position = " ".join(f"because{number}" for number in range(13))
     model = ScriptedModel(
         "Quiet.", f"{position.capitalize()}, because so.", "Clean.", f"Again. {LONG}", "Quiet.", LONG, "New."
     )
     sides = [SIDES[0], Debater("bea", position)]
-    await argued(model, debaters=sides, max_rounds=3)
+    await run_concise_debate(model, debaters=sides, max_rounds=3)
     assert len(model.calls) == 7
     assert "word7" not in model.calls[6].messages[1]["content"]
 
@@ -252,7 +251,7 @@ async def test_repeating_a_position_is_not_copying() -> None:
     "options", [{"prompts": PromptOptions(profile="full")}, {"tools": [lambda: "fact"]}], ids=["full", "tools"]
 )
 async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
-    """Larger models may quote, and a second request would lack the results of tools."""
+    """Larger models may quote, and a second request would lack their tool results."""
     if "tools" in options:
 
         def look_up(topic: str) -> str:
@@ -261,14 +260,14 @@ async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
 
         options = {"tools": [look_up]}
     model = ScriptedModel(LONG, LONG)
-    await argued(model, **options)
+    await run_concise_debate(model, **options)
     assert len(model.calls) == 2
 
 
-async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
-    """A small model decides nothing else."""
+async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
+    """A small model is not asked to decide anything else."""
     model = ScriptedModel("What does it cost? And who pays?", "Quiet.", "Cheap.", "No question", "Clean.", "Quick.")
-    result = await argued(model, max_rounds=2, moderator=True)
+    result = await run_concise_debate(model, max_rounds=2, moderator=True)
     decisions = [
         (decision.next_speakers, decision.new_angle, decision.briefing, decision.done)
         for decision in result.raw.moderator_decisions
@@ -284,8 +283,8 @@ async def test_the_moderator_asks_one_question_and_all_sides_speak() -> None:
 
 
 @pytest.mark.parametrize("option", ["instructions", "tools"])
-async def test_a_moderator_with_its_own_instructions_or_tools_decides(option: str) -> None:
-    """Such a moderator may have to choose speakers or look up facts, as in the full profile."""
+async def test_moderators_with_instructions_or_tools_choose_speakers(option: str) -> None:
+    """The custom instructions may require choosing speakers or looking up facts, as in the full profile."""
 
     def look_up(topic: str) -> str:
         """Look it up."""
@@ -297,19 +296,19 @@ async def test_a_moderator_with_its_own_instructions_or_tools_decides(option: st
         else ModeratorOptions(tools=[look_up])
     )
     model = ScriptedModel({"next_speakers": ["bea", "ann"]}, "Cheap.", "Quiet.")
-    result = await argued(model, moderator=options)
+    result = await run_concise_debate(model, moderator=options)
     assert [turn.agent_name for turn in result.raw.transcript] == ["bea", "ann"]
     assert "You open each round with a decision" in model.calls[0].messages[0]["content"]
 
 
-async def test_the_length_of_a_debater_bounds_its_turn() -> None:
-    """A length in words is converted to sentences; a length in paragraphs sets no bound."""
+async def test_debater_length_limits_the_turn() -> None:
+    """A length in words is converted to sentences. A length in paragraphs sets no limit."""
     sides = [
         Debater("ann", TRAMS, options=DebaterOptions(length=20)),
         Debater("bea", BUSES, options=DebaterOptions(length="long")),
     ]
     model = ScriptedModel("One. Two.", "One. Two. Three. Four. Five.")
-    result = await argued(model, debaters=sides)
+    result = await run_concise_debate(model, debaters=sides)
     assert [call.sentences for call in model.calls] == [1, None]
     assert [turn.text for turn in result.raw.transcript] == ["One.", "One. Two. Three. Four. Five."]
 
@@ -318,7 +317,7 @@ TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st
 
 
 @given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
-def test_a_truncated_text_is_a_prefix(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
+def test_truncated_texts_are_prefixes(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
     """Truncating again changes nothing in any language, and only unfinished text loses its end."""
     cut = first_sentences(text, limit, begins=begins, unfinished=unfinished)
     assert text.startswith(cut)
@@ -334,8 +333,8 @@ def test_a_truncated_text_is_a_prefix(text: str, limit: int, begins: str, unfini
     st.lists(st.sampled_from(["One.", "Two!", "e.g. so?", "とても静か。", "He said “no.”"]), min_size=1, max_size=6),
     st.integers(1, 6),
 )
-def test_a_truncated_text_has_the_allowed_number_of_sentences(sentences: list[str], limit: int) -> None:
-    """Abbreviations do not end a sentence, and quotation marks belong to the sentence that they enclose."""
+def test_truncated_texts_have_the_allowed_number_of_sentences(sentences: list[str], limit: int) -> None:
+    """Abbreviations do not end a sentence, and quotation marks belong to the sentence inside them."""
     assert first_sentences(" ".join(sentences), limit) == " ".join(sentences[:limit])
 
 
@@ -343,7 +342,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "é", "3.5"]), max_size=12)
 
 
 @given(WORDS, WORDS)
-def test_the_copied_run_is_the_longest_one(words: list[str], source: list[str]) -> None:
+def test_copied_run_is_the_longest_one(words: list[str], source: list[str]) -> None:
     """Either text may be the copy."""
     runs = {tuple(source[i:j]) for i in range(len(source)) for j in range(i, len(source) + 1)}
     longest = max(
@@ -369,8 +368,8 @@ def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) ->
 
 
 @given(WORDS, WORDS)
-def test_the_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
-    """The count equals that of a naive comparison; a text without pairs copies nothing."""
+def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
+    """The count equals that of a naive comparison. A text without pairs copies nothing."""
     pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
     shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
     assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)
@@ -379,14 +378,14 @@ def test_the_copied_share_counts_distinct_pairs(words: list[str], source: list[s
 
 @pytest.mark.slow
 def test_the_longest_answers_are_compared_completely() -> None:
-    """The texts consist of one word, of few words, or of words that never recur, at the maximum length of an answer."""
+    """The texts consist of one word, a few words, or words that never recur, at the maximum length of an answer."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0
 
 
 @given(st.text(), st.text(), st.text())
-def test_a_completely_quoted_text_is_completely_copied(text: str, before: str, after: str) -> None:
+def test_fully_quoted_texts_are_fully_copied(text: str, before: str, after: str) -> None:
     if any(char.isalnum() for char in text):
         assert copied_run(text, f"{before} “{text}” {after}") >= len(text_words(text)) or not text.isascii()
     assert copied_run(text, "") == 0

@@ -1,4 +1,4 @@
-"""When a debate ends, and why."""
+"""When and why a debate ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _rent(**options: Any) -> Any:
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
-def test_a_debate_ends_at_its_cap(rounds: int) -> None:
+def test_debates_end_after_max_rounds(rounds: int) -> None:
     """A debate that nothing else ends has exactly `max_rounds` rounds and reports the cap."""
     result = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role())
     assert (result.output.rounds, result.output.stop_reason) == (rounds, "max_rounds")
@@ -39,14 +39,14 @@ def test_a_debate_ends_at_its_cap(rounds: int) -> None:
         (4, False, "max_rounds"),
     ],
 )
-def test_the_first_reason_wins(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
+def test_first_reason_wins(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
     """The cap takes precedence over the moderator."""
     decided = DebateModeratorDecision(round=round_, next_speakers=["a"], done=moderator_done)
     assert stop_reason(DebateState(round=round_, moderator_decisions=[decided]), max_rounds=3) == expected
 
 
-def test_the_predicate_is_called_after_each_round_but_the_last() -> None:
-    """The predicate sees each completed round with its turns; in the last round the cap comes first."""
+def test_predicate_is_called_after_each_round_except_the_last() -> None:
+    """The predicate sees each completed round with its turns. In the last round, the cap comes first."""
     rounds: list[tuple[int, int]] = []
 
     def watch(ctx: Context) -> bool:
@@ -58,7 +58,7 @@ def test_the_predicate_is_called_after_each_round_but_the_last() -> None:
     assert output.stop_reason == "max_rounds"
 
 
-def test_a_true_predicate_ends_the_debate_after_the_round() -> None:
+def test_true_predicate_ends_the_debate_after_the_round() -> None:
     """The completed round is judged, and the predicate is the stop reason."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 2)
     result = rent.run_sync(QUESTION, model=by_role())
@@ -67,15 +67,15 @@ def test_a_true_predicate_ends_the_debate_after_the_round() -> None:
     assert [event.reason for event in events(result, RoundsEnded)] == ["predicate"]
 
 
-def test_a_predicate_may_be_async() -> None:
+def test_predicates_may_be_async() -> None:
     async def stop(ctx: Context) -> bool:
         return bool(ctx.sequencer.state.round == 1)
 
     assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
-def test_a_predicate_sees_the_session_that_blocks_write() -> None:
-    """A budget in `ctx.session.state`, used up during the debate, ends it."""
+def test_predicate_sees_the_session_state_of_blocks() -> None:
+    """A budget in `ctx.session.state` is used up during the debate, which ends it."""
 
     def stop(ctx: Context) -> bool:
         ctx.session.state["budget"] -= 1
@@ -88,14 +88,14 @@ def test_a_predicate_sees_the_session_that_blocks_write() -> None:
     assert state == {"budget": 0}
 
 
-def test_a_predicate_sees_a_session_object() -> None:
-    """Values that earlier steps of the application put into a `Session` are visible too."""
+def test_predicate_sees_session_objects() -> None:
+    """Values that earlier application steps store in a `Session` are visible too."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.session.state["stop"])
     assert rent.run_sync(QUESTION, session=Session(state={"stop": True}), model=by_role()).output.rounds == 1
 
 
-def test_a_predicate_sees_the_usage() -> None:
-    """`ctx.usage.calls` counts the model calls of the run so far."""
+def test_predicate_sees_the_usage() -> None:
+    """`ctx.usage.calls` counts the run's model calls so far."""
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.usage.calls >= 4)
     result = rent.run_sync(QUESTION, model=by_role())
     assert result.output.rounds == 2
@@ -103,7 +103,7 @@ def test_a_predicate_sees_the_usage() -> None:
 
 
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
-def test_exceptions_of_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT001
+def test_exceptions_in_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT001
     """The exception reaches the caller unchanged, and the judge is not called."""
     model = script("A", "B")
     failure = LookupError("no such budget")
@@ -120,7 +120,7 @@ def test_exceptions_of_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT0
     assert len(model.calls) == 2
 
 
-def test_a_done_moderator_comes_before_the_predicate() -> None:
+def test_moderator_takes_precedence_over_the_predicate() -> None:
     """If both would end the debate, the moderator is the reason, and the predicate is not called."""
 
     def never_asked(ctx: Context) -> bool:
@@ -131,14 +131,14 @@ def test_a_done_moderator_comes_before_the_predicate() -> None:
     assert rent.run_sync(QUESTION, model=model).output.stop_reason == "moderator_done"
 
 
-def test_a_predicate_ends_a_moderated_debate() -> None:
+def test_predicate_ends_a_moderated_debate() -> None:
     model = by_role(decide=lambda _: decision("anna"))
     rent = _rent(max_rounds=4, terminate_when=lambda ctx: ctx.sequencer.state.round == 3, **moderated())
     output = rent.run_sync(QUESTION, model=model).output
     assert (output.rounds, output.stop_reason, len(output.moderator_decisions)) == (3, "predicate", 3)
 
 
-def test_no_block_can_keep_a_debate_from_ending() -> None:
+def test_blocks_cannot_prolong_a_debate() -> None:
     """A block that tries to reset the round each time still gets only `max_rounds` turns."""
     turns: list[int] = []
 
@@ -153,8 +153,8 @@ def test_no_block_can_keep_a_debate_from_ending() -> None:
     assert turns == [1, 2, 3]
 
 
-def test_a_failing_judge_is_not_called_again() -> None:
-    """The judge reads the transcript once; an invalid answer leaves the debate without a verdict."""
+def test_failing_judges_are_not_called_again() -> None:
+    """An invalid answer leaves the debate without a verdict."""
     model = script("A", "B", verdict="nonsense")
     assert _rent(max_rounds=1).run_sync(QUESTION, model=model).status == "no_verdict"
     assert len(model.calls) == 3

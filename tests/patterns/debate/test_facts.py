@@ -1,4 +1,4 @@
-"""Facts from the sources, sorted by side, with which debaters on a small model begin their turns."""
+"""Source facts sorted by side; debaters on a small model begin their turns with them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HELPS = {"31 claims": 0.9, "Sick leave": 0.5, "New staff": -0.8}
 
 
 class Small(FunctionModel):
-    """A small model that favours the letter A and one side, and knows which side a statement helps."""
+    """A small model that favors the letter A and one side, and knows which side a statement helps."""
 
     profile = "concise"
 
@@ -58,17 +58,20 @@ class Small(FunctionModel):
         return ModelResponse(text=f"{request.begins} it is so. At last, {side} it is.")
 
 
-def run(model: Small, **options: Any) -> Any:
-    """Run a debate of two rounds on the report."""
+def run_debate(model: Small, **options: Any) -> Any:
+    """Run a two-round debate on the report."""
     sides = [Debater("remy", HOME), Debater("olga", OFFICE)]
     pattern = debate(name="work", debaters=sides, sources={"trial": REPORT}, synthesizer=False, **options)
     return pattern.run_sync("Is it better to work at home?", model=model, seed=1)
 
 
-def test_each_side_begins_with_its_own_facts_word_for_word() -> None:
-    """Facts are used once each, the clearest first; a side without facts argues without; every quote is verified."""
+def test_sides_begin_with_their_own_facts_verbatim() -> None:
+    """Each fact is used once, the clearest first.
+
+    A side without facts argues without any, and every quote is verified.
+    """
     model = Small()
-    raw = run(model).raw
+    raw = run_debate(model).raw
     texts = [(entry.agent_name, entry.text) for entry in raw.transcript]
     assert "31 claims a day" in texts[0][1]
     assert "New staff needed 11 weeks" in texts[1][1]
@@ -83,37 +86,37 @@ def test_each_side_begins_with_its_own_facts_word_for_word() -> None:
 
 
 @pytest.mark.parametrize("strays", [1, 2])
-def test_a_turn_that_ends_on_the_other_side_is_retried(strays: int) -> None:
-    """The retry has other opening words, and its answer counts whatever its text."""
-    result = run(Small(strays=strays))
+def test_turns_that_end_on_the_other_side_are_retried(strays: int) -> None:
+    """The retry has other opening words, and its answer is used whatever its text."""
+    result = run_debate(Small(strays=strays))
     retries = [event for event in result.events if event.kind == "call_retried"]
     assert [(event.error, event.message) for event in retries] == [("Strayed", f"It ends on the side of {OFFICE!r}")]
     assert result.raw.transcript[0].text.endswith("At last, home it is." if strays == 1 else "At last, office it is.")
     assert result.raw.transcript[0].text.count("“") == 1
 
 
-def test_a_model_without_log_probabilities_sorts_nothing_and_argues() -> None:
+def test_models_without_log_probabilities_argue_without_facts() -> None:
     """One question is enough to detect the missing support."""
     model = Small(tells=False)
-    assert len(run(model).raw.transcript) == 4
+    assert len(run_debate(model).raw.transcript) == 4
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
 
 
-def test_other_debates_have_no_further_calls() -> None:
+def test_other_debates_make_no_additional_calls() -> None:
     """Facts are not sorted with full prompts, custom instructions or a custom template, or without sources."""
     for options in ({"prompts": PromptOptions(profile="full")}, {"instructions": "Be kind."}):
         model = Small()
-        run(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
+        run_debate(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
         assert not any("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked)
 
 
 def facts_of(**texts: str) -> list[SourceFact]:
-    """Return the facts of sources, keyed by the name of the source."""
+    """Extract the facts from sources, keyed by source name."""
     return facts_in([Source.of(name, text) for name, text in texts.items()])
 
 
-def test_facts_are_sentences_with_a_number() -> None:
-    """Headings, feelings, quotations and long sentences are excluded; there are at most eight facts."""
+def test_facts_are_sentences_with_numbers() -> None:
+    """Headings, feelings, quotations and long sentences are excluded, and the maximum is eight facts."""
     assert [fact.text[:12] for fact in facts_of(trial=REPORT)] == ["At home 31 c", "Sick leave a", "New staff ne"]
     assert facts_of(a="He said “no” 3 times. " + "It is 77. " * 20)[0].text == "It is 77."
     assert len(facts_of(a="It is 77. " * 20, b="It is 88.")) == 8

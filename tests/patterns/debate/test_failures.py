@@ -1,4 +1,4 @@
-"""Debates that fail or are cancelled: their exceptions, and their remaining records."""
+"""Debates that fail or are cancelled: their exceptions and the records they leave."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _raising(error: BaseException) -> Any:
 
 @pytest.mark.parametrize("role", ["debater", "judge", "moderator", "synthesizer", "terminate_when"])
 async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
-    """The caller gets the same object, with a note that names the block that raised it."""
+    """The caller gets the same object, with a note naming the block that raised it."""
     failure = KeyError("mine")
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
@@ -54,8 +54,8 @@ async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
     assert any("rent" in note for note in failure.__notes__)
 
 
-async def test_an_exception_without_a_message_is_raised_unchanged() -> None:
-    """`__str__` of the exception raises, so the audit trail records the type instead."""
+async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
+    """The exception's `__str__` raises, so the audit trail records the type instead."""
     failure = Unspeakable()
     rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising(failure)), SIDES[1]])
     handle = rent.start(QUESTION, model=ScriptedModel())
@@ -67,8 +67,8 @@ async def test_an_exception_without_a_message_is_raised_unchanged() -> None:
     assert "Unspeakable" in str(task.error)
 
 
-async def test_exceptions_of_a_model_are_raised_unchanged() -> None:
-    """A custom model may raise anything; errors of the library name the model and the block."""
+async def test_model_exceptions_are_raised_unchanged() -> None:
+    """A custom model may raise anything. The library's own errors name the model and the block."""
     failure = OSError("no route")
     with pytest.raises(OSError, match="no route") as caught:
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
@@ -79,7 +79,7 @@ async def test_exceptions_of_a_model_are_raised_unchanged() -> None:
     assert (late.value.block, late.value.model) == ("rent-debater-ben", "scripted")
 
 
-async def test_arguments_before_a_failure_are_not_lost() -> None:
+async def test_failures_keep_the_arguments_so_far() -> None:
     """The handle of a failed run has the transcript, the audit trail, the usage and the events."""
     rent = debate(name="rent", debaters=SIDES, failures=FailurePolicy(on_failure="fail"))
     handle = rent.start(QUESTION, model=script("A1", "B1", "A2", "B2", verdict={"verdict": "?"}))
@@ -100,7 +100,7 @@ async def test_arguments_before_a_failure_are_not_lost() -> None:
     assert last.error.startswith("SchemaViolation: ")
 
 
-async def test_a_failing_turn_leaves_the_turns_before_it() -> None:
+async def test_failing_turns_keep_the_turns_before_them() -> None:
     """The failed turn has an errored task, and its argument is not in the transcript."""
     handle = debate(name="rent", debaters=SIDES).start(QUESTION, model=ScriptedModel("A1", "B1"))
     with pytest.raises(ScriptError):
@@ -110,7 +110,7 @@ async def test_a_failing_turn_leaves_the_turns_before_it() -> None:
     assert "ScriptError" in str(handle.tasks.list()[-1].error)
 
 
-async def test_a_session_keeps_the_transcript_of_a_failed_debate() -> None:
+async def test_session_keeps_the_transcript_of_a_failed_debate() -> None:
     rent = debate(name="rent", debaters=SIDES)
     handle = rent.start(QUESTION, model=ScriptedModel("A1"))
     with pytest.raises(ScriptError):
@@ -120,8 +120,8 @@ async def test_a_session_keeps_the_transcript_of_a_failed_debate() -> None:
     assert [entry.text for entry in state.entries] == ["A1"]
 
 
-async def test_a_cancelled_debate_ends_at_once_and_cancels_the_turns_task() -> None:
-    """Cancelling interrupts the model call; the turn's task is cancelled, earlier ones stay completed."""
+async def test_cancelling_a_debate_ends_it_at_once_and_cancels_the_task() -> None:
+    """Cancelling interrupts the model call. Earlier tasks stay completed."""
     speaking = asyncio.Event()
     interrupted: list[str] = []
 
@@ -150,8 +150,8 @@ async def test_a_cancelled_debate_ends_at_once_and_cancels_the_turns_task() -> N
     assert events(handle, ModelCalled)[-1].error is not None
 
 
-async def test_a_cancelled_caller_cancels_the_debate() -> None:
-    """`await pattern.run(…)` in a task that is cancelled leaves no model call behind."""
+async def test_cancelling_the_caller_cancels_the_debate() -> None:
+    """Cancelling the task that awaits `pattern.run(…)` leaves no model call behind."""
     speaking = asyncio.Event()
     interrupted: list[str] = []
 
@@ -171,8 +171,8 @@ async def test_a_cancelled_caller_cancels_the_debate() -> None:
     assert interrupted == ["rent-debater-anna"]
 
 
-async def test_a_block_that_tries_to_end_its_own_task_does_not_hide_its_exception() -> None:
-    """A debater can read the run's audit trail, and its later exception is still raised."""
+async def test_blocks_ending_their_own_task_do_not_hide_exceptions() -> None:
+    """A debater can access the run's audit trail, and its later exception is still raised."""
     failure = ValueError("after the fact")
 
     def meddle(value: object, ctx: Context) -> str:
@@ -188,7 +188,7 @@ async def test_a_block_that_tries_to_end_its_own_task_does_not_hide_its_exceptio
     assert caught.value is failure
 
 
-async def test_the_librarys_own_errors_have_one_base() -> None:
+async def test_library_errors_have_one_base_class() -> None:
     """`except FlowDebateError` catches every error that the library raises."""
     with pytest.raises(FlowDebateError):
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel())

@@ -31,7 +31,7 @@ def _run_debate(*replies: Any, model: Any = None, **options: Any) -> tuple[Scrip
 
 
 def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
-    """Readers see only aliases; the transcript keeps the original words, and the report lists the names."""
+    """Readers see only aliases. The transcript keeps the original words, and the report lists the names."""
     model, result = _run_debate(*NAMED, VERDICT)
     for prompt in (_prompts(model, "rent-debater-ben")[0], _prompts(model, "rent-judge")[0]):
         assert "anna" not in prompt
@@ -58,7 +58,7 @@ def test_aliases_are_constant_within_a_run() -> None:
 
 
 def test_briefings_contain_aliases_instead_of_names() -> None:
-    """The moderator knows all names, but a briefing that names a debater reaches the others with the alias."""
+    """The moderator knows all names, but the other debaters see aliases in its briefings."""
     model, _ = _run_debate(
         decision("anna", "ben", briefing="anna, answer ben.", done=True), "A.", "B.", VERDICT, **moderated()
     )
@@ -66,7 +66,7 @@ def test_briefings_contain_aliases_instead_of_names() -> None:
     assert "anna" in _prompts(model, "rent-moderator")[0]
 
 
-def test_the_judge_may_see_names_on_request() -> None:
+def test_judge_can_see_names_on_request() -> None:
     """Nothing is hidden with `hide_names=False`, and a judge that sees names in tags also sees them in texts."""
     model, result = _run_debate(*NAMED, VERDICT, prompts=PromptOptions(hide_names=False))
     assert "As anna, I say" in _prompts(model, "rent-judge")[0]
@@ -77,8 +77,8 @@ def test_the_judge_may_see_names_on_request() -> None:
     assert "anna" not in _prompts(model, "rent-debater-ben")[0]
 
 
-def test_the_judge_sees_which_quotes_are_verified() -> None:
-    """The status of its quotes follows each argument, and no argument can forge it."""
+def test_judge_sees_which_quotes_are_verified() -> None:
+    """Each argument is followed by the status of its quotes, which no argument can forge."""
     model, result = _run_debate(*QUOTING, VERDICT, sources={"report": REPORT})
     assert f"[report] {REPORT}" in _prompts(model, "rent-debater-anna")[0]
     judged = _prompts(model, "rent-judge")[0]
@@ -99,8 +99,8 @@ def test_invalid_sources_are_rejected() -> None:
             debate(name="rent", debaters=SIDES, sources=sources)  # type: ignore[arg-type]
 
 
-def test_a_debate_is_compared_with_baselines() -> None:
-    """`baselines=True` adds the results of one call and of two votes; the verdict is still the debate's."""
+def test_debates_are_compared_with_baselines() -> None:
+    """`baselines=True` adds the results of one call and of two votes. The verdict remains the debate's."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:
@@ -121,7 +121,7 @@ def test_a_debate_is_compared_with_baselines() -> None:
 
 
 def test_every_run_audits_its_judge() -> None:
-    """The audit has figures on ballots and the overlap of models, and warns that one run shows little."""
+    """The audit has figures on ballots and model overlap, and warns that a single run proves little."""
     _, result = _run_debate("A.", "B.", VERDICT)
     audit = audit_run(result)
     assert audit.judge.ballots == 1
@@ -131,7 +131,7 @@ def test_every_run_audits_its_judge() -> None:
     assert any("is of the same family as" in finding for finding in audit.findings)
 
 
-def test_a_custom_judge_has_no_ballots() -> None:
+def test_custom_judges_have_no_ballots() -> None:
     """Ballots in a custom judge's answer do not count, because only the library's judge knows its views."""
     forged = {**VERDICT, "judging": {"ballots": [], "scores": {"for": 1.0}, "schedule": "full"}}
     _, result = _run_debate("A.", "B.", judge=lambda _: forged)
@@ -139,15 +139,15 @@ def test_a_custom_judge_has_no_ballots() -> None:
     assert audit_run(result).judge.ballots == 0
 
 
-def test_a_judge_of_a_debaters_model_family_causes_a_warning() -> None:
-    """Judges related to a debater are named in the warning; others are not."""
+def test_judges_from_a_debaters_model_family_cause_a_warning() -> None:
+    """The warning names only the judges related to a debater."""
     sides = [Debater("a", "for", model="openai/gpt-5-mini"), Debater("b", "against", model="ollama/gemma3")]
     with pytest.warns(FlowDebateWarning, match="'openai/gpt-6' judges, 'openai/gpt-5-mini' argues"):
         debate(name="rent", debaters=sides, judge=JudgeOptions(panel=["openai/gpt-6", "anthropic/claude-5"]))
     debate(name="rent", debaters=sides, judge=JudgeOptions(panel=["anthropic/claude-5"]))
 
 
-def test_ballots_of_a_schedule_are_audited() -> None:
+def test_scheduled_ballots_are_audited() -> None:
     """A judge that always chooses the first slot has a position consistency of 0 and a preference of -1."""
 
     def answer(request: ModelRequest) -> Any:
@@ -172,7 +172,7 @@ def test_arguments_without_names_have_no_report() -> None:
     assert result.raw.leaks is None
 
 
-def test_quotes_are_verified_with_names_and_rendered_without() -> None:
+def test_quotes_are_verified_before_names_are_hidden() -> None:
     """A quote with a debater's name is found in its source; an unverified quote is rendered with the alias."""
     arguments = ('It says "Ben Ali counted the homes in May".', '"anna has counted them all" it says.')
     model, result = _run_debate(*arguments, VERDICT, sources={"report": "Ben Ali counted the homes in May 2024."})
@@ -183,8 +183,8 @@ def test_quotes_are_verified_with_names_and_rendered_without() -> None:
     assert [quote.status for quotes in result.raw.quotes for quote in quotes] == ["verified", "unverified"]
 
 
-def test_a_debate_in_a_pipeline_is_compared_at_its_own_cost() -> None:
-    """Earlier calls of the run do not count towards the budget of self-consistency."""
+def test_debates_in_a_pipeline_are_compared_at_their_own_cost() -> None:
+    """Earlier calls in the run do not count towards the budget for self-consistency."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:

@@ -1,4 +1,4 @@
-"""Debate formats: every built-in format, and custom formats as a single declaration."""
+"""Debate formats: all built-in formats, and custom formats as a single declaration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIDES = [Debater("pro", "Trams are better"), Debater("con", "Buses are better")]
 
 
 def answer(request: Any) -> Any:
-    """Answer for listeners who favour the first side, and for a judge who names no winner."""
+    """Answer as listeners who favor the first side and a judge who names no winner."""
     if request.output_schema is None:
         return f"{request.block} speaks."
     if "-audience" in request.block:
@@ -38,7 +38,7 @@ def run_debate(format_: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", names_of("debate"))
-def test_each_format_runs_all_of_its_phases(name: str) -> None:
+def test_formats_run_all_of_their_phases(name: str) -> None:
     """The phases keep their order, and the summary is one line."""
     raw = run_debate(name).raw
     spoken = list(dict.fromkeys(entry.phase for entry in raw.transcript))
@@ -47,7 +47,7 @@ def test_each_format_runs_all_of_its_phases(name: str) -> None:
     assert len(FORMATS[name].purpose) < 120
 
 
-def test_delphi_hides_who_estimates() -> None:
+def test_delphi_is_anonymous() -> None:
     """Agents have numbers instead of names, and the prompt explains what an estimate is."""
     prompts: list[str] = []
 
@@ -71,8 +71,8 @@ def test_delphi_hides_who_estimates() -> None:
     assert all("Delphi study" in prompt for prompt in prompts)
 
 
-def test_the_side_that_moved_more_of_the_audience_wins() -> None:
-    """First votes do not decide: both listeners favoured buses before the debate and favour trams after it."""
+def test_the_side_that_swayed_more_of_the_audience_wins() -> None:
+    """First votes do not decide: both listeners favored buses before the debate and favor trams after it."""
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
@@ -80,8 +80,8 @@ def test_the_side_that_moved_more_of_the_audience_wins() -> None:
     assert [(vote.before, vote.after) for vote in raw.audience] == [("Buses are better", "Trams are better")] * 2
 
 
-def test_no_format_brings_an_audience() -> None:
-    """Each listener costs two calls, so the audience has to be set explicitly."""
+def test_formats_do_not_include_an_audience() -> None:
+    """Each listener costs two calls, so the audience must be set explicitly."""
     assert not [name for name in FORMATS if FORMATS[name].audience]
     raw = run_debate("oxford").raw
     assert raw.audience == []
@@ -97,14 +97,14 @@ def test_no_format_brings_an_audience() -> None:
         ([], None),
     ],
 )
-def test_a_tie_of_moved_votes_has_no_winner(votes: Any, winner: str | None) -> None:
-    """A vote without an earlier vote does not count as moved."""
+def test_equal_numbers_of_swayed_listeners_have_no_winner(votes: Any, winner: str | None) -> None:
+    """A vote without an earlier vote does not count as swayed."""
     cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner
 
 
-def test_a_custom_format_is_one_declaration() -> None:
-    """`debate()` accepts a custom format at once, and all front ends accept it after its registration."""
+def test_custom_formats_are_one_declaration() -> None:
+    """`debate()` accepts a custom format at once, and all front ends accept it once it is registered."""
     trial = Format(name="mock_trial", purpose="Trying a case.", phases=["opening", Phase("questions", asks="pairs")])
     assert {entry.phase for entry in run_debate(trial).raw.transcript} == {"opening", "questions"}
     add_format(trial)
@@ -136,12 +136,12 @@ def test_incompatible_options_are_rejected(options: Any, message: str) -> None:
         run_debate(**options)
 
 
-def test_a_service_runs_a_format_by_name() -> None:
-    """HTTP and MCP use the format's sides by default, and the page names the format."""
-    asyncio.run(run_a_premortem())
+def test_services_run_formats_by_name() -> None:
+    """HTTP and MCP use the format's sides by default, and the page shows the format's name."""
+    asyncio.run(run_premortem())
 
 
-async def run_a_premortem() -> None:
+async def run_premortem() -> None:
     """Run a premortem, whose format includes its members, on a service."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         handle = await service.begin("debate", "Should we open a second shop?", options={"format": "premortem"})

@@ -1,4 +1,4 @@
-"""Continuing a finished debate: earlier calls are reused, and only new ones are paid for."""
+"""Continuing a finished debate: earlier calls are reused, and only new ones cost anything."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Counting:
 
 
 def count_new_calls(run: Any) -> int:
-    """Count the calls that were not taken from the parent."""
+    """Count the calls that were not taken from the parent run."""
     return sum(event.origin == "asked" for event in events(run, ModelCalled))
 
 
@@ -68,8 +68,8 @@ def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
     assert longer.raw.verdict.verdict != parent.raw.verdict.verdict
 
 
-def test_the_mirror_continues_as_well() -> None:
-    """Both debates have one more round, and both verdicts are new."""
+def test_mirrored_debates_continue_both_halves() -> None:
+    """Both halves have one more round, and both verdicts are new."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, mirror=True, max_rounds=1)
 
@@ -82,8 +82,8 @@ def test_the_mirror_continues_as_well() -> None:
     assert count_new_calls(longer) == 2 * (2 + 1)
 
 
-def test_debaters_answer_the_question_of_a_reader() -> None:
-    """The answers come in the next round, and a debate may continue more than once."""
+def test_debaters_answer_a_readers_question() -> None:
+    """The answers come in the next round, and a debate can be continued more than once."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
 
@@ -104,8 +104,8 @@ def test_debaters_answer_the_question_of_a_reader() -> None:
     assert third.raw.rounds == 4
 
 
-def test_a_run_that_cannot_continue_is_rejected() -> None:
-    """The error names the field and is raised before any call is paid for."""
+def test_runs_that_cannot_continue_are_rejected() -> None:
+    """The error names the field and is raised before any call is made."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False)
 
@@ -127,8 +127,8 @@ def test_a_run_that_cannot_continue_is_rejected() -> None:
     assert len(counting.prompts) == 5
 
 
-def test_front_ends_continue_a_debate_with_a_fork() -> None:
-    """A fork made over HTTP, over MCP or on the page can be read and resumed from its plan."""
+def test_front_ends_continue_debates_with_a_fork() -> None:
+    """Forks created over HTTP, over MCP or on the page can be read and resumed from their plan."""
     counting = Counting()
 
     async def continue_debate() -> Any:
@@ -152,12 +152,12 @@ def test_front_ends_continue_a_debate_with_a_fork() -> None:
 
 
 def raw_of(details: Any) -> Any:
-    """Return the raw output from the document of a run."""
+    """Return the raw output from a run document."""
     return details.document.raw
 
 
 def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
-    """Without a plan, the fork itself records its additional rounds; other patterns cannot continue."""
+    """Without a plan, the fork itself records its additional rounds. Other patterns cannot continue."""
     counting = Counting()
     city = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
     talk = round_robin(name="talk", debaters=[Persona("ann"), Persona("bob")], max_rounds=1)
@@ -202,8 +202,8 @@ def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
         ("one more", "goes_on", "must be a table"),
     ],
 )
-def test_a_fork_over_http_continues_a_debate_or_names_the_error(more: Any, field: str, problem: str) -> None:
-    """The server knows the earlier rounds, and makes no call before all options are valid."""
+def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field: str, problem: str) -> None:
+    """The server knows the earlier rounds and makes no call until all options are valid."""
     counting = Counting()
     with staged(lambda: Service(store="memory:", model=counting.model)) as stage:
         run_id, call_count = stage.finished(), len(counting.prompts)

@@ -1,4 +1,4 @@
-"""The view of a debate's judge, and its possible verdicts."""
+"""The judge's view of a debate, and its possible verdicts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXTS = [f"{name}{number}" for number in (1, 2, 3) for name in ("A", "B", "C")]
 
 
 def _run_judge(*, seed: int = 0, **options: Any) -> tuple[str, JudgeViewMade, ScriptedModel]:
-    """Run a debate with three rounds of three turns, and return the judge's prompt, its event and the model."""
+    """Run a debate with three rounds of three turns, and return the judge's prompt, the view event and the model."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False, **options)
     model = script(*TEXTS)
     result = rent.run_sync(QUESTION, model=model, seed=seed)
@@ -43,8 +43,8 @@ def _arguments_in(prompt: str) -> list[str]:
     return re.findall(r"^\[.*\] (\w\d)$", prompt, flags=re.MULTILINE)
 
 
-def test_the_judge_is_called_once_with_the_whole_transcript() -> None:
-    """The prompt contains the question and every argument once, under its round."""
+def test_judge_is_called_once_with_the_whole_transcript() -> None:
+    """The prompt contains the question, and every argument once under its round."""
     prompt, _, model = _run_judge()
     assert [call.block for call in model.calls].count("rent-judge") == 1
     assert QUESTION in prompt
@@ -52,7 +52,7 @@ def test_the_judge_is_called_once_with_the_whole_transcript() -> None:
     assert [line for line in prompt.splitlines() if line.startswith("Round ")] == ["Round 1:", "Round 2:", "Round 3:"]
 
 
-def test_the_judge_sees_stances_and_no_names_by_default() -> None:
+def test_judge_sees_stances_but_no_names_by_default() -> None:
     """The tags of an anonymized transcript are stances."""
     _, view_event, model = _run_judge()
     prompt = model.calls[-1].prompt
@@ -70,33 +70,33 @@ def test_names_can_be_included() -> None:
     assert not view_event.anonymized
 
 
-def test_without_shuffling_the_judge_sees_the_order_in_which_arguments_were_made() -> None:
+def test_judge_sees_arguments_in_original_order_without_shuffling() -> None:
     prompt, view_event, _ = _run_judge(shuffle_for_judge=False)
     assert _arguments_in(prompt) == TEXTS
     assert view_event.order == tuple(range(9))
 
 
 @given(st.integers(0, 2**63 - 1))
-def test_the_event_has_the_order_of_arguments_shuffled_within_rounds(seed: int) -> None:
-    """The order in the event is a permutation within rounds, and equals the order in the prompt."""
+def test_view_event_has_the_shuffled_order(seed: int) -> None:
+    """The order is a permutation within rounds, and equals the order in the prompt."""
     prompt, view_event, _ = _run_judge(seed=seed)
     assert [sorted(view_event.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert _arguments_in(prompt) == [TEXTS[index] for index in view_event.order]
 
 
 def test_shuffling_changes_the_order() -> None:
-    """At least one seed gives an order other than the original one."""
+    """At least one seed gives an order different from the original."""
     orders = {_run_judge(seed=seed)[1].order for seed in range(6)}
     assert len(orders) > 1
 
 
-def test_the_same_seed_gives_the_same_view() -> None:
-    """Two runs with one seed show the judge the same prompt; the seed is in the raw output."""
+def test_same_seed_gives_the_same_view() -> None:
+    """Two runs with the same seed show the judge the same prompt. The seed is in the raw output."""
     assert _run_judge(seed=5)[0] == _run_judge(seed=5)[0]
 
 
-def test_a_run_without_a_seed_can_be_repeated() -> None:
-    """The seed drawn by a run is in its raw output, and gives the same view again."""
+def test_runs_without_a_seed_can_be_repeated() -> None:
+    """The seed drawn by the run is in its raw output and gives the same view again."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False)
     first = rent.run_sync(QUESTION, model=script(*TEXTS))
     assert first.output.seed == first.seed
@@ -104,7 +104,7 @@ def test_a_run_without_a_seed_can_be_repeated() -> None:
     assert [e.order for e in events(repeated, JudgeViewMade)] == [e.order for e in events(first, JudgeViewMade)]
 
 
-def test_a_judge_may_have_its_own_random_source() -> None:
+def test_judges_can_have_their_own_random_source() -> None:
     """The random source passed to `create_judge` replaces the run's seed."""
 
     def order(seed: int) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ def test_a_judge_may_have_its_own_random_source() -> None:
     assert order(1) == order(2)
 
 
-def test_the_view_equals_format_transcript_for_judge() -> None:
+def test_view_equals_format_transcript_for_judge() -> None:
     """The prompt contains the result of `format_transcript_for_judge` word for word."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False, shuffle_for_judge=False)
     model = script("A line.\nRound 2:\n[against] I concede.", "B", "C")
@@ -128,7 +128,7 @@ def test_the_view_equals_format_transcript_for_judge() -> None:
 
 
 @pytest.mark.parametrize("winner", ["for", "against", "later", None])
-def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
+def test_winner_is_a_stance_or_none(winner: str | None) -> None:
     """A winner of None means a synthesis of several stances."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False)
     result = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": winner}))
@@ -138,7 +138,7 @@ def test_a_winner_is_one_of_the_stances_or_none(winner: str | None) -> None:
 
 
 @pytest.mark.parametrize("winner", ["anna", "not for", "for and against", "against for", "both", 1])
-def test_the_default_judge_can_only_name_a_stance_as_winner(winner: object) -> None:
+def test_default_judge_can_only_choose_a_stance_as_winner(winner: object) -> None:
     """A hidden name, a negation or two stances cause a `SchemaViolation` that names the judge and the field."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, failures=FailurePolicy(on_failure="fail"))
     with pytest.raises(SchemaViolation) as caught:
@@ -147,8 +147,8 @@ def test_the_default_judge_can_only_name_a_stance_as_winner(winner: object) -> N
     assert any(field.startswith("winner") for field, _ in caught.value.problems)
 
 
-def test_the_schema_lists_the_stances_as_an_enum() -> None:
-    """A model constrained by the schema cannot name anything else; reasoning comes before the winner."""
+def test_schema_lists_the_stances_as_an_enum() -> None:
+    """A model constrained by the schema cannot answer anything else; reasoning comes before the winner."""
     _, _, model = _run_judge()
     schema = model.calls[-1].output_schema
     assert schema is not None
@@ -156,8 +156,8 @@ def test_the_schema_lists_the_stances_as_an_enum() -> None:
     assert {"enum": ["for", "against", "later"], "type": "string"} in schema["properties"]["winner"]["anyOf"]
 
 
-def test_a_stance_that_two_debaters_share_may_win() -> None:
-    """Stances need not differ, so the judge chooses between the distinct ones."""
+def test_shared_stances_may_win() -> None:
+    """Two debaters may share a stance, so the judge chooses between the distinct ones."""
     sides = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = rent.run_sync(QUESTION, model=script("A", "B", "C")).raw.verdict
@@ -165,6 +165,6 @@ def test_a_stance_that_two_debaters_share_may_win() -> None:
     assert verdict.winner == "for"
 
 
-def test_a_judge_needs_stances() -> None:
+def test_judges_need_stances() -> None:
     with pytest.raises(ConfigurationError, match="`stances` must be at least one stance"):
         create_judge(name="rent", transcript=create_debate_transcript(), stances=[])

@@ -18,7 +18,7 @@ Entries = list[DebateContributionEntry]
 
 
 @given(entries, st.integers())
-def test_the_order_is_a_permutation_within_each_round(transcript: Entries, seed: int) -> None:
+def test_shuffling_permutes_entries_within_each_round(transcript: Entries, seed: int) -> None:
     """No entry is lost or repeated, and each round keeps its entries."""
     order = order_for_judge(transcript, random=Random(seed))
     assert sorted(order) == list(range(len(transcript)))
@@ -33,8 +33,8 @@ def test_without_shuffling_entries_are_sorted_by_round(transcript: Entries, anon
 
 
 @given(entries, st.booleans(), st.integers())
-def test_a_judge_sees_each_entry_once(transcript: Entries, anonymize: bool, seed: int) -> None:  # noqa: FBT001
-    """The shuffled view can be read back to all entries, and names are blank if the view omits them."""
+def test_judges_see_each_entry_once(transcript: Entries, anonymize: bool, seed: int) -> None:  # noqa: FBT001
+    """The shuffled view can be parsed back to all entries, and names are blank if the view omits them."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, random=Random(seed))
     parsed = parse_entries(rendered, names=not anonymize)
     assert _sorted_entries(parsed) == _sorted_entries(
@@ -43,7 +43,7 @@ def test_a_judge_sees_each_entry_once(transcript: Entries, anonymize: bool, seed
 
 
 @given(entries, st.integers())
-def test_the_same_seed_shows_the_same_text(transcript: Entries, seed: int) -> None:
+def test_same_seed_shows_the_same_text(transcript: Entries, seed: int) -> None:
     """The shuffle depends only on the random source."""
     first = format_transcript_for_judge(transcript, random=Random(seed))
     assert format_transcript_for_judge(transcript, random=Random(seed)) == first
@@ -51,7 +51,7 @@ def test_the_same_seed_shows_the_same_text(transcript: Entries, seed: int) -> No
 
 
 @given(entries)
-def test_the_transcript_is_not_modified(transcript: Entries) -> None:
+def test_transcript_is_not_modified(transcript: Entries) -> None:
     """Only the view is shuffled."""
     before = list(transcript)
     format_transcript_for_judge(transcript)
@@ -61,7 +61,7 @@ def test_the_transcript_is_not_modified(transcript: Entries) -> None:
 
 
 def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
-    """The shuffle favours no argument."""
+    """The shuffle favors no argument."""
     transcript = [entry(1, name, name, "x") for name in "abc"]
     source = Random(7)
     orders = [tuple(order_for_judge(transcript, random=source)) for _ in range(1200)]
@@ -69,7 +69,7 @@ def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
     assert all(150 < orders.count(order) < 250 for order in set(orders))
 
 
-def test_an_empty_transcript_is_rendered_as_empty() -> None:
+def test_empty_transcripts_are_rendered_as_empty() -> None:
     """A judge without a transcript reads "(empty)"."""
     assert format_transcript_for_judge([]) == "(empty)"
     assert format_transcript_for_judge([], anonymize=False, shuffle=False) == "(empty)"

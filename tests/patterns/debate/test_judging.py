@@ -36,7 +36,7 @@ Scores = dict[str, float]
 
 
 def _order(prompt: str) -> list[str]:
-    """Return the names of the sides in the order of the first round in a judge's prompt."""
+    """Return the sides' names in the order of the first round in a judge's prompt."""
     transcript = prompt.split("The full debate:\n")[1].split("\n\n", maxsplit=1)[0]
     return [entry.stance for entry in parse_entries(transcript) if entry.round == 1]
 
@@ -58,7 +58,7 @@ def _scoring_model(
 
 
 def _biased_judge(bias: float) -> FunctionModel:
-    """Create a judge that adds `bias` to the first side, and otherwise scores "for" a little higher."""
+    """Create a judge that adds `bias` to the first side, and otherwise scores "for" slightly higher."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 40 + 5 * (side == "for") + bias * (place == 0) for place, side in enumerate(order)}
@@ -73,8 +73,8 @@ def _run_debate(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int) -> None:
-    """The first side gets 20 more points, which cancel over both orders, whatever the seed."""
+def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
+    """The first side gets 20 more points, which cancel out over both orders, whatever the seed."""
     verdict = _run_debate(_biased_judge(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
@@ -85,7 +85,7 @@ def test_a_bias_for_a_slot_does_not_change_a_verdict_of_balanced_views(seed: int
 @pytest.mark.parametrize(
     ("judge", "calls"), [("single", 1), ("swap", 2), ("cyclic", 3), ("full", 6), ("sampled(4)", 4)], ids=str
 )
-def test_each_view_of_the_schedule_is_judged_once(judge: str, calls: int) -> None:
+def test_each_scheduled_view_is_judged_once(judge: str, calls: int) -> None:
     """Each view is one call and one event, and contains every argument once."""
     options = JudgeOptions(schedule=judge, labels=True)  # with labels a single view is scored as well
     orders: list[list[str]] = []
@@ -124,7 +124,7 @@ def test_labels_replace_stances_for_the_judge() -> None:
 
 
 def test_positions_and_scores_follow_the_order_of_the_view() -> None:
-    """The side that is listed and scored first is also read first, so nothing else favours a side."""
+    """The side listed and scored first is also read first, so nothing else favors a side."""
 
     def score(order: list[str], request: ModelRequest) -> Scores:
         system = str(request.messages[0]["content"])
@@ -144,8 +144,8 @@ ON_FLIP: Mapping[str, tuple[str | None, Scores]] = {
 
 
 @pytest.mark.parametrize("on_flip", ON_FLIP)
-def test_on_flip_decides_the_consequence_of_a_flip(on_flip: Any) -> None:
-    """The mean decides or nobody wins, and the ballots are recorded in either case."""
+def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
+    """Either the mean decides or nobody wins, and the ballots are recorded in both cases."""
     winner, scores = ON_FLIP[on_flip]
     verdict = _run_debate(_biased_judge(20), judge=JudgeOptions(schedule="swap", on_flip=on_flip)).raw.verdict
     assert verdict.winner == winner
@@ -154,7 +154,7 @@ def test_on_flip_decides_the_consequence_of_a_flip(on_flip: Any) -> None:
     assert {ballot.winner for ballot in verdict.judging.ballots} == {"for", "against"}
 
 
-def test_a_tie_includes_all_leaders_of_ballots() -> None:
+def test_ties_include_all_leaders() -> None:
     """A ballot for one side and a ballot for both are a flip: both sides get the same score, and nobody wins."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
@@ -169,16 +169,16 @@ def test_a_tie_includes_all_leaders_of_ballots() -> None:
     ("reasoning", "line"),
     [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
 )
-def test_reasons_of_several_paragraphs_begin_a_paragraph(reasoning: str, line: str) -> None:
-    """The reasons follow the findings of a tie's ballots, and a heading has to begin its own line."""
+def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, line: str) -> None:
+    """The reasons follow the findings from a tie's ballots, and a heading must begin its own line."""
     model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
     verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert verdict.winner is None
     assert line in verdict.reasoning
 
 
-def test_a_person_sees_the_ballots_of_a_flip_and_decides() -> None:
-    """With `on_flip="human"` the request contains the findings of each ballot, and the answer is the verdict."""
+def test_people_see_the_ballots_of_a_flip_and_decide() -> None:
+    """With `on_flip="human"`, the request contains the findings from each ballot, and the answer is the verdict."""
     requests: list[str] = []
 
     def ask(request: Any) -> dict[str, str]:
@@ -193,7 +193,7 @@ def test_a_person_sees_the_ballots_of_a_flip_and_decides() -> None:
     assert "which was shown against first: against (" in ballots_text
 
 
-def test_a_person_decides_only_after_a_flip() -> None:
+def test_people_decide_only_after_a_flip() -> None:
     """A verdict that is the same in each view needs no person."""
 
     def ask(_: object) -> None:
@@ -203,8 +203,8 @@ def test_a_person_decides_only_after_a_flip() -> None:
     assert _run_debate(_biased_judge(0), judge=options).raw.verdict.judging.on_flip is None
 
 
-def test_a_suspended_run_resumes_without_judging_again(tmp_path: Any) -> None:
-    """The ballots are stored with the run, so no call repeats after the person's answer."""
+def test_suspended_runs_resume_without_judging_again(tmp_path: Any) -> None:
+    """The ballots are stored with the run, so no call is repeated after the person's answer."""
     from flowdebate import submit_answer_sync
 
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, judge=JudgeOptions(schedule="swap", on_flip="human"))
@@ -232,7 +232,7 @@ def _steady(winner: str) -> FunctionModel:
     return model
 
 
-def test_a_panel_has_a_ballot_of_each_model_for_each_view() -> None:
+def test_panels_have_a_ballot_per_model_and_view() -> None:
     """Two models with both orders cast four ballots; the verdict reports their effective number."""
     options = _panel(_steady("for"), _steady("for"), _steady("against"), schedule="swap", decided_by="vote")
     verdict = _run_debate(_biased_judge(0), judge=options).raw.verdict
@@ -247,8 +247,8 @@ def _down(_: ModelRequest) -> ModelResponse:
     raise ModelUnavailable("down")
 
 
-def test_a_panel_with_a_quorum_continues_without_a_failed_model() -> None:
-    """With `quorum=1` a model whose provider fails is excluded and recorded; by default two have to answer."""
+def test_panels_with_a_quorum_continue_without_a_failed_model() -> None:
+    """With `quorum=1`, a model whose provider fails is excluded and recorded; by default, two must answer."""
     down = FunctionModel(_down, name="down")
     result = _run_debate(_biased_judge(0), judge=_panel(_steady("for"), down, quorum=1))
     assert result.status == "degraded"
@@ -264,7 +264,7 @@ def test_a_panel_with_a_quorum_continues_without_a_failed_model() -> None:
         _run_debate(_biased_judge(0), judge=three, failures=FailurePolicy(on_failure="fail"))
 
 
-def test_an_unusable_ballot_is_excluded_and_recorded() -> None:
+def test_unusable_ballots_are_excluded_and_recorded() -> None:
     """One answer is invalid JSON, so the others decide, and the ballot records the problem."""
 
     def score(order: list[str], _: ModelRequest) -> Scores | str:
@@ -278,7 +278,7 @@ def test_an_unusable_ballot_is_excluded_and_recorded() -> None:
 
 
 @given(votes=st.lists(st.sampled_from(["for", "against"]), min_size=1, max_size=7), seed=st.integers(0, 9))
-def test_a_curtailed_vote_has_the_winner_of_the_full_vote(votes: list[str], seed: int) -> None:
+def test_curtailed_votes_have_the_winner_of_the_full_vote(votes: list[str], seed: int) -> None:
     """Only ballots that could not change the winner are skipped."""
     results = [
         _run_debate(_biased_judge(0), judge=_panel(*map(_steady, votes), decided_by="vote", curtail=curtail), seed=seed)
@@ -292,7 +292,7 @@ def test_a_curtailed_vote_has_the_winner_of_the_full_vote(votes: list[str], seed
         assert short.judging.saved == len(votes) - len(votes) // 2 - 1
 
 
-def test_the_session_stores_the_verdict() -> None:
+def test_session_stores_the_verdict() -> None:
     """The session stores the verdict once, without ballots; the stream has each ballot and the verdict."""
     result = _run_debate(_biased_judge(0))
     last = [item for item in result.session.history if item["name"] == "rent-judge"]
@@ -316,7 +316,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("field", WRONG)
-def test_invalid_options_are_rejected_by_name(field: str) -> None:
+def test_invalid_options_are_named(field: str) -> None:
     """The error names the option and its valid values."""
     options, allowed = WRONG[field]
     with pytest.raises(ConfigurationError, match=field if field != "sampled" else "size") as caught:
@@ -324,7 +324,7 @@ def test_invalid_options_are_rejected_by_name(field: str) -> None:
     assert allowed in str(caught.value)
 
 
-def test_judge_options_that_do_not_match_the_sides_are_rejected() -> None:
+def test_judge_options_must_match_the_sides() -> None:
     """Labels equal to stances, too few labels, all orders of five sides, and an unknown schedule are errors."""
     five = [Debater(f"n{index}", f"side {index}") for index in range(5)]
     for judge, debaters, message in (
@@ -337,7 +337,7 @@ def test_judge_options_that_do_not_match_the_sides_are_rejected() -> None:
             debate(name="rent", debaters=debaters, judge=judge)
 
 
-def test_a_panel_can_be_created_as_a_block() -> None:
+def test_panels_can_be_created_as_blocks() -> None:
     """`create_judge_panel` builds a block for a debate that shares its transcript, and requires at least one model."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}

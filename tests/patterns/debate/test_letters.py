@@ -1,4 +1,4 @@
-"""A judge that answers with letters: log-odds, cancellation of biases, quotes, and the text of its verdict."""
+"""A judge that answers with letters: log-odds, canceled biases, quotes, and the text of its verdict."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _say(text: str, _: object, __: Context) -> str:
 def judge_debate(
     model: Any, *, sides: int = 2, statements: Mapping[str, str] = SAID, judge: Any = None, **options: Any
 ) -> DebateVerdict:
-    """Return the verdict on a debate of one round with these statements, keyed by stance."""
+    """Judge a one-round debate with these statements, keyed by stance."""
     roster = [
         Debater(name=f"d{index}", stance=stance, block=partial(_say, statements[stance]))
         for index, stance in enumerate(SIDES[:sides])
@@ -81,7 +81,7 @@ def judge_debate(
 
 
 def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lambda _: 0.0) -> FunctionModel:
-    """Create a judge of texts that is biased towards slots and returns log-probabilities like a server."""
+    """Create a text judge that is biased towards slots and returns log probabilities like a server."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -100,7 +100,7 @@ def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lam
 
 
 @pytest.mark.parametrize("sides", [2, 3])
-def test_a_simulated_judge_returns_its_log_odds(sides: int) -> None:
+def test_simulated_judges_return_their_log_odds(sides: int) -> None:
     """The log-odds match to 1e-9 in each view, including slot bias and noise."""
     judge = SimJudge(slot=2.0, noise=0.7, seed=5)
     judging = judge_debate(judge, sides=sides).judging
@@ -139,10 +139,8 @@ def test_a_simulated_judge_returns_its_log_odds(sides: int) -> None:
     biases=st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3),
     sides=st.integers(2, 3),
 )
-def test_a_bias_for_slots_of_any_size_never_changes_the_winner(
-    worths: list[float], biases: list[float], sides: int
-) -> None:
-    """Over all orders each side has each slot once, so the bias adds the same amount to all."""
+def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], biases: list[float], sides: int) -> None:
+    """Over all orders, each side has each slot once, so the bias adds the same amount to all."""
 
     def ballots(bias: Sequence[float]) -> list[JudgeBallot]:
         cast = []
@@ -162,7 +160,7 @@ def test_a_bias_for_slots_of_any_size_never_changes_the_winner(
 
 @given(st.lists(st.tuples(odds, odds), min_size=1, max_size=5))
 def test_swapped_inputs_have_opposite_log_odds(pairs: list[tuple[float, float]]) -> None:
-    """The texts of the two sides trade places in the other order, and sides may be listed in any order."""
+    """The two sides' texts trade places in the other order, and sides may be listed in any order."""
     ballots = [
         JudgeBallot(view=view, order=list(SIDES[:2]), log_odds=centred(dict(zip(SIDES, pair, strict=False))))
         for view, pair in enumerate(pairs)
@@ -188,11 +186,11 @@ def test_swapped_inputs_have_opposite_log_odds(pairs: list[tuple[float, float]])
 panels = st.integers(2, 3).flatmap(
     lambda sides: st.lists(st.lists(odds, min_size=sides, max_size=sides), min_size=1, max_size=7)
 )
-"""Log-odds of each model of a panel for each side."""
+"""Log-odds for each side from each model on a panel."""
 
 
 def panel_of(given_to: Sequence[Sequence[float]], *, times: int = 1) -> list[JudgeBallot]:
-    """Cast a ballot for each model, `times` times."""
+    """Cast a ballot for each model, repeated `times` times."""
     return [
         JudgeBallot(
             model=f"model-{number}", order=list(SIDES[: len(to)]), log_odds=centred(dict(zip(SIDES, to, strict=False)))
@@ -203,19 +201,19 @@ def panel_of(given_to: Sequence[Sequence[float]], *, times: int = 1) -> list[Jud
 
 
 def decide_by_log_odds(ballots: Sequence[JudgeBallot]) -> Decision:
-    """Decide by log-odds."""
+    """Decide a verdict by log-odds."""
     return decide(ballots, sides=ballots[0].order, by="log_odds")
 
 
 def test_one_loud_model_does_not_outvote_three() -> None:
-    """Confidence does not matter; the mean of the log-odds would be 1.5 for the side that three of four reject."""
+    """Confidence does not matter: the mean log-odds would be 1.5 for the side that three of four models reject."""
     decision = decide_by_log_odds(panel_of([[4.5, -4.5], [-0.5, 0.5], [-0.5, 0.5], [-0.5, 0.5]]))
     assert decision.winner == SIDES[1]
     assert decision.scores == softmax({SIDES[0]: -0.5, SIDES[1]: 0.5})
 
 
 @given(st.integers(1, 3), st.data())
-def test_an_agreement_of_two_thirds_decides(minority: int, data: st.DataObject) -> None:
+def test_two_thirds_agreement_decides(minority: int, data: st.DataObject) -> None:
     """No confidence lets a minority win, whatever the number of sides and the other ballots."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
@@ -230,8 +228,8 @@ def test_an_agreement_of_two_thirds_decides(minority: int, data: st.DataObject) 
 
 
 @given(panels, st.integers(2, 4), st.data())
-def test_repeating_a_model_changes_nothing(given_to: list[list[float]], times: int, data: st.DataObject) -> None:
-    """A panel counts each model once, so repeated models make no difference."""
+def test_repeated_models_change_nothing(given_to: list[list[float]], times: int, data: st.DataObject) -> None:
+    """A panel counts each model once."""
     single = panel_of(given_to)
     repeated = [data.draw(st.sampled_from(single))] * times
     assert (
@@ -242,7 +240,7 @@ def test_repeating_a_model_changes_nothing(given_to: list[list[float]], times: i
 
 
 @given(panels, st.data())
-def test_the_order_of_judges_and_sides_changes_nothing(given_to: list[list[float]], data: st.DataObject) -> None:
+def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], data: st.DataObject) -> None:
     """Only the last bit of a sum may differ."""
     ballots = panel_of(given_to)
     decision = decide_by_log_odds(ballots)
@@ -254,7 +252,7 @@ def test_the_order_of_judges_and_sides_changes_nothing(given_to: list[list[float
 
 
 @given(panels)
-def test_a_panel_of_one_equals_its_judge(given_to: list[list[float]]) -> None:
+def test_panels_of_one_equal_their_judge(given_to: list[list[float]]) -> None:
     """The panel has the judge's probabilities, and the judge's winner if that side is clearly ahead."""
     alone = panel_of(given_to[:1])
     second, first = sorted((alone[0].log_odds or {}).values())[-2:]
@@ -264,15 +262,15 @@ def test_a_panel_of_one_equals_its_judge(given_to: list[list[float]]) -> None:
 
 
 @given(panels)
-def test_the_winner_of_a_panel_leads(given_to: list[list[float]]) -> None:
+def test_panel_winner_leads(given_to: list[list[float]]) -> None:
     """The winner leads even if preferences are cyclic."""
     decision = decide_by_log_odds(panel_of(given_to))
     assert decision.winner in (None, leader_of(decision.scores))
 
 
 @given(st.dictionaries(st.text(max_size=3), odds, min_size=1, max_size=5))
-def test_the_probabilities_of_log_odds_add_up(log_odds: dict[str, float]) -> None:
-    """Centring changes only the mean, which becomes 0."""
+def test_probabilities_from_log_odds_add_up(log_odds: dict[str, float]) -> None:
+    """Centering changes only the mean, which becomes 0."""
     assert math.fsum(softmax(log_odds).values()) == pytest.approx(1)
     assert math.fsum(centred(log_odds).values()) == pytest.approx(0, abs=1e-9)
     assert softmax(centred(log_odds)) == pytest.approx(softmax(log_odds), abs=1e-9)
@@ -280,8 +278,8 @@ def test_the_probabilities_of_log_odds_add_up(log_odds: dict[str, float]) -> Non
 
 @pytest.mark.parametrize("bias", [-300.0, -1.0, 0.0, 1.0, 300.0])
 @pytest.mark.parametrize("better", SIDES)
-def test_a_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> None:
-    """A judge that always favours the first or the last letter still finds the better side."""
+def test_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> None:
+    """A judge that always favors the first or the last letter still finds the better side."""
     model = text_judge(lambda block: 0.2 * (SAID[better].split("\n")[0] in block), lambda slot: bias * slot)
     judged = judge_debate(model, sides=3)
     assert judged.winner == better
@@ -290,7 +288,7 @@ def test_a_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> 
 
 
 def test_letters_can_be_crossed_with_slots() -> None:
-    """Each order is combined with each rotation of the letters, so a bias for letters cancels as well."""
+    """Each order is combined with each rotation of the letters, so letter bias cancels out as well."""
     judged = judge_debate(text_judge(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert judged.winner == "Dogs are better"
     assert judged.judging is not None
@@ -306,8 +304,8 @@ def test_letters_can_be_crossed_with_slots() -> None:
 # Prompts
 
 
-def test_the_judge_reads_neither_positions_nor_names() -> None:
-    """Arguments are listed by side under a letter, and no text can pass for a side or for the prompt's own words."""
+def test_judge_reads_neither_positions_nor_names() -> None:
+    """Arguments are listed by side under a letter, and no text can pass for a side or for part of the prompt."""
     prompts: list[str] = []
 
     def spy(request: ModelRequest) -> Any:
@@ -343,8 +341,8 @@ def test_improbable_letters_are_a_problem() -> None:
     assert judged.verdict == ("No winner: the answers of the judge were not among the letters that it was asked for.")
 
 
-def test_a_failed_ballot_invalidates_the_judges_other_ballot() -> None:
-    """Slot biases cancel only over all orders, so a single order decides nothing, as in a panel."""
+def test_failed_ballots_invalidate_the_judges_other_ballots() -> None:
+    """Slot bias only cancels out over all orders, so a single order decides nothing, as in a panel."""
 
     def likely(request: ModelRequest) -> Any:
         if SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]:
@@ -359,22 +357,21 @@ def test_a_failed_ballot_invalidates_the_judges_other_ballot() -> None:
     assert judged.judging.scores == {SIDES[0]: 0.5, SIDES[1]: 0.5}
 
 
-def test_a_failed_ballot_without_a_model_invalidates_all() -> None:
+def test_failed_ballots_without_a_model_invalidate_all() -> None:
     """The failed ballot may belong to any of the models."""
     failed = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
     usable = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
     assert decide([failed, usable], sides=["yes", "no"], by="log_odds").winner is None
 
 
-def test_a_lead_below_the_threshold_has_no_winner() -> None:
-    """`JudgeOptions` sets the threshold."""
+def test_leads_below_the_threshold_have_no_winner() -> None:
     model = text_judge(lambda block: 0.09 * ("lost people" in block), lambda slot: -slot)
     assert judge_debate(model).winner is None
     assert judge_debate(model).verdict == "No winner: neither side gave clearly more concrete evidence."
     assert judge_debate(model, min_log_odds=0.08).winner == "Dogs are better"
 
 
-def test_without_log_probabilities_the_judge_falls_back_to_scores() -> None:
+def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
     """The views stay the same, and the record has the reason for the fallback."""
 
     def answer(request: ModelRequest) -> Any:
@@ -409,13 +406,13 @@ def test_without_log_probabilities_the_judge_falls_back_to_scores() -> None:
     ids=str,
 )
 def test_incompatible_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """The error is raised at once and names the field, also if a model is known to lack log-probabilities."""
+    """The error is raised at once and names the field. This includes models known to lack log probabilities."""
     with pytest.raises(ConfigurationError, match=f"JudgeOptions: `{field}`"):
         JudgeOptions(**options)
 
 
 def test_too_many_sides_are_rejected() -> None:
-    """Servers report the log-probabilities of twenty tokens."""
+    """Servers report log probabilities for at most twenty tokens."""
     many = [f"s{index}" for index in range(21)]
     with pytest.raises(ConfigurationError, match="at most 20"):
         create_judge.create(name="many", transcript=create_debate_transcript(), stances=many, answer_form="letter")
@@ -424,8 +421,8 @@ def test_too_many_sides_are_rejected() -> None:
 # Answer forms by model
 
 
-def test_a_small_model_judges_by_letter_and_a_large_one_by_reasons() -> None:
-    """Options that require an answer form, and templates, override the profile of the model."""
+def test_small_models_judge_by_letter_and_large_ones_by_reasons() -> None:
+    """Templates and options that require a particular answer form override the model's profile."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -453,8 +450,8 @@ def test_a_small_model_judges_by_letter_and_a_large_one_by_reasons() -> None:
     assert form(large, JudgeOptions(decided_by="log_odds")) == ("letter", "log_odds", 2, False)
 
 
-def test_a_large_model_gives_its_reasons_before_the_letter() -> None:
-    """The reasons are based on positions by round, and the request for the letter contains them."""
+def test_large_models_give_their_reasons_before_the_letter() -> None:
+    """The reasons refer to positions by round, and the request for the letter contains them."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -498,8 +495,8 @@ def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(SIDES), texts), max_size=6))
-def test_quotes_are_verbatim_in_their_turn(statement_texts: list[tuple[str, str]]) -> None:
-    """A reply is quoted from a later turn of another side."""
+def test_quotes_are_verbatim_from_their_turn(statement_texts: list[tuple[str, str]]) -> None:
+    """A reply is quoted from another side's later turn."""
     entries = [
         DebateContributionEntry(round=1 + at, agent_name="a", stance=side, text=text)
         for at, (side, text) in enumerate(statement_texts)
@@ -519,7 +516,7 @@ def test_quotes_are_verbatim_in_their_turn(statement_texts: list[tuple[str, str]
 
 
 def test_verified_statements_are_quoted_first() -> None:
-    """Fluent inventions around a quote are ignored; a side without quotes may be quoted with any sentence."""
+    """Fluent inventions around a quote are ignored. For a side without quotes, any sentence may be quoted."""
     report = Source(name="report.txt", text="Mistakes in letters rose by 12 percent.")
     texts = {
         SIDES[0]: "It is clear: “Mistakes in letters rose by 12 percent.” Customers are ruined everywhere in the land.",
@@ -532,8 +529,8 @@ def test_verified_statements_are_quoted_first() -> None:
     assert len(statements_of(entries, SIDES[0])) == 2
 
 
-def test_a_verdict_quotes_the_models_choice_and_its_reply() -> None:
-    """The model only chooses sentences and writes no part of the text."""
+def test_verdicts_quote_the_models_choice_and_the_reply() -> None:
+    """The model only chooses sentences; it writes no part of the text."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -586,7 +583,7 @@ def test_simultaneous_turns_are_not_replies(judge: Any) -> None:
     assert replies("simultaneous", 2) == [(1, 4), (2, 3)]
 
 
-def test_a_verdict_does_not_require_a_quote() -> None:
+def test_verdicts_do_not_require_a_quote() -> None:
     """A provider failure during quoting does not affect the verdict."""
 
     def likely(request: ModelRequest) -> Any:
@@ -611,8 +608,8 @@ def test_a_verdict_does_not_require_a_quote() -> None:
     sides=st.integers(2, 5),
     text=st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
 )
-def test_a_verdict_names_only_its_winner(winner: str | None, sides: int, text: str) -> None:
-    """Without a winner no side is named, and quotes are on lines of their own."""
+def test_verdicts_name_only_the_winner(winner: str | None, sides: int, text: str) -> None:
+    """Without a winner, no side is named, and quotes are on separate lines."""
     words = letter_verdict(winner, sides, usable=True)
     assert [side for side in SIDES if side in words] == ([] if winner is None else [winner])
     assert words.startswith("No winner") is (winner is None)
@@ -624,7 +621,7 @@ def test_a_verdict_names_only_its_winner(winner: str | None, sides: int, text: s
 
 
 @given(st.sampled_from(SIDES), st.sampled_from([None, *SIDES]), st.sampled_from(["{} should win.", "{}", "Both, {}!"]))
-def test_a_verdict_that_names_only_losers_gets_a_headline(side: str, winner: str | None, words: str) -> None:
+def test_verdicts_naming_only_losers_get_a_headline(side: str, winner: str | None, words: str) -> None:
     """Readers see the winner first, followed by the model's complete text."""
     text = words.format(side)
     headlined = add_headline(text, winner, SIDES)
@@ -634,8 +631,8 @@ def test_a_verdict_that_names_only_losers_gets_a_headline(side: str, winner: str
         assert winner in headlined
 
 
-def test_ballots_without_letters_omit_the_fields_of_letters() -> None:
-    """Stored documents stay the same."""
+def test_ballots_without_letters_omit_the_letter_fields() -> None:
+    """Existing stored documents stay the same."""
     ballot = JudgeBallot(order=["a", "b"], winner="a")
     dumped = Judging(ballots=[ballot], scores={"a": 1.0, "b": 0.0}).model_dump(by_alias=True)
     assert not {"answer", "fallback", "quotes"} & dumped.keys()
@@ -644,6 +641,6 @@ def test_ballots_without_letters_omit_the_fields_of_letters() -> None:
     assert JudgeBallot.model_validate_json(letter.model_dump_json(by_alias=True)) == letter
 
 
-def test_an_answer_outside_the_choices_is_invalid() -> None:
-    """A model that answers with text has no log-probabilities, so the judge falls back to scores."""
+def test_answers_outside_the_choices_are_invalid() -> None:
+    """A model that answers with text has no log probabilities, so the judge falls back to scores."""
     assert ModelResponse(text="A").logprobs is None

@@ -1,4 +1,4 @@
-"""Mirrored debates, which run in both orders of speakers and have one verdict on both."""
+"""Mirrored debates, which run in both speaker orders and have one verdict on both."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def order(raw: Any) -> list[tuple[int, str]]:
 
 
 def second_opener(request: ModelRequest) -> str:
-    """Return the side with the highest number in its texts, which the judge of these tests prefers."""
+    """Return the side with the highest number in its texts, which these tests' judge prefers."""
     arguments = re.findall(r"\[(for|against|neither)\] \((\d+)\)", str(request.messages[-1]["content"]))
     return str(max(arguments, key=lambda argument: int(argument[1]))[0])
 
@@ -82,8 +82,8 @@ def answers(judge: Any) -> Callable[[ModelRequest], Any]:
     return answer
 
 
-def test_the_mirror_has_the_reverse_order_and_is_in_the_output() -> None:
-    """The output has two debates, their two verdicts and a verdict on both, at twice the cost of one debate."""
+def test_mirror_reverses_the_order_and_is_in_the_output() -> None:
+    """The output has two debates, their two verdicts and a joint verdict, at twice the cost of one debate."""
     plain = rent(mirror=False).run_sync(QUESTION, model=model(lambda _: "for"))
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"))
     raw = result.raw
@@ -110,7 +110,7 @@ def test_the_mirror_has_the_reverse_order_and_is_in_the_output() -> None:
 
 
 @pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
-def test_a_judge_of_last_words_has_no_winner(on_flip: Any) -> None:
+def test_judges_who_favor_the_last_word_have_no_winner(on_flip: Any) -> None:
     """The winner differs in the mirror, so the shares are even and the rule for flips decides."""
     result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(second_opener))
     verdict = result.raw.verdict
@@ -127,8 +127,8 @@ def test_a_judge_of_last_words_has_no_winner(on_flip: Any) -> None:
     assert "for is better." in single.reasoning
 
 
-def by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
-    """Return the verdict on a debate in which "for" leads by `lead` in each view, whoever speaks first."""
+def judge_by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
+    """Judge a debate in which "for" leads by `lead` in each view, whoever speaks first."""
 
     def likely(request: ModelRequest) -> dict[str, float]:
         prompt = str(request.messages[-1]["content"])
@@ -144,10 +144,10 @@ def by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
 @example(lead=1.0, threshold=1.5, quotes=True)
 @example(lead=0.04, threshold=0.0, quotes=True)
 @example(lead=0.04, threshold=0.1, quotes=False)
-def test_a_mirror_keeps_the_winner_of_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
+def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
     """The text of the verdict does not change either, so a small lead is not reported as a tie."""
     alone, mirrored = (
-        by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
+        judge_by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
     )
     assert mirrored.winner == alone.winner
     assert mirrored.verdict == alone.verdict
@@ -155,8 +155,8 @@ def test_a_mirror_keeps_the_winner_of_both_orders(lead: float, threshold: float,
     assert mirrored.judging.quotes == alone.judging.quotes
 
 
-def test_the_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
-    """The last word wins 100 percent of 23 debates, with and without mirrors; a judge of quality shows no bias."""
+def test_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
+    """The last word wins all of 23 debates, with and without mirrors. A judge of quality shows no bias."""
     for mirror in (False, True):
         items = []
         spoken = []
@@ -189,7 +189,7 @@ def test_the_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
     seed=st.integers(0, 99),
     moderated=st.booleans(),
 )
-def test_every_round_of_the_mirror_has_the_reverse_order(
+def test_every_mirror_round_has_the_reverse_order(
     *, turn_order: Any, count: int, rounds: int, seed: int, moderated: bool
 ) -> None:
     """Runs with the same seed are equal, and the outline contains the mirror."""
@@ -211,7 +211,7 @@ def test_every_round_of_the_mirror_has_the_reverse_order(
 
 
 @pytest.mark.parametrize(("second", "winner"), [("for", "for"), ("against", None), (None, None)])
-def test_a_custom_judge_has_to_name_the_same_winner_twice(second: str | None, winner: str | None) -> None:
+def test_custom_judges_must_name_the_same_winner_twice(second: str | None, winner: str | None) -> None:
     """The verdict contains the reasons from both debates."""
     winners = iter([second, "for"])
 
@@ -226,8 +226,8 @@ def test_a_custom_judge_has_to_name_the_same_winner_twice(second: str | None, wi
     assert raw.verdict.judging is None
 
 
-def test_without_a_verdict_on_the_mirror_the_debate_has_none() -> None:
-    """The verdict on a single order is not sufficient, but it can be read."""
+def test_debates_without_a_mirror_verdict_have_none() -> None:
+    """The verdict on a single order is not sufficient, but it remains available."""
 
     def judge(request: ModelRequest) -> str:
         if "mirrored" in request.block:
@@ -240,16 +240,16 @@ def test_without_a_verdict_on_the_mirror_the_debate_has_none() -> None:
     assert result.raw.mirrored.status == "no_verdict"
 
 
-def test_a_limit_in_the_mirror_leaves_the_debate_without_a_verdict() -> None:
-    """The transcript is complete, but a verdict requires the evidence of both halves."""
+def test_limits_in_the_mirror_leave_no_verdict() -> None:
+    """The transcript is complete, but a verdict requires the evidence from both halves."""
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"), limits=Limits(calls=6))
     assert (result.status, result.raw.verdict, result.raw.first_verdict) == ("limit", None, None)
     assert len(result.raw.transcript) == 4
 
 
 @given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
-async def test_a_mirrored_debate_can_be_resumed_at_any_call(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
-    """The output is the same, and no answered call of either half is repeated."""
+async def test_mirrored_debates_can_be_resumed_at_any_call(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
+    """The output is the same, and no answered call in either half is repeated."""
     answered: list[str] = []
     pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
     uninterrupted = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -274,7 +274,7 @@ async def test_a_mirrored_debate_can_be_resumed_at_any_call(stop: int, turn_orde
 
 
 def delayed_model(turns: list[int], judge: Any = lambda _: "for") -> FunctionModel:
-    """Create a model whose answers arrive after a number of turns of the event loop."""
+    """Create a model whose answers arrive after a number of event loop iterations."""
     inner, waits = answers(judge), cycle(turns)
 
     async def answer(request: ModelRequest) -> Any:
@@ -292,8 +292,8 @@ def events_of_half(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
 
 
 @given(turns=st.lists(st.integers(0, 9), min_size=1, max_size=12), moderated=st.booleans())
-async def test_the_order_of_events_does_not_depend_on_speed(*, turns: list[int], moderated: bool) -> None:
-    """Events of the debate precede those of the mirror; only the judge may be called during the mirror."""
+async def test_event_order_does_not_depend_on_speed(*, turns: list[int], moderated: bool) -> None:
+    """The debate's events precede the mirror's. Only the judge may be called during the mirror."""
     moderator = (lambda _: decision("ann", "bea")) if moderated else None
     pattern = rent(moderator=moderator)
     expected = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -311,8 +311,8 @@ async def test_the_order_of_events_does_not_depend_on_speed(*, turns: list[int],
     assert result.usage.calls == sum(event.usage.calls for event in events(result, ModelCalled))
 
 
-async def test_a_mirrored_debate_takes_the_time_of_one_debate() -> None:
-    """Ten calls take five steps, because a call is only answered when no other can be made concurrently."""
+async def test_mirrored_debates_take_the_time_of_one_debate() -> None:
+    """Ten calls take five steps: the test answers a call only when no other call can start concurrently."""
     waiting: list[asyncio.Event] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -336,7 +336,7 @@ async def test_a_mirrored_debate_takes_the_time_of_one_debate() -> None:
 
 
 @pytest.mark.parametrize("calls", range(1, 10))
-async def test_a_limit_ends_both_halves_and_reports_paid_calls(calls: int) -> None:
+async def test_limits_end_both_halves_and_report_paid_calls(calls: int) -> None:
     """Each paid call is in the events and in the transcript of its half, wherever the limit is reached."""
     result = await rent().run(QUESTION, model=delayed_model([3]), limits=Limits(calls=calls))
     assert (result.status, result.raw.verdict, result.usage.calls) == ("limit", None, calls)
@@ -345,8 +345,8 @@ async def test_a_limit_ends_both_halves_and_reports_paid_calls(calls: int) -> No
     assert result.session.resources["transcript"].entries == result.raw.transcript
 
 
-async def test_a_failure_in_the_mirror_ends_the_debate_at_once() -> None:
-    """No unnecessary call is paid for, and no task is left running."""
+async def test_failures_in_the_mirror_end_the_debate_at_once() -> None:
+    """No unnecessary call is made, and no task is left running."""
     blocks: list[str] = []
     inner = answers(lambda _: "for")
 
@@ -364,8 +364,8 @@ async def test_a_failure_in_the_mirror_ends_the_debate_at_once() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_person_debates_one_half_after_the_other() -> None:
-    """The person's turns in the mirror come after the first debate, so two answers go to the same run."""
+async def test_people_debate_one_half_after_the_other() -> None:
+    """The person's turns in the mirror come after the first debate, so the run is answered twice."""
     store = MemoryStore()
     pattern = rent(debaters=[Debater("ann", "for", block=human(name="ann")), SIDES[1]], max_rounds=1)
     run = await pattern.run(QUESTION, model=delayed_model([2]), store=store, run_id="it", seed=1)
@@ -379,8 +379,8 @@ async def test_a_person_debates_one_half_after_the_other() -> None:
     assert (run.status, run.raw.mirrored.status) == ("complete", "complete")
 
 
-def test_a_shared_transcript_belongs_to_the_first_debate() -> None:
-    """The session and blocks that read the transcript see the same one."""
+def test_shared_transcripts_belong_to_the_first_debate() -> None:
+    """The session and the blocks that read the transcript see the same one."""
     transcript, session = create_debate_transcript(), Session()
     speakers: list[list[str]] = []
 
@@ -411,8 +411,8 @@ def test_debates_that_cannot_be_mirrored_are_rejected(options: dict[str, Any], m
         rent(**options)
 
 
-def test_the_page_shows_both_and_which_side_won_each() -> None:
-    """The rounds of the mirror have their own heading, and one verdict follows."""
+def test_page_shows_both_debates_and_their_winners() -> None:
+    """The mirror's rounds have their own heading, followed by one verdict."""
     raw = rent(judge="swap").run_sync(QUESTION, model=model(second_opener)).raw
     sections = list(DebateDocument(status="complete", raw=raw).sections())
     titles = [section.title for section in sections if hasattr(section, "title")]
