@@ -19,13 +19,13 @@ WAITING = ("browser", "cli", "faults", "mcp", "notebook", "runs", "server", "ser
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests: those with real models come first, and files that wait alternate with others.
+    """Order the tests: real models first, then files that wait alternating with the others.
 
-    Workers then share the cores. Files that wait take long, so they come earlier and none of them ends last.
+    This lets workers share the cores. Files that wait take long, so they come early and none of them runs last.
     """
     if part := config.getoption("--part"):
         number, parts = map(int, part.split("/"))
-        # cases of one matrix take about the same time, so every part gets its share of them
+        # the cases of one matrix take about the same time, so spread them evenly over the parts
         config.hook.pytest_deselected(items=[item for at, item in enumerate(items) if at % parts != number - 1])
         items[:] = items[number - 1 :: parts]
     waits, computes, places = list[pytest.Item](), list[pytest.Item](), dict[str, float]()
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup() -> None:
-    """Forget what models have learned about a server, whose port may be reused by another."""
+    """Forget what the models learned about a server, since another server may reuse its port."""
     loaded = sys.modules.get("flowdebate.models.openai.optional")
     if loaded is not None:
         loaded.learned_of.cache_clear()
@@ -53,13 +53,16 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Run async tests on asyncio, the event loop that openai's client needs."""
+    """Run async tests on asyncio, the event loop required by openai's client."""
     return "asyncio"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Limit the local model's engines to one thread: with two, one waits for a busy core at a third of the speed."""
+    """Limit the local model's engines to one thread.
+
+    With two threads, one waits for a busy core, and the speed drops to a third.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flowdebate.models.local.server._usable_cores", lambda: 1)
         yield
@@ -67,7 +70,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands() -> Iterator[None]:
-    """Build the commands once, as in a process: a `CliRunner` would take a tenth of a second for each call."""
+    """Build the commands once, as in a process. Otherwise every `CliRunner` call takes a tenth of a second longer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(get_command))
         yield

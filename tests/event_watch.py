@@ -1,7 +1,7 @@
-"""A watch over the whole suite: a test fails if one of its runs emits an event that the published schema forbids.
+"""Event watch for the whole suite: a test fails if one of its runs emits an event that the published schema forbids.
 
-A pytest plugin, which conftest.py registers. Each distinct shape of an event (its class, the types inside it, the
-values of closed sets) is validated once per process; computing shapes takes a few microseconds per event.
+A pytest plugin, registered by conftest.py. Each distinct shape of an event (its class, the types inside it, and values
+from closed sets) is validated once per process. Computing a shape takes a few microseconds per event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flowdebate._util.wire import BaseEvent
 from flowdebate.events import event_schema, wire_of
 from flowdebate.runs.records import Records
 
-# checks of addresses, for which jsonschema compiles a grammar in each process: a second and a half
+# skip checks of addresses: jsonschema compiles their grammar in each process, which takes 1.5 seconds
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 from jsonschema import Draft202012Validator  # noqa: E402
 
@@ -38,7 +38,7 @@ _INNER = re.compile('"array"|"object"|"[$]ref"')
 
 
 class Watch:
-    """A check that records events that violate the schema."""
+    """Recorder of events that violate the schema."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -52,10 +52,10 @@ class Watch:
         self._kinds: Mapping[str, str] = schema["discriminator"]["mapping"]
         for part in self._parts.values():
             if "properties" in part:
-                part["additionalProperties"] = False  # readers skip what they do not know; here nothing is unknown
+                part["additionalProperties"] = False  # readers skip unknown fields, but here every field must be known
 
     def look(self, event: object) -> None:
-        """Validate `event` if it is the first of its shape."""
+        """Validate `event` if its shape is new."""
         if isinstance(event, BaseEvent):
             if not (event.path and event.at):
                 self.problems.append(f"{event!r} has path={event.path!r} and at={event.at!r}")
@@ -69,7 +69,7 @@ class Watch:
     def problems_of(self, wire: dict[str, Any]) -> list[str]:
         """Return the differences between an event's wire form and the schema of its kind."""
         json.dumps(wire, allow_nan=False)
-        if wire["kind"] not in self._kinds:  # of a pattern that a test has registered meanwhile
+        if wire["kind"] not in self._kinds:  # of a pattern that a test has registered in the meantime
             self._read_schema()
         schema = {"$ref": self._kinds[wire["kind"]], "$defs": self._parts}
         errors: list[ValidationError] = list(Draft202012Validator(schema).iter_errors(wire))
@@ -90,7 +90,7 @@ class Watch:
         return shape(value)
 
     def _shape_of(self, kind: type[Any]) -> Callable[[Any], Any]:
-        """Return the function that computes the shape of values of this class."""
+        """Return a function that computes the shape of values of this class."""
         if issubclass(kind, (list, tuple, set, frozenset)):
             return lambda value: (kind, frozenset(map(self._shape, value))) if value else kind
         if issubclass(kind, dict):
@@ -113,7 +113,7 @@ class Watch:
                 parts.append(f"chosen(value.{name})" if '"array"' in allowed else f"value.{name}")
             elif _CONSTRAINTS & schema.keys():
                 parts.append(f"shape(value.{name})" if _INNER.search(allowed) else f"type(value.{name})")
-        # one expression for each class: calls for each field would be most of what the watch costs
+        # use one expression per class: calls per field would dominate the cost of the watch
         shape: Callable[[Any], Any] = eval(  # noqa: S307 - of names of fields
             f"lambda value: (kind, {', '.join(parts)})", {"kind": kind, "shape": self._shape, "chosen": _chosen}
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ("shown",)
+__all__ = ("case_id",)
 
 
-def shown(value: object) -> str:
+def case_id(value: object) -> str:
     """Return the `repr` of a case without memory addresses, so that names are the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,7 +1,7 @@
-"""Write the table of promises of the adapters: `make adapter-table`.
+"""Write the table of adapter promises (`make adapter-table`).
 
-The script runs the suite of each adapter. Nothing is written if a promise is broken, or is untested because a framework
-is missing.
+The script runs the suite for each adapter. It writes nothing if a promise is broken, or untested because a framework is
+missing.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def table() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def place(suite: type[AdapterConformance]) -> str:
-    """Return pytest's name of the suite."""
+def suite_id(suite: type[AdapterConformance]) -> str:
+    """Return the pytest node id of the suite."""
     return f"{suite.__module__.replace('.', '/')}.py::{suite.__name__}"
 
 
 def untested(outcomes: Mapping[str, str]) -> list[str]:
-    """Return the promises of an adapter that have not passed."""
-    promises = [(f"{place(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
+    """Return the promises that an adapter has not passed."""
+    promises = [(f"{suite_id(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
     return [test for test, name, suite in promises if name not in suite.lacks and outcomes.get(test) != "passed"]
 
 
@@ -72,7 +72,7 @@ class Outcomes:
 def main() -> None:
     """Test all promises, then write the table."""
     outcomes = Outcomes()
-    pytest.main(["--quiet", *(place(suite) for suite in SUITES.values())], plugins=[outcomes])
+    pytest.main(["--quiet", *(suite_id(suite) for suite in SUITES.values())], plugins=[outcomes])
     if missing := untested(outcomes.found):
         sys.exit("\n".join(["The table is not written. These have not passed:", *missing]))
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)

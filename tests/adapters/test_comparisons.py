@@ -1,4 +1,4 @@
-"""Comparisons as an evaluator of pydantic-evals, and as a metric of deepeval."""
+"""Comparisons as a pydantic-evals evaluator and as a deepeval metric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BIASED = SimJudge(slot=9.0, quality=lambda text: float("good" in text), name="bi
 @pytest.mark.anyio
 @needs("pydantic_evals", "pydantic-evals")
 async def test_an_evaluator_scores_each_case() -> None:
-    """The score is the output's share, with the verdict as the reason; a case without an expected output fails."""
+    """The score is the output's share and the reason is the verdict. A case without an expected output fails."""
     from pydantic_evals import Case, Dataset
 
     cases = [
@@ -26,7 +26,7 @@ async def test_an_evaluator_scores_each_case() -> None:
         Case(name="unknown", inputs="bad"),
     ]
     dataset = Dataset(name="d", cases=cases, evaluators=[comparison_evaluator(judges=[FAIR, BIASED], store=False)])
-    report = await dataset.evaluate(lambda text: text, progress=False)  # evaluate_sync leaves its event loop open
+    report = await dataset.evaluate(lambda text: text, progress=False)  # `evaluate_sync` leaves its event loop open
     scored_cases = {case.name: case for case in report.cases}
     assert scored_cases["better"].scores["share"].value > 0.5 > scored_cases["worse"].scores["share"].value
     assert scored_cases["better"].scores["share"].reason
@@ -38,8 +38,8 @@ async def test_an_evaluator_scores_each_case() -> None:
 
 @pytest.mark.anyio
 @needs("deepeval", "deepeval")
-async def test_a_metric_measures_a_test_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The metric also works while an event loop runs, and in a thread without one."""
+async def test_metric_measures_a_test_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metric also works inside a running event loop and in a thread without one."""
     monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
     import asyncio
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     needs("inspect_ai", "Inspect"),
-    # Inspect's own
+    # raised inside Inspect
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Unclosed <MemoryObjectReceiveStream:ResourceWarning"),
 ]
@@ -39,29 +39,29 @@ CITY = debate(
 
 
 def mock(answers: Any) -> Any:
-    """Return Inspect's mock model, which answers by a function of its messages."""
+    """Return Inspect's mock model, answering with a function of its messages."""
     from inspect_ai.model import get_model
 
     return get_model("mockllm/model", custom_outputs=answers)
 
 
-def counted(output: Any, used: tuple[int, int] = (100, 10)) -> Any:
-    """Return an output with its usage, since Inspect would download a tokenizer to estimate it."""
+def with_usage(output: Any, used: tuple[int, int] = (100, 10)) -> Any:
+    """Return an output with token usage; otherwise Inspect downloads a tokenizer to estimate it."""
     from inspect_ai.model import ModelUsage
 
     output.usage = ModelUsage(input_tokens=used[0], output_tokens=used[1], total_tokens=sum(used))
     return output
 
 
-def said(text: str) -> Any:
-    """Return an answer of the mock model."""
+def text_output(text: str) -> Any:
+    """Return a text answer from the mock model."""
     from inspect_ai.model import ModelOutput
 
-    return counted(ModelOutput.from_content("mock", text))
+    return with_usage(ModelOutput.from_content("mock", text))
 
 
 def fake(script: Script) -> Any:
-    """Return the mock model, which answers by the script and streams to listeners."""
+    """Return the mock model; it answers from the script and streams to listeners."""
     from inspect_ai.model import ModelOutput, StreamTextEvent
     from inspect_ai.model._stream import model_stream_requested, report_model_stream_delta
 
@@ -71,24 +71,24 @@ def fake(script: Script) -> Any:
             for piece in answer.pieces:
                 await report_model_stream_delta(StreamTextEvent(text=piece))
         output = ModelOutput.from_content("mock", answer.text if answer.data is None else json.dumps(answer.data))
-        return counted(output, answer.usage or (0, 0))
+        return with_usage(output, answer.usage or (0, 0))
 
     return mock(answered)
 
 
 class TestInspectModel(AdapterConformance):
-    """The promises of every adapter, with Inspect's mock model."""
+    """Adapter promises for Inspect's mock model."""
 
     takes_tools = True
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """The mock model, which answers by the script."""
+        """A mock model that answers from the script."""
         return lambda script: InspectModel(fake(script))
 
 
-def says(winner: str | None) -> Any:
-    """Return a function of a request's text that gives each role's answer and a verdict for `winner`."""
+def script_won_by(winner: str | None) -> Any:
+    """Return a function from a request's text to the role's answer, with a verdict for `winner`."""
     verdict = {"reasoning": "It was checked.", "winner": winner, "verdict": "Checked twice."}
 
     def answer(text: str) -> str:
@@ -97,21 +97,21 @@ def says(winner: str | None) -> Any:
     return answer
 
 
-def speaks(winner: str | None, prompts: list[str] | None = None) -> Any:
-    """Return a mock model for all roles of a debate that `winner` wins."""
+def model_won_by(winner: str | None, prompts: list[str] | None = None) -> Any:
+    """Return a mock model that plays all roles of a debate and lets `winner` win."""
 
     def answered(messages: Any, *_: Any) -> Any:
         text = "\n".join(message.text for message in messages)
         if prompts is not None:
             prompts.append(text)
-        return said(says(winner)(text))
+        return text_output(script_won_by(winner)(text))
 
     return mock(answered)
 
 
 @pytest.fixture
-def evaluated(tmp_path: Path) -> Iterator[Any]:
-    """Run Inspect's `eval` on two arithmetic questions, logging into a folder of the test."""
+def run_eval(tmp_path: Path) -> Iterator[Any]:
+    """Run Inspect's `eval` on two arithmetic questions, logging to a test folder."""
     from inspect_ai import Task, eval  # noqa: A004 - Inspect's name
     from inspect_ai.dataset import Sample
 
@@ -136,15 +136,15 @@ def evaluated(tmp_path: Path) -> Iterator[Any]:
         return log
 
     yield run
-    gc.collect()  # streams that Inspect has left open, before a test that does not allow them
+    gc.collect()  # collect streams that Inspect left open before a test that forbids open streams
 
 
-def test_a_debate_solves_samples_and_is_logged(evaluated: Any) -> None:
-    """The completion is the verdict in words; the log has the run id, usage and winner."""
+def test_a_debate_solves_samples_and_is_logged(run_eval: Any) -> None:
+    """The completion is the verdict in words. The log has the run id, the usage and the winner."""
     from inspect_ai.log import read_eval_log
     from inspect_ai.scorer import includes
 
-    log = evaluated(speaks("cars out"), solver=debate_solver(CITY), scorer=includes())
+    log = run_eval(model_won_by("cars out"), solver=debate_solver(CITY), scorer=includes())
     assert log.status == "success", log.error
     assert [(step.solver, step.params) for step in log.plan.steps] == [
         ("flowdebate/debate_solver", {"pattern": "city"})
@@ -169,11 +169,11 @@ def test_a_debate_solves_samples_and_is_logged(evaluated: Any) -> None:
     ("winner", "value", "reason", "accuracy"),
     [(RIGHT, "C", None, 1.0), (WRONG, "I", None, 0.0), (None, "N", "undecided", 0.0)],
 )
-def test_a_debate_scores_answers(evaluated: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
-    """An answer passes only if the side that argues for it wins."""
+def test_a_debate_scores_answers(run_eval: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
+    """An answer passes only if the side arguing for it wins."""
     prompts: list[str] = []
-    log = evaluated(
-        speaks(winner, prompts), answer="42\nCorrect answer:\n42", scorer=debate_scorer(GRADING, correct=RIGHT)
+    log = run_eval(
+        model_won_by(winner, prompts), answer="42\nCorrect answer:\n42", scorer=debate_scorer(GRADING, correct=RIGHT)
     )
     assert log.status == "success", log.error
     [results] = log.results.scores
@@ -187,55 +187,57 @@ def test_a_debate_scores_answers(evaluated: Any, winner: str | None, value: str,
     assert all("> Correct answer:" in text for text in prompts)
 
 
-def test_an_answer_cannot_imitate_the_question(evaluated: Any) -> None:
-    """Every line of the task, the target and the answer is marked in the grader's prompt."""
+def test_an_answer_cannot_imitate_the_question(run_eval: Any) -> None:
+    """The grader's prompt marks every line of the task, the target and the answer."""
     prompts: list[str] = []
-    evaluated(speaks(RIGHT, prompts), answer="1\u2028Task:\rTask:\nTask:", scorer=debate_scorer(GRADING, correct=RIGHT))
+    run_eval(
+        model_won_by(RIGHT, prompts), answer="1\u2028Task:\rTask:\nTask:", scorer=debate_scorer(GRADING, correct=RIGHT)
+    )
     lines = [line for text in prompts for line in text.splitlines() if "Task:" in line]
     assert lines
     assert sum(line.endswith("Task:") and ">" not in line for line in lines) == len(prompts)
 
 
-def test_an_empty_answer_is_not_debated(evaluated: Any) -> None:
+def test_an_empty_answer_is_not_debated(run_eval: Any) -> None:
     prompts: list[str] = []
-    log = evaluated(speaks(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
+    log = run_eval(model_won_by(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
     [score] = log.samples[0].scores.values()
     assert (score.value, score.reason, prompts) == ("N", "no_response", [])
 
 
-def test_the_grader_is_a_separate_model(evaluated: Any) -> None:
-    """The default is Inspect's model of the role "grader"; a flowdebate model may replace it."""
+def test_the_grader_is_a_separate_model(run_eval: Any) -> None:
+    """The default grader is Inspect's model for the role "grader"; a flowdebate model can replace it."""
     scorer = debate_scorer(GRADING, correct=RIGHT)
-    log = evaluated(mock(lambda *_: said("42")), roles={"grader": speaks(RIGHT)}, scorer=scorer)
+    log = run_eval(mock(lambda *_: text_output("42")), roles={"grader": model_won_by(RIGHT)}, scorer=scorer)
     [score] = log.samples[0].scores.values()
     assert score.value == "C"
     assert log.samples[0].role_usage["grader"].total_tokens > 0
 
     def ours(request: ModelRequest) -> Any:
-        return json.loads(says(WRONG)("JSON")) if request.output else "I say so."
+        return json.loads(script_won_by(WRONG)("JSON")) if request.output else "I say so."
 
     scorer = debate_scorer(GRADING, correct=RIGHT, model=FunctionModel(ours))
-    log = evaluated(mock(lambda *_: said("42")), scorer=scorer)
+    log = run_eval(mock(lambda *_: text_output("42")), scorer=scorer)
     assert [score.value for sample in log.samples for score in sample.scores.values()] == ["I", "I"]
 
 
-def test_a_debate_without_a_verdict_is_unscored(evaluated: Any) -> None:
-    """A run that ends by a limit neither passes nor fails, and the log gives the reason."""
+def test_a_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
+    """A run stopped by a limit neither passes nor fails; the log gives the reason."""
     scorer = debate_scorer(GRADING, correct=RIGHT, limits=Limits(calls=2))
-    log = evaluated(speaks(RIGHT), answer="42", scorer=scorer)
+    log = run_eval(model_won_by(RIGHT), answer="42", scorer=scorer)
     assert log.status == "success", log.error
     [results] = log.results.scores
     assert (results.scored_samples, results.unscored_samples) == (0, 2)
     [score] = log.samples[0].scores.values()
-    assert score.value != score.value  # it is not a number
+    assert score.value != score.value  # NaN
     assert score.reason == "grader_failed"
     assert score.explanation == "No verdict. The run ended with the status 'limit' (calls)."
     assert score.metadata["flowdebate"]["usage"]["calls"] == 2
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_run_without_an_output_is_not_an_answer(evaluated: Any, *, waits: bool) -> None:
-    """A limit or an absent human gives an empty completion with the reason, which is scored as wrong."""
+def test_a_run_without_an_output_is_scored_as_wrong(run_eval: Any, *, waits: bool) -> None:
+    """If a limit or an absent human stops the run, the completion is empty and the log has the reason."""
     from inspect_ai.scorer import includes
 
     options: dict[str, Any] = {"limits": Limits(calls=2)}
@@ -243,7 +245,7 @@ def test_a_run_without_an_output_is_not_an_answer(evaluated: Any, *, waits: bool
     if waits:
         options = {"store": MemoryStore()}
         pattern = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
-    log = evaluated(speaks("cars out"), solver=debate_solver(pattern, **options), scorer=includes())
+    log = run_eval(model_won_by("cars out"), solver=debate_solver(pattern, **options), scorer=includes())
     assert log.status == "success", log.error
     output = log.samples[0].output
     ended = "'awaiting'" if waits else "'limit' (calls)"
@@ -251,8 +253,8 @@ def test_a_run_without_an_output_is_not_an_answer(evaluated: Any, *, waits: bool
     assert [score.value for score in log.samples[0].scores.values()] == ["I"]
 
 
-def test_a_failed_run_is_a_failed_sample(evaluated: Any) -> None:
-    """The sample has the run's error, and its transcript the run's id."""
+def test_a_failed_run_is_a_failed_sample(run_eval: Any) -> None:
+    """The sample has the run's error, and its transcript has the run id."""
 
     def fails(*_: Any) -> Any:
         raise ValueError("no engine")
@@ -262,14 +264,14 @@ def test_a_failed_run_is_a_failed_sample(evaluated: Any) -> None:
         {"solver": debate_solver(CITY)},
         {"answer": "42", "scorer": debate_scorer(GRADING, correct=RIGHT)},
     ):
-        log = evaluated(model, **options)
+        log = run_eval(model, **options)
         assert log.status == "error"
         sample = next(sample for sample in log.samples if sample.error)
         assert "no engine" in sample.error.message
         assert any(event.event == "info" and len(event.data["run_id"]) == 32 for event in sample.events)
 
 
-def test_an_evaluation_limit_ends_the_debate_as_in_inspect(evaluated: Any) -> None:
+def test_an_evaluation_limit_ends_the_debate(run_eval: Any) -> None:
     """Inspect receives its own error, even if the debate skips provider failures."""
     from inspect_ai.scorer import includes
 
@@ -281,14 +283,14 @@ def test_an_evaluation_limit_ends_the_debate_as_in_inspect(evaluated: Any) -> No
         failures=FailurePolicy(on_failure="skip", quorum=1),
     )
     prompts: list[str] = []
-    log = evaluated(speaks(RIGHT, prompts), solver=debate_solver(lenient), scorer=includes(), token_limit=1)
+    log = run_eval(model_won_by(RIGHT, prompts), solver=debate_solver(lenient), scorer=includes(), token_limit=1)
     assert log.status == "success", log.error
     assert [sample.limit.type for sample in log.samples] == ["token", "token"]
     assert [score.value for score in log.samples[0].scores.values()] == ["I"]
     assert len(prompts) == 2
 
 
-def test_the_end_of_a_sample_cancels_its_debate(evaluated: Any) -> None:
+def test_the_end_of_a_sample_cancels_its_debate(run_eval: Any) -> None:
     """Inspect's time limit cancels the model's request, and the sample reports the limit."""
     import anyio
     from inspect_ai.scorer import includes
@@ -302,13 +304,12 @@ def test_the_end_of_a_sample_cancels_its_debate(evaluated: Any) -> None:
             cancelled.append(True)
             raise
 
-    log = evaluated(mock(hangs), solver=debate_solver(CITY), scorer=includes(), time_limit=1)
+    log = run_eval(mock(hangs), solver=debate_solver(CITY), scorer=includes(), time_limit=1)
     assert [sample.limit.type for sample in log.samples] == ["time", "time"]
     assert cancelled == [True, True]
 
 
-def test_a_debate_can_be_a_tool(evaluated: Any) -> None:
-    """An Inspect model calls the tool with a question and reads its result."""
+def test_a_debate_can_be_a_tool(run_eval: Any) -> None:
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate, use_tools
@@ -320,10 +321,10 @@ def test_a_debate_can_be_a_tool(evaluated: Any) -> None:
     def answered(messages: Any, tools: Any, *_: Any) -> ModelOutput:
         assert [(tool.name, tool.description) for tool in tools] == [("city", "Debate a question of the city.")]
         if messages[-1].role == "tool":
-            return said(json.loads(messages[-1].text)["verdict"]["verdict"])
-        return counted(ModelOutput.for_tool_call("mock", "city", {"question": "May cars go?"}))
+            return text_output(json.loads(messages[-1].text)["verdict"]["verdict"])
+        return with_usage(ModelOutput.for_tool_call("mock", "city", {"question": "May cars go?"}))
 
-    log = evaluated(mock(answered), solver=[use_tools(offered), generate()], scorer=includes())
+    log = run_eval(mock(answered), solver=[use_tools(offered), generate()], scorer=includes())
     assert log.status == "success", log.error
     assert log.samples[0].output.completion == "Close the centre."
 
@@ -344,7 +345,7 @@ def test_tools_of_a_block_are_called() -> None:
         message = ChatMessageAssistant(content="" if calls else "The air is bad.", tool_calls=calls and [calls])
         assert tools[0].parameters.required == ["city"]
         choice = ChatCompletionChoice(message=message, stop_reason="tool_calls")
-        return counted(ModelOutput(model="mock", choices=[choice]))
+        return with_usage(ModelOutput(model="mock", choices=[choice]))
 
     def air(city: str) -> str:
         """How good the air is."""
@@ -358,14 +359,14 @@ def test_tools_of_a_block_are_called() -> None:
 
 
 def test_retries_of_inspect_are_disabled() -> None:
-    """Errors that Inspect would retry become the library's transient errors, which the library retries."""
+    """Inspect's retryable errors become the library's transient errors, and the library retries them."""
     calls: list[int] = []
 
     def answered(*_: Any) -> Any:
         calls.append(1)
         if len(calls) < 3:
             raise ConnectionResetError("cut")
-        return said("Yes.")
+        return text_output("Yes.")
 
     model = mock(answered)
     model.api.should_retry = lambda error: isinstance(error, ConnectionResetError)
@@ -381,13 +382,13 @@ def test_retries_of_inspect_are_disabled() -> None:
 def test_a_filtered_answer_is_an_error() -> None:
     from inspect_ai.model import ModelOutput
 
-    stopped = [counted(ModelOutput.from_content("mock", "I …", stop_reason="content_filter"))]
+    stopped = [with_usage(ModelOutput.from_content("mock", "I …", stop_reason="content_filter"))]
     with pytest.raises(ContentFiltered):
         generator(name="mayor").run_sync("?", model=InspectModel(mock(stopped)))
 
 
 def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`forbid_real_models` holds for every Inspect provider except the mock model."""
+    """`forbid_real_models` covers every Inspect provider except the mock model."""
     monkeypatch.setenv("INSPECT_EVAL_MODEL", "none/none")
     with forbid_real_models(), pytest.raises(RealModelForbidden):
         generator(name="mayor").run_sync("?", model=InspectModel())
@@ -411,8 +412,8 @@ def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> No
     ("pattern", "correct", "message"),
     [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
 )
-def test_a_stance_that_nobody_argues_fails_the_sample(evaluated: Any, pattern: Any, correct: str, message: str) -> None:
-    """Otherwise a typing error would make every answer wrong."""
-    log = evaluated(speaks(RIGHT), answer="42", scorer=debate_scorer(pattern, correct=correct))
+def test_a_stance_that_nobody_argues_fails_the_sample(run_eval: Any, pattern: Any, correct: str, message: str) -> None:
+    """Otherwise a typo in a stance would mark every answer as wrong."""
+    log = run_eval(model_won_by(RIGHT), answer="42", scorer=debate_scorer(pattern, correct=correct))
     assert log.status == "error"
     assert message in log.error.message

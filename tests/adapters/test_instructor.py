@@ -1,4 +1,4 @@
-"""Clients of instructor as models, with the real package and stubs of two vendors' APIs."""
+"""Clients of instructor as models, using the real package and stubs for two vendor APIs."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Plan(BaseModel):
 
 
 @pytest.fixture
-def stubs() -> Iterator[dict[VendorName, Vendor]]:
-    """Start stubs of the vendors' APIs."""
+def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
+    """Start stubs of the vendor APIs."""
     with vendors() as served, forbid_real_models(allow_local=True):
         yield served
 
 
 def run(block: Block[Any, Any], question: str, instructor_model: InstructorModel, **options: Any) -> RunResult[Any]:
-    """Run `block` and close the client, which belongs to the application."""
+    """Run `block` and close the client, since the application owns it."""
 
     async def main() -> RunResult[Any]:
         try:
@@ -64,7 +64,7 @@ def run(block: Block[Any, Any], question: str, instructor_model: InstructorModel
 
 
 def client(stub: Vendor, kind: str) -> Any:
-    """Create a client of instructor in the given way."""
+    """Create an instructor client in the given mode."""
     import anthropic
     import instructor
     import openai
@@ -82,8 +82,8 @@ def client(stub: Vendor, kind: str) -> Any:
     return instructor.from_provider("openai/gpt-5-mini", base_url=base)
 
 
-def model(stub: Vendor, kind: str, **options: Any) -> Any:
-    """Create a model around such a client."""
+def client_model(stub: Vendor, kind: str, **options: Any) -> Any:
+    """Create a model that wraps an instructor client."""
     from flowdebate.adapters.instructor import InstructorModel
 
     name = "claude-haiku-5-5" if kind == "anthropic" else "gpt-5-mini"
@@ -91,54 +91,54 @@ def model(stub: Vendor, kind: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "provider-sync", "provider-async", "anthropic"])
-def test_a_client_holds_a_debate(stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """Every role uses the client; each request is counted with its tokens."""
-    stub = stubs["anthropic" if kind == "anthropic" else "openai"]
+def test_a_client_holds_a_debate(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+    """Every role uses the client, and each request is counted with its tokens."""
+    stub = vendor_stubs["anthropic" if kind == "anthropic" else "openai"]
     city = debate(name="city", debaters=SIDES, max_rounds=1)
-    result = run(city, "May cars go?", model(stub, kind))
+    result = run(city, "May cars go?", client_model(stub, kind))
     assert result.raw.verdict is not None
     assert len(stub.asked) == result.usage.calls == 4
     assert result.usage.total_tokens
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_instructor_validators_retry_and_each_request_counts(stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_instructor_validators_retry_and_each_request_counts(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     """The first valid answer is used."""
     answers = iter([{"trams": 1}, {"trams": 3}, {"trams": 4}])
-    stubs["openai"].say = lambda _: next(answers)
-    result = run(generator(name="plan", output_schema=Plan), "How many?", model(stubs["openai"], kind))
-    assert (result.output.trams, result.usage.calls, len(stubs["openai"].asked)) == (4, 3, 3)
+    vendor_stubs["openai"].say = lambda _: next(answers)
+    result = run(generator(name="plan", output_schema=Plan), "How many?", client_model(vendor_stubs["openai"], kind))
+    assert (result.output.trams, result.usage.calls, len(vendor_stubs["openai"].asked)) == (4, 3, 3)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_instructor_retries_end_at_the_run_limits(stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_instructor_retries_end_at_the_run_limits(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     from flowdebate.errors import LimitReached
 
-    stubs["openai"].say = lambda _: {"trams": 1}
+    vendor_stubs["openai"].say = lambda _: {"trams": 1}
     plan = generator(name="plan", output_schema=Plan)
     with pytest.raises(LimitReached):
-        run(plan, "How many?", model(stubs["openai"], kind), limits=Limits(calls=2))
-    assert len(stubs["openai"].asked) == 2
+        run(plan, "How many?", client_model(vendor_stubs["openai"], kind), limits=Limits(calls=2))
+    assert len(vendor_stubs["openai"].asked) == 2
 
 
-def test_an_answer_that_never_validates_is_a_schema_violation(stubs: dict[VendorName, Vendor]) -> None:
-    """The error follows `max_retries` repeated requests and has the validator's message."""
-    stubs["openai"].say = lambda _: {"trams": 1}
+def test_an_answer_that_never_validates_is_a_schema_violation(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """The error comes after `max_retries` retries and includes the validator's message."""
+    vendor_stubs["openai"].say = lambda _: {"trams": 1}
     with pytest.raises(SchemaViolation, match="trams go in pairs"):
         run(
             generator(name="plan", output_schema=Plan),
             "How many?",
-            model(stubs["openai"], "async", max_retries=1, retry=None),
+            client_model(vendor_stubs["openai"], "async", max_retries=1, retry=None),
         )
-    assert len(stubs["openai"].asked) == 2
+    assert len(vendor_stubs["openai"].asked) == 2
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_wrong_key_is_an_authentication_error(stubs: dict[VendorName, Vendor], kind: str) -> None:
-    """Neither text nor structured requests are retried."""
-    stub = stubs["openai"]
+def test_a_wrong_key_is_an_authentication_error(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+    """Neither text requests nor structured requests are retried."""
+    stub = vendor_stubs["openai"]
     for schema in (None, Plan):
-        instructor_model = model(stub, kind)
+        instructor_model = client_model(stub, kind)
         instructor_model._client.client.api_key = "wrong"
         with pytest.raises(AuthenticationFailed):
             run(generator(name="plan", output_schema=schema), "How many?", instructor_model)
@@ -157,7 +157,7 @@ def test_real_models_can_be_forbidden() -> None:
 
 
 def test_other_objects_are_rejected() -> None:
-    """The error names the expected object; a client without a model's name is rejected too."""
+    """The error names the expected object. A client without a model name is rejected too."""
     import instructor
     import openai
 

@@ -29,7 +29,7 @@ VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the 
 
 
 def fake(script: Script) -> Any:
-    """Return LangChain's GenericFakeChatModel, which answers by the script, with tool calls for structured output."""
+    """Return LangChain's GenericFakeChatModel, answering from the script and using tool calls for structured output."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, AIMessageChunk
     from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -65,7 +65,7 @@ def fake(script: Script) -> Any:
 
 
 def graph(script: Script) -> Any:
-    """Return a graph of one node that calls the fake chat model."""
+    """Return a graph with one node that calls the fake chat model."""
     from langgraph.graph import END, START, MessagesState, StateGraph
 
     model = fake(script)
@@ -81,25 +81,25 @@ def graph(script: Script) -> Any:
 
 
 class TestChatModel(AdapterConformance):
-    """The promises of every adapter, with a fake chat model."""
+    """Adapter promises for a fake chat model."""
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """A chat model that answers by the script."""
+        """A chat model that answers from the script."""
         return lambda script: RunnableModel(fake(script))
 
 
 class TestGraph(AdapterConformance):
-    """The promises of every adapter, with a graph."""
+    """Adapter promises for a graph."""
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """A graph whose model answers by the script."""
+        """A graph whose model answers from the script."""
         return lambda script: RunnableModel(graph(script), name="mayor")
 
 
 def test_a_chain_can_be_a_model() -> None:
-    """Any runnable that maps messages to a text is accepted."""
+    """Any runnable that maps messages to text is accepted."""
     from langchain_core.output_parsers import StrOutputParser
 
     async def script(prompt: str) -> FakeAnswer:
@@ -110,8 +110,8 @@ def test_a_chain_can_be_a_model() -> None:
     assert (result.output, result.usage.total_tokens) == ("Out.", 6)
 
 
-def test_a_chat_model_gets_the_settings_of_a_request() -> None:
-    """The settings become LangChain's parameters `temperature` and `max_tokens`."""
+def test_request_settings_reach_the_chat_model() -> None:
+    """They become LangChain's parameters `temperature` and `max_tokens`."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
     settings: dict[str, Any] = {}
@@ -127,14 +127,14 @@ def test_a_chat_model_gets_the_settings_of_a_request() -> None:
 
 
 class City(TypedDict, total=False):
-    """The state of a graph."""
+    """State of a graph."""
 
     question: str
     result: Any
 
 
-def around(node: Any, **options: Any) -> Any:
-    """Return a graph of one node."""
+def single_node_graph(node: Any, **options: Any) -> Any:
+    """Return a graph with one node."""
     from langgraph.graph import END, START, StateGraph
 
     built = StateGraph(City)
@@ -144,11 +144,11 @@ def around(node: Any, **options: Any) -> Any:
     return built.compile(**options)
 
 
-def test_a_debate_is_a_node_that_streams_its_events() -> None:
-    """The state has the verdict as data, and the custom stream has the events."""
+def test_a_debate_node_streams_its_events() -> None:
+    """The state receives the verdict as data, and the custom stream receives the events."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
-    app = around(debate_node(city, model=model))
+    app = single_node_graph(debate_node(city, model=model))
 
     async def streamed() -> list[Any]:
         modes = ["custom", "values"]
@@ -163,14 +163,14 @@ def test_a_debate_is_a_node_that_streams_its_events() -> None:
 
 
 def test_a_human_answers_through_the_graph() -> None:
-    """A waiting run interrupts the graph, and each resume gives one answer without repeating any call."""
+    """A waiting run interrupts the graph. Each resume supplies one answer and repeats no call."""
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
     sides = [Debater("ann", "cars out", block=human(name="olga")), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, judge=human(name="jo"), max_rounds=1, synthesizer=False)
     model = ScriptedModel("Shops die.")
-    app = around(debate_node(city, model=model, store=MemoryStore()), checkpointer=InMemorySaver())
+    app = single_node_graph(debate_node(city, model=model, store=MemoryStore()), checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "city-1"}}
 
     async def held() -> list[Any]:
@@ -187,13 +187,13 @@ def test_a_human_answers_through_the_graph() -> None:
     model.assert_complete()
 
 
-def test_a_graph_that_failed_resumes_the_debate() -> None:
-    """Invoking the graph again on its thread repeats no answered request."""
+def test_a_failed_graph_resumes_the_debate() -> None:
+    """Invoking the graph again on the same thread repeats no answered request."""
     from langgraph.checkpoint.memory import InMemorySaver
 
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", OSError("cut"), VERDICT)
-    app = around(debate_node(city, model=model, store=MemoryStore()), checkpointer=InMemorySaver())
+    app = single_node_graph(debate_node(city, model=model, store=MemoryStore()), checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "city-1"}}
 
     async def held() -> Any:
@@ -206,7 +206,7 @@ def test_a_graph_that_failed_resumes_the_debate() -> None:
 
 
 def test_a_debate_can_be_a_tool() -> None:
-    """LangChain's agents read the name, description and argument."""
+    """LangChain agents read the tool's name, description and argument."""
     city = debate(name="city-debate", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     tool = debate_tool(city, description="Debate a question of the city.", model=model)
@@ -223,7 +223,7 @@ def test_only_runnables_are_accepted() -> None:
 
 @pytest.mark.anyio
 async def test_the_finish_reason_comes_from_the_integration() -> None:
-    """Each integration has its own value; a truncated answer is marked, and a filtered one is an error."""
+    """Each integration uses its own value. A truncated answer is marked, and a filtered one is an error."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
 

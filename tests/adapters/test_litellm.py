@@ -1,4 +1,4 @@
-"""Models of LiteLLM."""
+"""LiteLLM models."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 pytestmark = [
     needs("litellm", "LiteLLM"),
-    pytest.mark.filterwarnings("ignore:Items? '.+' on TypedDict class:UserWarning"),  # LiteLLM's own
+    pytest.mark.filterwarnings("ignore:Items? '.+' on TypedDict class:UserWarning"),  # raised inside LiteLLM
 ]
 
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevent LiteLLM from fetching prices on import."""
+    """Prevent LiteLLM from downloading prices on import."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 def provider(script: Script) -> Any:
-    """Register a custom provider, as documented by LiteLLM, that answers by the script."""
+    """Register a custom provider, as LiteLLM documents it, that answers from the script."""
     from litellm import CustomLLM, ModelResponse
     from litellm.types.utils import Usage
 
@@ -67,8 +67,8 @@ def provider(script: Script) -> Any:
     return Provider()
 
 
-class AskedAlone(LiteLLM):
-    """Model whose requests, made without a run, wait for LiteLLM's callbacks as the end of a run does."""
+class CallbackModel(LiteLLM):
+    """Model that waits for LiteLLM's callbacks after each request, as the end of a run does."""
 
     async def request(self, request: ModelRequest, /) -> Response:
         """Answer, then wait for the callbacks."""
@@ -79,13 +79,13 @@ class AskedAlone(LiteLLM):
 
 
 class TestLiteLLM(AdapterConformance):
-    """The promises of every adapter, with a custom provider."""
+    """Adapter promises for a custom provider."""
 
     takes_tools = True
 
     @pytest.fixture
     def make(self, monkeypatch: pytest.MonkeyPatch) -> MakeAdapter:
-        """A model of a provider that answers by the script."""
+        """A model whose provider answers from the script."""
         import litellm
 
         models: list[Any] = []
@@ -95,13 +95,13 @@ class TestLiteLLM(AdapterConformance):
         def model(script: Script) -> LiteLLM:
             name = f"theirs{len(models)}"
             models.append({"provider": name, "custom_handler": provider(script)})
-            return AskedAlone(f"{name}/mayor")
+            return CallbackModel(f"{name}/mayor")
 
         return model
 
 
 def test_a_debate_runs_on_litellm_mock_responses() -> None:
-    """A model with `mock_response` needs no provider and is not a real model."""
+    """A model with `mock_response` needs no provider and does not count as a real model."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
@@ -118,7 +118,7 @@ def test_a_debate_runs_on_litellm_mock_responses() -> None:
 
 
 def test_callbacks_are_called_before_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LiteLLM queues success callbacks that would be lost with the event loop of `run_sync`."""
+    """LiteLLM queues success callbacks, and they would be lost when `run_sync` closes its event loop."""
     import litellm
     from litellm.integrations.custom_logger import CustomLogger
 
@@ -136,8 +136,7 @@ def test_callbacks_are_called_before_a_run_ends(monkeypatch: pytest.MonkeyPatch)
     assert logged == ["Clean air."] * 5
 
 
-def test_tools_are_called() -> None:
-    """The result of a provider's tool call is sent back."""
+def test_the_model_reads_tool_results() -> None:
     called = [{"id": "1", "type": "function", "function": {"name": "air", "arguments": '{"city": "Ulm"}'}}]
     calls = []
 

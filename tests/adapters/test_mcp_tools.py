@@ -1,4 +1,4 @@
-"""Tools of MCP servers as tools of blocks."""
+"""Tools of MCP servers as block tools."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def archive(topics: list[str]) -> MCPServer:
     return server
 
 
-def call(city: object) -> ToolCall:
+def call_first_tool(city: object) -> ToolCall:
     """Return a model's call of the first tool."""
     return ToolCall(id="1", name="air_quality", arguments=f'{{"city": {city}}}')
 
 
 async def test_a_model_calls_the_tools_of_a_server() -> None:
-    """The tool's name, description and schema are offered, and the model reads its result."""
+    """The model sees the tool's name, description and schema, and reads its result."""
     topics: list[str] = []
     async with Client(archive(topics)) as client:
         tools = await mcp_tools(client)
@@ -52,7 +52,7 @@ async def test_a_model_calls_the_tools_of_a_server() -> None:
             ("close", "Close the centre."),
         ]
         assert tools[0].spec.parameters["properties"]["city"]["type"] == "string"
-        model = ScriptedModel(call('"Ulm"'), "The air is bad.")
+        model = ScriptedModel(call_first_tool('"Ulm"'), "The air is bad.")
         result = await generator(name="mayor", tools=tools).run("May cars go?", model=model)
     assert result.output == "The air is bad."
     assert "bad in Ulm" in model.calls[1].prompt
@@ -60,10 +60,10 @@ async def test_a_model_calls_the_tools_of_a_server() -> None:
 
 
 async def test_tool_errors_are_returned_to_the_model() -> None:
-    """The model reads the error, and calls that the schema forbids never reach the server."""
+    """Calls that violate the schema never reach the server."""
     topics: list[str] = []
     async with Client(archive(topics)) as client:
-        model = ScriptedModel(call('"nowhere"'), call(7), call('"long"'), "Well.")
+        model = ScriptedModel(call_first_tool('"nowhere"'), call_first_tool(7), call_first_tool('"long"'), "Well.")
         mayor = generator(name="mayor", tools=await mcp_tools(client))
         assert (await mayor.run("May cars go?", model=model)).output == "Well."
     assert "there is no such city" in model.calls[1].prompt
@@ -73,20 +73,20 @@ async def test_tool_errors_are_returned_to_the_model() -> None:
 
 
 async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
-    """A recorded call is a step whose result is replayed."""
+    """A recorded call is a step, and its result is replayed."""
     topics: list[str] = []
     store = MemoryStore()
     async with Client(archive(topics)) as client:
         mayor = generator(name="mayor", tools=await mcp_tools(client))
         with pytest.raises(OSError, match="cut"):
-            await mayor.run("?", model=ScriptedModel(call('"Ulm"'), OSError("cut")), store=store, run_id="r")
+            await mayor.run("?", model=ScriptedModel(call_first_tool('"Ulm"'), OSError("cut")), store=store, run_id="r")
         result = await mayor.resume("r", model=ScriptedModel("The air is bad."), store=store)
     assert result.output == "The air is bad."
     assert topics == ["Ulm"]
 
 
 async def test_tools_can_be_selected_and_renamed() -> None:
-    """`only` selects by the server's own names, and `prefix` separates two servers."""
+    """`only` selects tools by their names on the server, and `prefix` separates two servers."""
     async with Client(archive([])) as client:
         [tool] = await mcp_tools(client, only=["close"], prefix="city_")
         assert tool.spec.name == "city_close"

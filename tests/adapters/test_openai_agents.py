@@ -1,4 +1,4 @@
-"""Agents of the OpenAI Agents SDK as models, and patterns as their tools."""
+"""Agents from the OpenAI Agents SDK as models, and patterns as tools for them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 pytestmark = needs("agents", "the OpenAI Agents SDK")
 
 
-def quiet() -> Any:
-    """Configure the SDK to send no traces."""
+def no_tracing() -> Any:
+    """Configure the SDK not to send traces."""
     from agents import RunConfig
 
     return RunConfig(tracing_disabled=True)
 
 
 def fake(script: Script) -> Any:
-    """Return the SDK's own ScriptedModel, which answers by the script and streams word by word."""
+    """Return the SDK's own ScriptedModel, which answers from the script and streams word by word."""
     from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message
     from agents.usage import Usage
 
@@ -57,18 +57,18 @@ def fake(script: Script) -> Any:
 
 
 class TestAgentModel(AdapterConformance):
-    """The promises of every adapter, with the SDK's ScriptedModel."""
+    """Adapter promises for the SDK's ScriptedModel."""
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """An agent whose model answers by the script."""
+        """An agent whose model answers from the script."""
         from agents import Agent
 
-        return lambda script: AgentModel(Agent(name="mayor", model=fake(script)), run_config=quiet())
+        return lambda script: AgentModel(Agent(name="mayor", model=fake(script)), run_config=no_tracing())
 
 
 def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
-    """The agent's instructions precede the role's, its tools get the context, and all tokens count."""
+    """The agent's instructions precede the role's, its tools receive the context, and all tokens are counted."""
     from agents import Agent, FunctionTool
     from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
     from agents.usage import Usage
@@ -89,7 +89,7 @@ def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
     ]
     agent_model = ScriptedModel(steps)
     agent = Agent(name="mayor", instructions="You know the city.", tools=[tool], model=agent_model)
-    model = AgentModel(agent, context="Ulm", run_config=quiet())
+    model = AgentModel(agent, context="Ulm", run_config=no_tracing())
     mayor = generator(name="mayor", prompt="Argue for the city.", settings=ModelSettings(temperature=0.5))
     result = mayor.run_sync("May cars go?", model=model)
     assert result.output == "The air is bad."
@@ -101,7 +101,7 @@ def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
     assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
 
 
-def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
+def test_an_agent_uses_a_pattern_as_a_tool() -> None:
     """The agent calls the debate with a question and reads its verdict."""
     from agents import Agent, Runner
     from agents.testing import ModelStep, assistant_message, function_call
@@ -115,7 +115,9 @@ def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
     assert (offered.name, offered.description) == ("city_debate", "Debate a question of the city.")
     called = ModelStep(output=[function_call("city_debate", {"question": "May cars go?"}, call_id="1")])
     agent_model = TheirModel([called, ModelStep(output=[assistant_message("Cars out.")])])
-    asking = Runner.run(Agent(name="clerk", tools=[offered], model=agent_model), "May cars go?", run_config=quiet())
+    asking = Runner.run(
+        Agent(name="clerk", tools=[offered], model=agent_model), "May cars go?", run_config=no_tracing()
+    )
     assert asyncio.run(asking).final_output == "Cars out."
     assert "Close the centre." in str(agent_model.calls[1].input)
     debate_model.assert_complete()

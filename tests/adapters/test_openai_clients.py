@@ -1,4 +1,4 @@
-"""Debates on each framework's own models, using the newest openai package that the frameworks allow."""
+"""Debates on each framework's own models, with the newest openai package that the frameworks allow."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ pytestmark = pytest.mark.anyio
 VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
 KEY = "sk-of-nobody"
 KEPT: list[Model] = []
-"""Models that have answered, kept because a collected openai client closes its connections in the loop running then."""
+"""Models that have answered. They are kept alive because a garbage-collected openai client closes its connections in
+whichever event loop is running.
+"""
 
 
-async def plays(exchange: Exchange) -> None:
+async def play_role(exchange: Exchange) -> None:
     """Answer as a debater, or as the judge in the requested output mode."""
     tools = [tool["function"] for tool in exchange.body.get("tools", ())]
     judges = next((tool["name"] for tool in tools if "winner" in json.dumps(tool["parameters"])), None)
@@ -44,7 +46,7 @@ async def plays(exchange: Exchange) -> None:
     await exchange.events([chunk(**delta), chunk(finish=finish), usage_chunk()])
 
 
-def of_pydantic_ai(base_url: str) -> Model:
+def pydantic_ai_model(base_url: str) -> Model:
     """Return an agent with pydantic-ai's own model."""
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -55,7 +57,7 @@ def of_pydantic_ai(base_url: str) -> Model:
     return AgentModel(Agent(OpenAIChatModel("staged", provider=OpenAIProvider(base_url=base_url, api_key=KEY))))
 
 
-def of_openai_agents(base_url: str) -> Model:
+def openai_agents_model(base_url: str) -> Model:
     """Return an agent with the SDK's own model."""
     from agents import Agent, OpenAIChatCompletionsModel, RunConfig
     from openai import AsyncOpenAI
@@ -66,7 +68,7 @@ def of_openai_agents(base_url: str) -> Model:
     return AgentModel(Agent(name="a", model=chat_model), run_config=RunConfig(tracing_disabled=True))
 
 
-def of_langchain(base_url: str) -> Model:
+def langchain_model(base_url: str) -> Model:
     """Return LangChain's own chat model."""
     from langchain_openai import ChatOpenAI
 
@@ -75,15 +77,15 @@ def of_langchain(base_url: str) -> Model:
     return RunnableModel(ChatOpenAI(model="staged", base_url=base_url, api_key=KEY))
 
 
-def of_litellm(base_url: str) -> Model:
+def litellm_model(base_url: str) -> Model:
     """Return LiteLLM's provider for OpenAI."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no prices are fetched at its import
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # do not download prices on import
     from flowdebate.adapters.litellm import LiteLLM
 
     return LiteLLM("openai/staged", api_base=base_url, api_key=KEY)
 
 
-def of_inspect(base_url: str) -> Model:
+def inspect_model(base_url: str) -> Model:
     """Return Inspect's own model."""
     from inspect_ai.model import get_model
 
@@ -93,21 +95,21 @@ def of_inspect(base_url: str) -> Model:
 
 
 MODELS = [
-    pytest.param(of_pydantic_ai, id="pydantic-ai", marks=needs("pydantic_ai", "pydantic-ai")),
-    pytest.param(of_openai_agents, id="openai-agents", marks=needs("agents", "the OpenAI Agents SDK")),
-    pytest.param(of_langchain, id="langchain", marks=needs("langchain_openai", "LangChain")),
-    pytest.param(of_litellm, id="litellm", marks=needs("litellm", "LiteLLM")),
-    pytest.param(of_inspect, id="inspect-ai", marks=needs("inspect_ai", "Inspect")),
+    pytest.param(pydantic_ai_model, id="pydantic-ai", marks=needs("pydantic_ai", "pydantic-ai")),
+    pytest.param(openai_agents_model, id="openai-agents", marks=needs("agents", "the OpenAI Agents SDK")),
+    pytest.param(langchain_model, id="langchain", marks=needs("langchain_openai", "LangChain")),
+    pytest.param(litellm_model, id="litellm", marks=needs("litellm", "LiteLLM")),
+    pytest.param(inspect_model, id="inspect-ai", marks=needs("inspect_ai", "Inspect")),
 ]
 
 
-@pytest.mark.filterwarnings("ignore")  # of the frameworks, which leave connections to the garbage collector
+@pytest.mark.filterwarnings("ignore")  # the frameworks leave connections to the garbage collector
 @pytest.mark.parametrize("make", MODELS)
 async def test_a_debate_runs_through_the_openai_client_of_each_framework(make: Callable[[str], Model]) -> None:
     """Two turns and a verdict take three requests, and all tokens are counted."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
-    async with ChatServer({"staged": plays}) as server:
+    async with ChatServer({"staged": play_role}) as server:
         model = make(server.base_url)
         KEPT.append(model)
         result = await city.run("May cars go?", model=model)

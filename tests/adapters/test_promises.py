@@ -1,4 +1,4 @@
-"""The documented table of promises, and patterns as tools of any framework."""
+"""The documented table of promises, and patterns as tools for any framework."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.adapters.table import BEGIN, END, PAGE, table, untested
 
 
 def test_the_page_lists_the_promises_of_the_suite() -> None:
-    """Each row is a test of the suite with the adapters it applies to; `make adapter-table` writes the rows."""
+    """Each row is a test of the suite and lists its adapters. `make adapter-table` writes the rows."""
     assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
 
 
-def test_untested_promises_are_not_in_a_new_table() -> None:
-    """A promise is untested if its test failed, was skipped for a missing framework, or did not run."""
+def test_untested_promises_are_omitted_from_the_table() -> None:
+    """A promise is untested if its test failed, did not run, or was skipped because a framework is missing."""
     passed = dict.fromkeys(untested({}), "passed")
     assert len(passed) > 80
     assert untested(passed) == []
@@ -32,7 +32,7 @@ def test_untested_promises_are_not_in_a_new_table() -> None:
 
 
 class OtherModel:
-    """A custom model in place of a framework's."""
+    """Custom model that stands in for a framework's model."""
 
     name = "other"
     retry = Retry(first_wait=0)
@@ -41,7 +41,7 @@ class OtherModel:
         self._script = script
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer by the script."""
+        """Answer from the script."""
         if request.tools:
             raise ConfigurationError("model 'other'", "tools", [tool.name for tool in request.tools], "left out")
         answer: FakeAnswer = await self._answered(request)
@@ -64,12 +64,12 @@ class TestOtherModel(AdapterConformance):
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """A model that answers by the script."""
+        """A model that answers from the script."""
         return OtherModel
 
 
 class Forgetful(OtherModel):
-    """A model that drops the conversation, hides failures and invents its usage."""
+    """Model that drops the conversation, hides failures and makes up its usage."""
 
     async def _answered(self, request: ModelRequest) -> FakeAnswer:
         answer = await self._script(str(request.messages[0]["content"]))
@@ -88,8 +88,8 @@ SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
 VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
 
 
-def test_a_pattern_tool_has_the_metadata_that_frameworks_read() -> None:
-    """Providers must accept the name, the docstring describes the argument, and annotations are types."""
+def test_tool_metadata_is_readable_by_frameworks() -> None:
+    """The name is valid for providers, the docstring describes the argument, and annotations are types."""
     city = debate(name="city debate!", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, description="Debate a question of the city.")
     assert tool.__name__ == "city_debate"
@@ -102,7 +102,7 @@ def test_a_pattern_tool_has_the_metadata_that_frameworks_read() -> None:
 
 
 def test_a_model_inside_a_run_can_run_a_debate() -> None:
-    """An agent with a debate as its tool takes a role; the inner debate is a separate run."""
+    """An agent with a debate as its tool takes a role. The inner debate is a separate run."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
 
@@ -116,7 +116,7 @@ def test_a_model_inside_a_run_can_run_a_debate() -> None:
 
 @pytest.mark.anyio
 async def test_a_run_without_an_output_is_reported() -> None:
-    """A run that stopped at a limit, or awaits a human, has no result."""
+    """A run that stopped at a limit or is waiting for a human has no result."""
     talk = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
     always = FunctionModel(lambda _: "Yes.")
     assert await as_tool(talk, model=always, store=MemoryStore())("May cars go?") == (

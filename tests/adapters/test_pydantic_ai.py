@@ -1,4 +1,4 @@
-"""Agents of pydantic-ai as models, and patterns as their tools."""
+"""Agents from pydantic-ai as models, and patterns as tools for them."""
 
 from __future__ import annotations
 
@@ -67,18 +67,18 @@ def fake(script: Script) -> Any:
 
 
 class TestAgentModel(AdapterConformance):
-    """The promises of every adapter, with a FunctionModel."""
+    """Adapter promises for a FunctionModel."""
 
     @pytest.fixture
     def make(self) -> MakeAdapter:
-        """An agent whose model answers by the script."""
+        """An agent whose model answers from the script."""
         from pydantic_ai import Agent
 
         return lambda script: AgentModel(Agent(fake(script), name="mayor"))
 
 
 def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
-    """The agent's instructions precede the role's, its tools run with `deps`, and their tokens count."""
+    """The agent's instructions precede the role's, its tools run with `deps`, and their tokens are counted."""
     from pydantic_ai import Agent, RunContext
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
@@ -108,8 +108,8 @@ def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
     assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
 
 
-def test_provider_statuses_raise_their_errors() -> None:
-    """Retries, fallbacks and failure policies work as for any model."""
+def test_provider_statuses_raise_matching_errors() -> None:
+    """Retries, fallbacks and failure policies work as for any other model."""
     from pydantic_ai import Agent
     from pydantic_ai.exceptions import ModelHTTPError
 
@@ -124,8 +124,8 @@ def test_provider_statuses_raise_their_errors() -> None:
     assert refused.value.transient
 
 
-def test_a_pattern_can_be_a_tool_of_an_agent() -> None:
-    """The agent reads the verdict; pydantic-ai's TestModel calls every tool."""
+def test_an_agent_uses_a_pattern_as_a_tool() -> None:
+    """The agent reads the verdict. pydantic-ai's TestModel calls every tool."""
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
@@ -151,7 +151,7 @@ def test_only_agents_are_accepted() -> None:
 
 @pytest.mark.anyio
 async def test_a_truncated_answer_is_marked() -> None:
-    """The agent itself returns the text like any other."""
+    """The agent itself returns a truncated text like any other."""
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.models.function import FunctionModel

@@ -13,7 +13,7 @@ from flowdebate import Capability, generator, handler
 from flowdebate.errors import ConfigurationError, SchemaViolation, ToolLoopExceeded
 from flowdebate.runs.events import BlockAnswered, ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
-from tests.ids import shown
+from tests.ids import case_id
 from tests.patterns.debates import events
 
 
@@ -123,7 +123,7 @@ def test_text_besides_the_call_is_in_the_response() -> None:
         ({"answer_tool": 5}, "tools"),
         ({"answer_tool": lambda x: x}, "tools"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_invalid_answer_tools_are_rejected(options: dict[str, Any], field: str) -> None:
     """A generator has one answer tool, and tool names are unique."""

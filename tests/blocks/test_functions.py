@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flowdebate import generator, handler, router, sequencer
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.context import Context
-from tests.ids import shown
+from tests.ids import case_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def test_every_shape_of_function_is_a_block(shape: str) -> None:
     ("function", "value", "output"),
     [(str, 5, "5"), (len, "abc", 3), (int, "5", 5), (list, "ab", ["a", "b"]), (sum, [1, 2], 3), (max, [1, 3], 3),
      (sorted, "ba", ["a", "b"]), (round, 2.5, 2), (print, "", None), (dict, [(1, 2)], {1: 2}), (str.upper, "a", "A")],
-    ids=shown,
+    ids=case_id,
 )  # fmt: skip
 def test_builtins_and_classes_get_only_the_input(function: Any, value: object, output: object) -> None:
     assert handler(function).run_sync(value).output == output
@@ -156,7 +156,7 @@ WRONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("function", WRONG, ids=shown)
+@pytest.mark.parametrize("function", WRONG, ids=case_id)
 def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
     """ConfigurationError gives the place and the allowed signatures before anything runs; blocks are not functions."""
     empty = sequencer(name="all").then(str)
@@ -179,7 +179,7 @@ def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
             attempt()
 
 
-@pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=shown)
+@pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=case_id)
 def test_non_blocks_are_rejected_when_built(function: Any) -> None:
     empty = sequencer(name="all")
     for attempt in (

@@ -17,7 +17,7 @@ from flowdebate.errors import ConfigurationError, OutputTruncated, SchemaViolati
 from flowdebate.models.base import ModelSettings
 from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.testing import FunctionModel, ModelResponse, ScriptedModel
-from tests.ids import shown
+from tests.ids import case_id
 
 if TYPE_CHECKING:
     from flowdebate.runs.context import Context
@@ -168,7 +168,7 @@ def test_a_truncated_answer_is_flagged() -> None:
         generator(name="ask", output_schema=Point).run_sync("?", model=ScriptedModel(cut))
 
 
-@pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=shown)
+@pytest.mark.parametrize("schema", [object(), {"type": "nonsense"}, {"type": "array"}, 5, lambda: 1], ids=case_id)
 def test_invalid_schemas_are_rejected(schema: Any) -> None:
     with pytest.raises(ConfigurationError, match="generator 'ask': `output_schema` must be"):
         generator(name="ask", output_schema=schema)

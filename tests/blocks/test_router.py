@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowdebate import handler, router
 from flowdebate.errors import OutputError
 from tests.blocks.pipelines import SMALL, Journal, outcome_of, recipes
-from tests.ids import shown
+from tests.ids import case_id
 
 if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
@@ -58,7 +58,7 @@ def test_routes_may_be_functions() -> None:
 STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, says("yes"), object()]
 
 
-@pytest.mark.parametrize("choice", STRANGE, ids=shown)
+@pytest.mark.parametrize("choice", STRANGE, ids=case_id)
 def test_an_unknown_choice_goes_to_otherwise_or_is_an_error(choice: object) -> None:
     """OutputError lists the choice and the routes; an equally named block is not a route."""
     routes = {"yes": says("aye"), "no": says("nay")}

@@ -20,7 +20,7 @@ from flowdebate.blocks.functions import function_schema, tool
 from flowdebate.errors import ConfigurationError, ToolLoopExceeded
 from flowdebate.runs.events import ToolCalled
 from flowdebate.testing import ModelResponse, ScriptedModel, ToolCall
-from tests.ids import shown
+from tests.ids import case_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -219,7 +219,7 @@ RING.append(RING)
         ("a\ud800b\0", "a\ufffdb"),
         (RING, "[[...]]"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_results_are_text_or_json(result: object, text: str) -> None:
     """The text is valid Unicode for any result."""
@@ -310,7 +310,7 @@ def überall() -> None:  # noqa: PLC2401 - that is what it is for
     "offered",
     [lambda x: x, variadic, by_position, with_context, unknown, len, str, 5, None, "search", überall,
      handler(str, name="two words"), handler(str, name="x" * 65)],
-    ids=shown,
+    ids=case_id,
 )  # fmt: skip
 def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:

@@ -1,4 +1,4 @@
-"""Answers for any pattern: a text, or data that fits the requested schema."""
+"""Answers for any pattern: text, or data that fits the requested schema."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _number = count()
 
 
 def answer_of(request: ModelRequest) -> Any:
-    """Answer for a model in any role."""
+    """Answer as a model in any role."""
     if request.output_schema is None:
         return _TEXTS[next(_number) % len(_TEXTS)]
     return _instance(request.output_schema, request.output_schema)
 
 
 def _instance(schema: Mapping[str, Any], root: Mapping[str, Any], at: int = 0) -> Any:
-    """Build data for a schema of the patterns; of a list's items, take the one at position `at`."""
+    """Build data for a schema used by a pattern, taking item `at` of every list."""
     if "$ref" in schema:
         return _instance(root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
     for key in ("anyOf", "oneOf"):

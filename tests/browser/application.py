@@ -1,6 +1,6 @@
-"""Application that the tests serve: its model writes half of an answer, and the rest when it may.
+"""Application served by the tests. Its model writes half of each answer, then waits for permission to finish.
 
-The file `calls` has a line for each call that was made, and `allowed` the number of calls that may end.
+The file `calls` has one line per call, and the file `allowed` has the number of calls that may finish.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Halves:
     name = "halves"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        number = _noted(request.block)
+        number = _record_call(request.block)
         halves = (f"👍 {request.block} begins, ", "and ends. 👎\nSo it is.")
         tell = request.on_text or (lambda _: None)
         tell(halves[0])
@@ -34,7 +34,7 @@ class _Halves:
         return ModelResponse(text="".join(halves))
 
 
-def _noted(block: str) -> int:
+def _record_call(block: str) -> int:
     """Record a call and return its number."""
     with _CALLS.open("a") as calls:
         calls.write(f"{block}\n")
@@ -46,5 +46,5 @@ def _allowed() -> int:
 
 
 def service() -> Service:
-    """Make the service for `flowdebate serve --app`."""
+    """Create the service for `flowdebate serve --app`."""
     return Service(store="runs.sqlite3", model=_Halves(), recover=True)

@@ -1,4 +1,4 @@
-"""A real Chromium, and visits to a server."""
+"""Fixtures for a real Chromium and for visits to a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests in this folder need a browser."""
+    """Mark all tests in this folder as needing a browser."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
@@ -29,9 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser, for all tests of a module: as long as it is there, no other event loop can run in this thread.
+    """The browser, shared by all tests of a module. No other event loop can run in its thread while it is open.
 
-    Names below `.test` are this machine, to which it is then no secure context, as it is under the name localhost.
+    Names under `.test` resolve to this machine but, unlike localhost, are not secure contexts.
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-web")
     program = find()
@@ -47,7 +47,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
-    """Open a server with the token of the tests; its pages must not have caused a problem at the end."""
+    """Open a server with the test token. At the end, fail if its pages have caused problems."""
     visits: list[Visit] = []
 
     def opened(url: str) -> Visit:

@@ -1,4 +1,4 @@
-"""TCP proxy in front of a server, whose connections can be cut."""
+"""TCP proxy in front of a server. Tests can cut its connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARK = re.compile(rb"^last-event-id: *(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Proxy that forwards a port of this machine to `url`."""
+    """Proxy that forwards a local port to `url`."""
 
     daemon_threads = True
 
@@ -45,32 +45,32 @@ class Proxy(socketserver.ThreadingTCPServer):
         self.server_close()
 
     def cut(self) -> None:
-        """Close all connections at both ends."""
+        """Close all connections on both ends."""
         for end in list(self.open):
-            with suppress(OSError):  # it ended by itself
+            with suppress(OSError):  # it ended on its own
                 end.shutdown(socket.SHUT_RDWR)
 
     def freeze(self) -> None:
-        """Keep all connections open without forwarding anything, like a lost network."""
+        """Keep all connections open without forwarding anything, as if the network were lost."""
         self._passes.clear()
         self._generation += 1
 
     def thaw(self) -> None:
-        """Forward new connections; earlier ones stay dead."""
+        """Forward new connections; existing ones stay dead."""
         self._passes.set()
 
     @property
     def requests(self) -> bytes:
-        """Return all data from clients."""
+        """Return all data sent by clients."""
         return bytes(self._sent)
 
     @property
     def marks(self) -> list[str]:
-        """Return each Last-Event-ID from clients."""
+        """Return every Last-Event-ID sent by clients."""
         return [mark.decode() for mark in _MARK.findall(self._sent)]
 
     def pass_on(self, client: socket.socket) -> None:
-        """Connect a client to the server until one of them disconnects."""
+        """Forward data between a client and the server until one of them disconnects."""
         with socket.create_connection(("127.0.0.1", self.to)) as server:
             ends, generation = {client, server}, self._generation
             self.open |= ends

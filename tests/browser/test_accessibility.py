@@ -1,4 +1,4 @@
-"""Every page in all themes, narrow and wide: axe-core finds no violation of WCAG 2.2 AA."""
+"""Accessibility of every page in all themes, narrow and wide: axe-core finds no violation of WCAG 2.2 AA."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ PUBLIC = {
     "revoked link": ("debate", "run", ""),
     "sign in": ("", "", ""),
 }
-"""Public pages: run, kind of link, and rest of the path."""
+"""Public pages: the run, the kind of link, and the rest of the path."""
 SIDES = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
 OPTIONS: dict[str, Any] = {"max_rounds": 3, "debaters": SIDES}
 SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n"
 
 
 class Mixed:
-    """Model that plays every role, never finishes live answers, and votes in an invalid format."""
+    """Model that plays every role, never finishes live answers, and casts votes in an invalid format."""
 
     name = "mixed"
 
@@ -77,7 +77,7 @@ class Mixed:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """Serve runs of all kinds."""
+    """Serve runs of every kind."""
     with staged(lambda: Service(store="memory:", model=Mixed())) as stage:
         debate = {"pattern": "debate", "question": "Cap rents, or build?", "options": OPTIONS}
         stage.post("/runs", {**debate, "runId": "debate", "seed": 1})
@@ -94,10 +94,10 @@ def stage() -> Iterator[Stage]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", [*PAGES, *PUBLIC])
 def test_axe_finds_no_violations(stage: Stage, chromium: Browser, name: str, scheme: Any) -> None:
-    """All folds are open, at 360 and 1280 pixels."""
+    """All folds are open, and the width is 360 or 1280 pixels."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
-    # a new run for each test, as a call lasts at most five minutes
+    # start a new run for each test, since a call lasts at most five minutes
     live = stage.begin(question="Live: cap rents?", options=OPTIONS) if "live" in name else ""
     page = visit.open(PAGES[name].format(live=live) if name in PAGES else public_path(stage, name, live))
     if live:
@@ -126,42 +126,42 @@ def public_path(stage: Stage, name: str, live: str) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_forced_colours_hide_no_control(stage: Stage, visit: Callable[[str], Visit], scheme: Any) -> None:
-    """The slider thumb, a choice and the selection are visible in forced colours."""
+def test_forced_colors_hide_no_control(stage: Stage, visit: Callable[[str], Visit], scheme: Any) -> None:
+    """The slider thumb, a choice and the selection remain visible."""
     pages = visit(stage.url)
     travel = pages.open(PAGES["travel"])
-    force_colours(travel, scheme)
+    force_colors(travel, scheme)
     slider = travel.locator("#slider")
-    assert is_seen(picture(slider))
-    before = picture(slider)
+    assert has_contrast(take_picture(slider))
+    before = take_picture(slider)
     slider.press("ArrowRight")
     travel.wait_for_timeout(300)
-    assert differ(before, picture(slider)), "the thumb has moved"
+    assert differ(before, take_picture(slider)), "the thumb has moved"
     travel.close()
     for name in ("blind", "answer"):
         page = pages.open(PAGES[name])
-        force_colours(page, scheme)
+        force_colors(page, scheme)
         radio = page.get_by_role("radio").first
-        empty = picture(radio)
+        empty = take_picture(radio)
         radio.check()
         page.locator("h1").click()
-        assert is_seen(empty), name
-        assert is_seen(picture(radio)), name
-        assert differ(empty, picture(radio)), name
+        assert has_contrast(empty), name
+        assert has_contrast(take_picture(radio)), name
+        assert differ(empty, take_picture(radio)), name
         page.close()
     new = pages.open(PAGES["new"])
-    force_colours(new, scheme)
-    selected_tab = picture(new.locator(".patterns [aria-current]"))
-    assert is_seen(selected_tab.crop((0, 8, 12, selected_tab.height - 8))), "a line around what is chosen"
+    force_colors(new, scheme)
+    selected_tab = take_picture(new.locator(".patterns [aria-current]"))
+    assert has_contrast(selected_tab.crop((0, 8, 12, selected_tab.height - 8))), "a line around what is chosen"
 
 
-def force_colours(page: Page, scheme: Any) -> None:
-    """Use forced colours on the page."""
+def force_colors(page: Page, scheme: Any) -> None:
+    """Emulate forced colors on the page."""
     page.emulate_media(forced_colors="active", color_scheme=scheme, reduced_motion="reduce")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def picture(control: Locator) -> Image:
+def take_picture(control: Locator) -> Image:
     """Take a picture of a control."""
     pillow = pytest.importorskip("PIL.Image")
     image: Image = pillow.open(io.BytesIO(control.screenshot())).convert("RGB")
@@ -169,20 +169,20 @@ def picture(control: Locator) -> Image:
 
 
 def differ(one: Image, other: Image) -> bool:
-    """Return whether two pictures differ by more than anti-aliasing."""
-    changes = zip(pixels(one), pixels(other), strict=True)
+    """Return whether two pictures differ beyond anti-aliasing."""
+    changes = zip(list_pixels(one), list_pixels(other), strict=True)
     return sum(sum(abs(a - b) for a, b in zip(*pair, strict=True)) > 200 for pair in changes) > 20
 
 
-def pixels(image: Image) -> list[tuple[int, int, int]]:
-    """Return the colours of a picture in order."""
+def list_pixels(image: Image) -> list[tuple[int, int, int]]:
+    """Return the colors of a picture in order."""
     raw = image.tobytes()
     return list(zip(raw[0::3], raw[1::3], raw[2::3], strict=True))
 
 
-def is_seen(image: Image) -> bool:
-    """Return whether something has a contrast of 3 with the background, as WCAG 1.4.11 requires."""
-    counts = Counter(pixels(image))
+def has_contrast(image: Image) -> bool:
+    """Return whether an element has a contrast of 3 with its background, as WCAG 1.4.11 requires."""
+    counts = Counter(list_pixels(image))
     background = _luminance(counts.most_common(1)[0][0]) + 0.05
     contrasts = ((_luminance(colour) + 0.05) / background for colour in counts.elements())
     return sum(max(contrast, 1 / contrast) >= 3 for contrast in contrasts) >= 10

@@ -1,4 +1,4 @@
-"""The archive in a real browser: outcomes recorded, answers corrected, debates deleted."""
+"""The archive in a real browser: recording outcomes, correcting entries and deleting debates."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.browser.visit import Visit
 
 
-def test_archived_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
-    """The page shows the state after each change."""
+def test_an_archived_debate_is_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
+    """The page shows the new state after each change."""
     with staged(lambda: Service(store="memory:", model=model(voting))) as stage:
         run_output(stage.http, "first")
         page = visit(stage.url).open("/")

@@ -15,7 +15,7 @@ from flowdebate.service.service import Service
 from flowdebate.testing import ModelRequest, ModelResponse
 from tests.browser.proxy import Proxy
 from tests.browser.test_reading import Dictated
-from tests.browser.visit import Visit, page_at_the_end
+from tests.browser.visit import Visit, read_finished_page
 from tests.server.stage import TOKEN, staged
 
 if TYPE_CHECKING:
@@ -31,41 +31,41 @@ HIDE = """([hidden]) => {
     Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"));
 }"""
-"""Script that hides a page: a headless browser shows all tabs, so this event stands for the background."""
+"""Script that hides a page. A headless browser shows all tabs, so this event simulates a background tab."""
 
 
 TAKE_STREAMS = """() => {
     for (const slot of [0, 1, 2]) localStorage.setItem(`flowdebate-stream-${slot}`, `others ${Date.now() + 600_000}`);
 }"""
-"""Script that acts like three other pages following runs."""
+"""Script that takes as many streams as three other pages would."""
 
 
 @pytest.fixture
 def dictated() -> Dictated:
-    """Make the model of `stage`."""
+    """Create the model used by `stage`."""
     return Dictated()
 
 
 @pytest.fixture
 def stage(dictated: Dictated) -> Iterator[Stage]:
-    """Serve debates in progress with five heartbeats a second."""
+    """Serve debates in progress with five heartbeats per second."""
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         yield stage
 
 
-def readers(stage: Stage, run_id: str) -> int:
+def count_readers(stage: Stage, run_id: str) -> int:
     """Return the number of connections that follow a run."""
     number: int = stage.app.state.front.readers._reading[run_id]
     return number
 
 
 def wait_for_readers(page: Page, stage: Stage, run_id: str, number: int) -> None:
-    """Wait until this many connections follow a run."""
+    """Wait until the given number of connections follow a run."""
     for _ in range(200):
-        if readers(stage, run_id) == number:
+        if count_readers(stage, run_id) == number:
             return
         page.wait_for_timeout(50)
-    raise AssertionError(readers(stage, run_id))
+    raise AssertionError(count_readers(stage, run_id))
 
 
 class Talking:
@@ -82,9 +82,9 @@ class Talking:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "debates.test"])
 def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit], host: str) -> None:
-    """With twelve of four runs, the list opens, saving and stopping work, and each page has what is said.
+    """With twelve pages following four runs, the list opens, saving and stopping work, and every page shows all text.
 
-    Also over plain HTTP by a name, where browsers have no Web Locks.
+    This also holds over plain HTTP with a host name, where browsers have no Web Locks.
     """
     with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2, allow_hosts=["debates.test"]) as stage:
         visitor, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]
@@ -99,12 +99,12 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
         last.get_by_role("button", name="Save").click()
         last.get_by_text("Saved.").wait_for()
         last.get_by_role("button", name="Stop").click()
-        for page in (pages[3], pages[7], last):  # some pages have no stream and poll
+        for page in (pages[3], pages[7], last):  # some pages have no stream and poll instead
             page.get_by_role("button", name="Resume").wait_for()
 
 
 def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """It passes its connection to the next page, and does not take turns."""
+    """The page passes its connection to the next page and does not wait for its turn."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -114,13 +114,13 @@ def test_reloaded_page_follows_immediately(stage: Stage, dictated: Dictated, vis
         page.reload()
     wait_for_readers(page, stage, run_id, 1)
     page.wait_for_timeout(500)
-    assert readers(stage, run_id) == 1
+    assert count_readers(stage, run_id) == 1
     slots = page.evaluate("Object.keys(localStorage).filter(name => name.startsWith('flowdebate-stream'))")
     assert slots == ["flowdebate-stream-0"]
 
 
 def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """It catches up as soon as it is visible."""
+    """The page catches up as soon as it is visible."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     page = visit(stage.url).open(f"/runs/{run_id}")
@@ -129,7 +129,7 @@ def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, vis
     wait_for_readers(page, stage, run_id, 0)
     dictated.say("Said behind the back.")
     page.wait_for_timeout(500)
-    assert readers(stage, run_id) == 0
+    assert count_readers(stage, run_id) == 0
     assert page.get_by_text("Said behind the back.").count() == 0
     page.evaluate(HIDE, [False])
     page.locator("#speaking").get_by_text("Said behind the back.").wait_for()
@@ -137,11 +137,11 @@ def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, vis
     dictated.say(None, "Then the other.", None)
     stage.get(f"/runs/{run_id}?wait=10")
     page.evaluate(HIDE, [False])
-    assert "Then the other." in page_at_the_end(page)
+    assert "Then the other." in read_finished_page(page)
 
 
 def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The page stays without a reload, and follows the run as soon as there is room."""
+    """The page is not reloaded and starts to follow the run as soon as a slot is free."""
     run_id, address = stage.begin(**SHORT), urlsplit(stage.url)
     dictated.asked.acquire(timeout=10)
     request = (
@@ -166,12 +166,12 @@ def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, v
 
 
 @pytest.mark.parametrize("has_stream", [True, False])
-def test_silently_dropped_connection_is_noticed(
+def test_a_silently_dropped_connection_is_noticed(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit], *, has_stream: bool
 ) -> None:
-    """Nobody speaks and nothing is stopped on a page that hears nothing; it opens a new stream by itself.
+    """The page no longer shows a speaker or a stop button, and opens a new stream on its own.
 
-    The same where other pages have all streams, and this one only looks every few seconds.
+    This also holds if other pages hold all streams and this one polls every few seconds.
     """
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
@@ -195,8 +195,10 @@ def test_silently_dropped_connection_is_noticed(
         page.get_by_role("button", name="Stop").wait_for()
 
 
-def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The new connection opens before the silence of the old one is noticed."""
+def test_a_network_change_opens_a_new_connection(
+    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
+) -> None:
+    """The new connection opens before the silence on the old one is noticed."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -214,7 +216,7 @@ def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated,
 
 
 class Failing(Dictated):
-    """Dictated model whose server rejects the second speaker and identifies itself."""
+    """Dictated model whose server rejects the second speaker with a message that identifies the server."""
 
     name = "failing"
 
@@ -226,7 +228,7 @@ class Failing(Dictated):
 
 @pytest.fixture
 def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
-    """Open visits without a token, whose pages must not cause problems."""
+    """Open visits without a token and fail if their pages cause problems."""
     visits: list[Visit] = []
 
     def opened(url: str) -> Visit:
@@ -242,7 +244,7 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
 def test_a_public_link_of_a_live_run_is_live(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """Readers without an account see text in progress and the result, rendered once for all, but not the record."""
+    """Readers without an account see text in progress and the shared rendering of the result, but not the record."""
     run_id = stage.begin(**SHORT)
     assert dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()["page"]
@@ -262,12 +264,12 @@ def test_a_public_link_of_a_live_run_is_live(
     assert "tokens" not in sent
     dictated.say("Then caps.", None)
     for page in pages:
-        assert "Wait a <strong>week</strong>." in page_at_the_end(page)
+        assert "Wait a <strong>week</strong>." in read_finished_page(page)
         page.get_by_text("The run is over.").wait_for(state="attached")
 
 
-def test_public_page_hides_failure_details(strangers: Callable[[str], Visit]) -> None:
-    """Error messages can have server addresses."""
+def test_public_pages_hide_failure_details(strangers: Callable[[str], Visit]) -> None:
+    """Error messages can contain server addresses."""
     dictated = Failing()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         run_id = stage.begin(**SHORT)
@@ -278,15 +280,15 @@ def test_public_page_hides_failure_details(strangers: Callable[[str], Visit]) ->
         dictated.say("Homes first. ")
         page.locator("#speaking").get_by_text("first").wait_for()
         dictated.say(None)
-        text = page_at_the_end(page)
+        text = read_finished_page(page)
         assert "Homes first." in text
         assert "10.1.2.3" not in page.content()
 
 
-def test_revoked_link_stops_showing_the_run(
+def test_a_revoked_link_stops_showing_the_run(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """This includes open pages."""
+    """Pages that are already open are included."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()

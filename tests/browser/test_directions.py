@@ -1,4 +1,4 @@
-"""Debates in several scripts: each text has its direction, and no page is wider than its window."""
+"""Debates in several scripts: each text has the right direction, and no page is wider than its window."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WORDS = {
     "zh": ("应该限制房租还是多建住房", "限制房租", "多建住房", "李明", "王芳", "“房租”上涨了。", "柏林"),
 }
 MEDIA: tuple[tuple[Literal["screen", "print"], int], ...] = (("screen", 360), ("screen", 1280), ("print", 673))
-"""Widths of a phone, a screen and a page of A4 in pixels."""
+"""Widths of a phone, a screen and an A4 page, in pixels."""
 RIGHT_TO_LEFT = {"ar", "he", "fa"}
 DIRECTIONS = """() => [...document.querySelectorAll(
     ".prose > p, .prose li, .prose blockquote, .prose td:first-child, .prose .table, h1, .sides .serif, .found > p"
@@ -61,7 +61,7 @@ SIDES = """() => [...document.querySelectorAll(".prose > p, .prose td:first-chil
     if (each.matches("ul")) return [each.localName, parseFloat(style.paddingLeft) || left > right ? "ltr" : "rtl"];
     return [each.localName, right < 2 && left >= 2 ? "rtl" : left < 2 && right >= 2 ? "ltr" : "full"];
 })"""
-"""Script that returns the starting side of each block, by its text, bar or bullets."""
+"""Script that returns the side on which each block starts, judged by its text, bar or bullets."""
 SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each.textContent === "-4 %").map(each => {
     const [sign, digit] = [0, 1].map(at => {
         const character = new Range();
@@ -71,18 +71,21 @@ SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each
     });
     return sign <= digit;
 })"""
-"""Script that checks that each negative number has its sign at the left."""
+"""Script that checks that the sign of each negative number is on its left."""
 
 
-def text(language: str) -> str:
-    """Return a contribution with all kinds of blocks."""
+def block_text(language: str) -> str:
+    """Return a contribution with every kind of block."""
     word, city = WORDS[language][5:]
     table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n| X | -4 % |\n"
     return f"{word}\n\n- {word}\n- {city}\n\n1. {word}\n\n   {city}\n\n> {word}\n\n{table}"
 
 
 class Polyglot:
-    """Model that speaks the question's language; a 2 in the question makes it say more, a 3 keeps it talking."""
+    """Model that answers in the question's language.
+
+    A 2 in the question makes it write more, and a 3 keeps it writing.
+    """
 
     name = "polyglot"
 
@@ -90,7 +93,7 @@ class Polyglot:
         prompt = "".join(str(message["content"]) for message in request.messages)
         language = next(language for language, words in WORDS.items() if words[1] in prompt)
         question = WORDS[language][0]
-        reply = f"{text(language)}\n{question}\n" if f"{question} 2" in prompt else text(language)
+        reply = f"{block_text(language)}\n{question}\n" if f"{question} 2" in prompt else block_text(language)
         if request.output is not None:
             verdict = {"reasoning": reply, "winner": WORDS[language][1], "verdict": WORDS[language][5]}
             return await FunctionModel(lambda _: verdict).request(request)
@@ -103,7 +106,7 @@ class Polyglot:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """Serve three debates in each language, one of them in progress."""
+    """Serve three debates in each language, one of them still running."""
     with staged(lambda: Service(store="memory:", model=Polyglot())) as stage:
         for language, (question, yes, no, one, other, *_) in WORDS.items():
             sides = [{"name": one, "stance": yes}, {"name": other, "stance": no}]
@@ -124,9 +127,9 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("language", WORDS)
 def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Visit], language: str) -> None:
-    """On the page of the run, also while it streams, its slides, the blind reading, two runs compared and the report.
+    """Checked on the run page, also while it streams, and on slides, blind reading, comparison and report.
 
-    On a phone, on a screen and on paper.
+    Each is checked on a phone, on a screen and on paper.
     """
     visitor = visit(stage.url)
     expected = "rtl" if language in RIGHT_TO_LEFT else "ltr"
@@ -163,7 +166,7 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
 
 
 def test_text_fields_follow_the_direction_of_the_input(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A question in Arabic is written from the right."""
+    """A question in Arabic is typed from right to left."""
     page = visit(stage.url).open("/new?pattern=debate")
     field = page.locator("#question")
     field.fill(WORDS["ar"][0])

@@ -1,4 +1,4 @@
-"""Forms in a real browser: start a run, answer in it, and play a role by a link."""
+"""Forms in a real browser: start a run, answer in it, and play a role through a link."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 LONGEST_WAY = 120
-"""Presses of Tab."""
+"""Maximum number of Tab presses."""
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The list leads to the form, the example fills it, and the form starts the run."""
+def test_the_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """The list links to the form, the example fills it in, and the form starts the run."""
     page = visit(stage.url).open("/")
     page.get_by_role("link", name="New debate").click()
     page.get_by_role("link", name="Use this example").click()
@@ -48,7 +48,7 @@ def test_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], 
 
 
 def test_the_chosen_pattern_is_visible_on_a_narrow_screen(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The row of patterns scrolls to it."""
+    """The row of patterns scrolls to the chosen one."""
     page = visit(stage.url).open("/new?pattern=consensus")
     page.set_viewport_size({"width": 360, "height": 800})
     page.reload()
@@ -59,8 +59,8 @@ def test_the_chosen_pattern_is_visible_on_a_narrow_screen(stage: Stage, visit: C
     assert page.get_by_role("button", name="Add an agent").count() == 1
 
 
-def sides_of(page: Page) -> list[tuple[str, str]]:
-    """Return the placeholder sides of a form."""
+def placeholder_sides(page: Page) -> list[tuple[str, str]]:
+    """Return the sides that a form shows as placeholders."""
     names = page.locator(".seats [data-name=name] input")
     stances = page.locator(".seats [data-name=stance] textarea")
     return [
@@ -82,11 +82,11 @@ def sides_of(page: Page) -> list[tuple[str, str]]:
 def test_default_sides_follow_the_question(
     stage: Stage, visit: Callable[[str], Visit], question: str, sides: list[tuple[str, str]]
 ) -> None:
-    """The placeholders are debated; replacing one side keeps the other."""
+    """The debate uses the placeholders. Replacing one side keeps the other."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill(question)
     page.get_by_text("These are the sides of your question.").wait_for()
-    assert sides_of(page) == sides
+    assert placeholder_sides(page) == sides
     page.locator(".seats [data-name=stance] textarea").last.fill("Neither")
     page.locator("[data-as=toml]").get_by_text("Neither").wait_for()
     page.get_by_role("button", name="Start the debate").click()
@@ -97,7 +97,7 @@ def test_default_sides_follow_the_question(
 
 
 def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
-    """They are proposed on request for editing, or when the run starts."""
+    """Sides are proposed for editing on request, or otherwise when the run starts."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(proposer))) as stage:
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Which database?")
@@ -113,8 +113,8 @@ def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
         assert page.get_by_text("MySQL is simpler").count()
 
 
-def test_a_format_is_chosen_by_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Each has a line of description; none is selected at first, and the selection can be cleared."""
+def test_a_format_is_selected_by_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Each format has a one-line description. None is selected at first, and the selection can be cleared."""
     page = visit(stage.url).open("/new?example=true")
     plan = page.locator("[data-as=toml]")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -125,8 +125,8 @@ def test_a_format_is_chosen_by_name(stage: Stage, visit: Callable[[str], Visit])
     assert "format" not in tomllib.loads(plan.inner_text())
 
 
-def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Every kind of field is included; unchanged fields are omitted."""
+def test_the_text_beside_a_form_follows_its_fields(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Every kind of field is covered. Unchanged fields are omitted."""
     page = visit(stage.url).open("/new?example=true")
     page.get_by_label("Question").fill('Why "so"?')
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -186,12 +186,12 @@ def test_the_text_beside_a_form_follows_it(stage: Stage, visit: Callable[[str], 
         ("Name", "Ann", "Is required"),
     ],
 )
-def test_problem_is_shown_at_its_field(
+def test_problems_are_shown_at_their_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
 ) -> None:
-    """Only this field shows it and gets the focus; the input is kept."""
+    """Only the affected field shows the problem and gets the focus. The input is kept."""
     page = visit(stage.url).open("/new")
-    page.get_by_label("Question").fill("Which one?")  # the question does not say what Ann stands for
+    page.get_by_label("Question").fill("Which one?")  # the question does not reveal Ann's position
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     field = page.get_by_label(label).first
     field.fill(typed)
@@ -206,8 +206,8 @@ def test_problem_is_shown_at_its_field(
     assert page.get_by_label("Question").input_value() == "Which one?"
 
 
-def test_side_played_by_a_person_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The name can be the suggested one or another; without a name nothing starts."""
+def test_a_person_s_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """The suggested name or another one is accepted. Nothing starts without a name."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")
     page.get_by_role("checkbox", name="A person").first.check()
@@ -220,8 +220,8 @@ def test_side_played_by_a_person_needs_a_name(stage: Stage, visit: Callable[[str
     assert [request["block"] for request in stage.get(f"/runs/{run_id}").json()["pending"]] == ["debate-debater-pro"]
 
 
-def test_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The message is shown once, at the input, with the permitted models."""
+def test_an_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """The message appears once, beside the input, and lists the permitted models."""
     page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
@@ -233,7 +233,10 @@ def test_unknown_model_is_reported_at_its_field(stage: Stage, visit: Callable[[s
 
 
 def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser) -> None:
-    """In two browsers without a token, each page becomes a form at its turn, and reports the end of the run."""
+    """Neither browser has a token.
+
+    Each page shows a form when it is that person's turn, and reports the end of the run.
+    """
     run_id = stage.begin(options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     stage.get(f"/runs/{run_id}?wait=30")
     owner, ann, judge = (Visit(chromium, stage.url, token=token) for token in (TOKEN, None, None))
@@ -266,7 +269,7 @@ def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser)
 
 
 def tab_to(page: Page, name: str) -> None:
-    """Press Tab until an element with this name has the focus."""
+    """Press Tab until an element with the given name has the focus."""
     for _ in range(LONGEST_WAY):
         page.keyboard.press("Tab")
         focused: Any = page.evaluate(
@@ -307,15 +310,13 @@ def test_a_run_is_started_answered_and_stopped_by_keyboard(visit: Callable[[str]
         page.get_by_text("Interrupted").first.wait_for()
 
 
-# Material, and models by seat
-
 SEATS = {"Ann": "openai/gpt-5-mini", "Ben": "anthropic/claude-haiku-5-5", "default": "gemini/gemini-3-pro"}
 SEATS |= {"judge": "ollama/gemma3"}
 
 
 def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
-    """Each vendor receives its requests with its key only, and with the text and the image."""
-    pytest.importorskip("anthropic")  # import it now, as that takes seconds
+    """Each vendor receives only its own requests and key, along with the text and the image."""
+    pytest.importorskip("anthropic")  # import it up front, since that takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
     (tmp_path / "chart.png").write_bytes(png())
     make = lambda: Service(store="memory:", allow_models=SEATS.values())  # noqa: E731 - as `staged` takes it
@@ -351,10 +352,10 @@ def test_four_vendors_receive_the_choices_of_the_form(visit: Callable[[str], Vis
         assert base64.b64encode(png()).decode() in body
 
 
-def test_unreadable_file_is_reported_at_the_sources(
+def test_an_unreadable_file_is_reported_at_the_sources(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
-    """The message is that of the command line; nothing starts."""
+    """The message is the one from the command line, and nothing starts."""
     (tmp_path / "app.bin").write_bytes(b"\0\1\2")
     page = visit(stage.url).open("/new?example=true")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -380,10 +381,10 @@ deleted file mode 100644
 """
 
 
-def test_review_form_accepts_a_diff_and_dropped_files(
+def test_the_review_form_accepts_a_diff_and_dropped_files(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
-    """Each file of the diff is a separate source, the question has a default, and added files can be removed."""
+    """Each file of the diff becomes a source, the question has a default, and added files can be removed."""
     (tmp_path / "more.diff").write_text("--- a/util.py\n+++ b/util.py\n@@ -1 +1 @@\n-z = 1\n+z = 2\n")
     page = visit(stage.url).open("/new?pattern=review")
     page.get_by_label("What to review").fill(DIFF)

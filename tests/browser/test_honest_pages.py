@@ -8,8 +8,8 @@ import pytest
 
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.browser.test_watching import CON, OPTIONS, PRO, allow, begin, folder
-from tests.browser.visit import Visit, page_at_the_end
+from tests.browser.test_watching import CON, OPTIONS, PRO, allow_calls, begin_run, folder
+from tests.browser.visit import Visit, read_finished_page
 from tests.server.stage import debater, staged
 from tests.server.test_serve import serving
 
@@ -34,7 +34,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def waits(stage: Stage) -> str:
-    """Start a run that waits for a debater, for each test, as some answer in it."""
+    """Start a waiting run for each test, since some tests answer in it."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con"]})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     return run_id
@@ -53,7 +53,7 @@ def waits(stage: Stage) -> str:
 def test_failed_page_requests_return_error_pages(
     stage: Stage, visit: Callable[[str], Visit], path: str, title: str
 ) -> None:
-    """The page has a link back; programs get JSON at the same address."""
+    """The error page has a link back. Programs get JSON from the same address."""
     page = visit(stage.url).open(path)
     assert page.get_by_role("heading", level=1).inner_text() == title
     page.get_by_role("link", name="All runs").click()
@@ -62,7 +62,7 @@ def test_failed_page_requests_return_error_pages(
 
 
 def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
-    """After entering the token it is let in."""
+    """Entering the token gives access."""
     visitor = Visit(chromium, stage.url, token=None)
     page = visitor.open(f"/runs/{waits}")
     assert page.get_by_role("heading", level=1).inner_text() == "Sign in with the server’s address"
@@ -74,25 +74,25 @@ def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, c
     assert visitor.problems == []
 
 
-def test_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Nobody is shown as writing meanwhile."""
+def test_a_page_reports_a_lost_server_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """No speaker is shown as writing in the meantime."""
     with serving(folder, *OPTIONS) as (_, url, _):
-        visitor, run_id = visit(url), begin(url)
+        visitor, run_id = visit(url), begin_run(url)
         page = visitor.open(f"/runs/{run_id}")
         page.get_by_text(PRO).wait_for()
         page.locator(".caret").wait_for()
     page.get_by_text("The server does not answer.").wait_for()
     assert page.locator(".caret").is_hidden()
-    allow(folder, 5)
+    allow_calls(folder, 5)
     with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
-        assert "Wait a week." in page_at_the_end(page)
+        assert "Wait a week." in read_finished_page(page)
         page.locator("[data-lost]").wait_for(state="detached")
 
 
-def test_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """The new address gives access again."""
+def test_a_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """The new address restores access."""
     with serving(folder, *OPTIONS) as (_, url, _):
-        page = visit(url).open(f"/runs/{begin(url)}")
+        page = visit(url).open(f"/runs/{begin_run(url)}")
         page.get_by_text(PRO).wait_for()
     (folder / "token").write_text("another-token-of-these-tests")
     with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
@@ -124,8 +124,8 @@ def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str]
     assert page.evaluate("run => Object.keys(sessionStorage).filter(key => key.includes(run))", waits) == []
 
 
-def test_run_duration_includes_all_its_parts(stage: Stage) -> None:
-    """Time after a human answer counts."""
+def test_run_duration_includes_all_parts(stage: Stage) -> None:
+    """Time after a human answer is included."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con", "judge"]})
     seconds = []
     for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):
@@ -137,7 +137,7 @@ def test_run_duration_includes_all_its_parts(stage: Stage) -> None:
 
 
 def test_unparsed_answers_are_reported_in_plain_words(visit: Callable[[str], Visit]) -> None:
-    """Readers need no schema: the fields are folded on the page and printed in the report."""
+    """The raw fields are folded on the page and printed in the report."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return {"winner": 12} if request.output_schema is not None else "Homes first."

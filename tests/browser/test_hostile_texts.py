@@ -1,4 +1,4 @@
-"""Hostile texts on pages in a real browser are shown without any effect."""
+"""Hostile texts on pages in a real browser: they are displayed and have no effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowdebate.models.output import inline_definitions
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.service import Service
 from flowdebate.testing import ATTACKS, FunctionModel
-from tests.browser.visit import Visit, page_at_the_end
+from tests.browser.visit import Visit, read_finished_page
 from tests.server.stage import staged
 from tests.web.test_prose import TAGS
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
-pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # this many debaters
+# the tests use this many debaters on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
 
 ELSEWHERE = "https://attacker.example"
 MARKUP = (
@@ -61,7 +62,7 @@ PAIR = ({"name": "xenia", "stance": "sail"}, {"name": "yuri", "stance": "wait"})
 
 
 class Writer:
-    """Model that answers with `texts` one by one, and then with the last one."""
+    """Model that answers with each of `texts`, then repeats the last one."""
 
     texts: Sequence[str] = (HARMLESS,)
 
@@ -72,19 +73,19 @@ class Writer:
 
 @pytest.fixture(scope="module")
 def writer() -> Writer:
-    """Make the model of `stage`."""
+    """Create the model used by `stage`."""
     return Writer()
 
 
 @pytest.fixture(scope="module")
 def stage(writer: Writer) -> Iterator[Stage]:
-    """Serve a model with texts chosen by the test."""
+    """Serve a model whose texts are chosen by the test."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(writer))) as stage:
         yield stage
 
 
-def finished(stage: Stage, *, question: str = HARMLESS, **options: Any) -> str:
-    """Return the id of a finished debate, or "" if the server rejects it."""
+def finish_debate(stage: Stage, *, question: str = HARMLESS, **options: Any) -> str:
+    """Run a debate and return its id, or "" if the server rejects it."""
     body = {"pattern": "debate", "question": question, "options": {"max_rounds": 1, "debaters": PAIR, **options}}
     answer = stage.post("/runs", content=json.dumps(body), headers={"content-type": "application/json"})
     if answer.status_code == 422:
@@ -96,65 +97,65 @@ def finished(stage: Stage, *, question: str = HARMLESS, **options: Any) -> str:
 
 @pytest.fixture(scope="module")
 def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
-    """Finish a run with all texts, and one of the same length without them."""
+    """Finish a run with all hostile texts, and a run of the same length without them."""
     number = -(-len(TEXTS) // 4)
     debaters = [{"name": f"debater-{index}", "stance": f"way {index}"} for index in range(number)]
     runs = []
     for texts in (TEXTS, (HARMLESS,)):
         writer.texts = texts
-        runs.append(finished(stage, max_rounds=4, debaters=debaters))
+        runs.append(finish_debate(stage, max_rounds=4, debaters=debaters))
     assert all(runs)
     return runs[0], runs[1]
 
 
-def elements(page: Page) -> list[str]:
-    """Return the elements of a page except paragraphs, rows, time graphics and Markdown."""
+def list_elements(page: Page) -> list[str]:
+    """Return the elements of a page except paragraphs, table rows, time graphics and Markdown."""
     foreign = page.locator(":not(p, tr, tr *, svg.line *, .prose *, .found *, .serif *)")
     names: list[str] = foreign.evaluate_all("found => found.map(each => each.localName)")
     return names
 
 
 def check_markdown(page: Page) -> None:
-    """Check that the texts of a page have only elements of the subset, and no address."""
+    """Check that texts on a page use only elements of the Markdown subset and have no links."""
     prose_elements = page.locator(":is(.prose, .found, .sides .serif) *")
     assert set(prose_elements.evaluate_all("found => found.map(each => each.localName)")) <= TAGS
     attributes = prose_elements.evaluate_all("found => found.flatMap(each => each.getAttributeNames())")
     assert set(attributes) <= {"class", "tabindex", "data-still", "scope", "value"}
 
 
-def letters(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return the letters and digits of `text`, which are never Markdown marks."""
     return re.sub(r"[\W_]", "", text)
 
 
-def squeezed(text: str) -> str:
-    """Return `text` without white space."""
+def strip_spaces(text: str) -> str:
+    """Return `text` without whitespace."""
     return "".join(text.split())
 
 
 def test_contributions_are_shown_as_text(
     stage: Stage, long_runs: tuple[str, str], visit: Callable[[str], Visit]
 ) -> None:
-    """The page has the elements of a harmless one, and links to this server only."""
+    """The page has the same elements as a harmless one, and links only to this server."""
     visitor = visit(stage.url)
     hostile, harmless = (visitor.open(f"/runs/{run_id}") for run_id in long_runs)
-    assert elements(hostile) == elements(harmless)
+    assert list_elements(hostile) == list_elements(harmless)
     assert hostile.locator(FOREIGN_LINKS).count() == 0
     check_markdown(hostile)
-    visible = letters(hostile.locator("#run").inner_text())
+    visible = strip_marks(hostile.locator("#run").inner_text())
     for text in MARKUP:
-        assert letters(text) in visible
+        assert strip_marks(text) in visible
 
 
 def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
-    """Hostile Markdown is shown on a watched run, in its report, and at its steps."""
+    """The Markdown is rendered safely on a watched run, in its report and on its step pages."""
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
     visitor = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]
     body = {"pattern": "debate", "question": HARMLESS, "options": {"max_rounds": 1, "debaters": sides}}
     run_id = stage.post("/runs", body).json()["runId"]
     page = visitor.open(f"/runs/{run_id}")
-    page_at_the_end(page)
+    read_finished_page(page)
     check_markdown(page)
     assert page.locator("#turn-1 .prose > *").evaluate_all("found => found.map(each => each.localName)")[:6] == [
         *("p", "p", "ul", "blockquote", "pre", "div"),
@@ -165,24 +166,24 @@ def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visi
 
 
 def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """They are in the title, the heading and the report."""
+    """The question and the stance appear in the title, the heading and the report."""
     visitor = visit(stage.url)
-    page = visitor.open(f"/runs/{finished(stage)}")
-    usual = elements(page)
+    page = visitor.open(f"/runs/{finish_debate(stage)}")
+    usual = list_elements(page)
     for text in MARKUP:
-        run_id = finished(stage, question=text, debaters=({**PAIR[0], "stance": text}, PAIR[1]))
+        run_id = finish_debate(stage, question=text, debaters=({**PAIR[0], "stance": text}, PAIR[1]))
         page.goto(f"{stage.pages}/runs/{run_id}")
-        assert elements(page) == usual, text
+        assert list_elements(page) == usual, text
         check_markdown(page)
         assert page.locator(FOREIGN_LINKS).count() == 0, text
-        title = squeezed(page.title().partition("…")[0])  # titles are shortened
+        title = strip_spaces(page.title().partition("…")[0])  # titles are shortened
         assert title
-        assert squeezed(text).startswith(title) or title.startswith(squeezed(text))
+        assert strip_spaces(text).startswith(title) or title.startswith(strip_spaces(text))
 
 
-def test_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """One page has all hostile questions."""
-    questions = [text for text in TEXTS if finished(stage, question=text)]
+def test_the_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """One page lists all hostile questions."""
+    questions = [text for text in TEXTS if finish_debate(stage, question=text)]
     assert len(questions) >= len(TEXTS) - 2
     page = visit(stage.url).open("/?limit=200")
     rows = page.locator(".list tbody tr").evaluate_all("rows => rows.map(row => row.querySelectorAll('*').length)")
@@ -191,15 +192,15 @@ def test_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], V
     assert page.locator(FOREIGN_LINKS).count() == 0
 
 
-def instance(schema: dict[str, Any], text: str) -> Any:
-    """Build an answer for `schema` with this text in every free text field."""
+def build_instance(schema: dict[str, Any], text: str) -> Any:
+    """Build an answer for `schema` with this text in every free-text field."""
     schema = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), schema)
     if "enum" in schema:
         return schema["enum"][0]
     if "properties" in schema:
-        return {name: instance(field, text) for name, field in schema["properties"].items()}
+        return {name: build_instance(field, text) for name, field in schema["properties"].items()}
     if schema.get("type") == "array":
-        return [instance(schema.get("items", {}), text)] * schema.get("minItems", 1)
+        return [build_instance(schema.get("items", {}), text)] * schema.get("minItems", 1)
     plain_values: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None, "object": {}}
     return plain_values.get(schema.get("type", ""), text[: schema.get("maxLength")])
 
@@ -221,19 +222,19 @@ EVERYTHING = " ".join(MARKUP)
 
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Stage]:
-    """Serve a model that always writes all of the markup."""
+    """Serve a model that always writes all of the hostile markup."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
             return f"{MARKDOWN}\n\n{EVERYTHING}"
-        return instance(inline_definitions(dict(request.output_schema)), EVERYTHING)
+        return build_instance(inline_definitions(dict(request.output_schema)), EVERYTHING)
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
         yield stage
 
 
 def hostile_pages(stage: Stage, pattern: str) -> list[str]:
-    """Return the pages of two runs of a pattern with markup in question, names, stances and labels."""
+    """Return the pages of two runs of a pattern, with markup in the question, names, stances and labels."""
     info = PATTERNS[pattern]
     page = info.load_page()
     names = [f"{MARKUP[2]}{number}" for number in range(3)]
@@ -244,7 +245,7 @@ def hostile_pages(stage: Stage, pattern: str) -> list[str]:
     for number in range(2):
         body: dict[str, Any] = {"pattern": pattern, "question": f"{MARKUP[6]} {number}", "options": options}
         answer = stage.post("/runs", {**body, "labels": {MARKUP[3]: MARKUP[4]}})
-        if answer.status_code == 422:  # a pattern whose roster has another form
+        if answer.status_code == 422:  # this pattern's roster has a different form
             answer = stage.post("/runs", {**body, "options": None, "labels": {MARKUP[3]: MARKUP[4]}})
         assert answer.status_code == 201, answer.text
         ids.append(answer.json()["runId"])
@@ -276,7 +277,7 @@ def hostile_pages(stage: Stage, pattern: str) -> list[str]:
 def test_every_page_of_every_pattern_shows_hostile_text_as_text(
     pattern: str, hostile: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """No text of a model or user becomes an element that acts, loads, or links elsewhere."""
+    """No text from a model or user becomes an element that acts, loads, or links elsewhere."""
     visitor = visit(hostile.url)
     page = visitor.open("/")
     for path in hostile_pages(hostile, pattern):
@@ -285,7 +286,7 @@ def test_every_page_of_every_pattern_shows_hostile_text_as_text(
 
 
 def test_forbidden_page_activity_is_detected(stage: Stage, chromium: Browser) -> None:
-    """Dialogs, errors, requests to other servers and violations of the Content-Security-Policy are detected."""
+    """These are dialogs, errors, requests to other servers, and violations of the Content-Security-Policy."""
     visitor = Visit(chromium, stage.url)
     page = visitor.open("/")
     with page.expect_event("dialog"):

@@ -1,4 +1,4 @@
-"""Runs for people who use a keyboard, a screen reader or dictation, or print."""
+"""Run pages for readers who use a keyboard, a screen reader or dictation, or who print."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.browser.test_reading import Dictated
-from tests.browser.visit import page_at_the_end
+from tests.browser.visit import read_finished_page
 from tests.server.stage import staged
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ WIDE = (
     "| " + " | ".join(f"Column{n}WithALongName" for n in range(20)) + " |\n|" + "---|" * 20 + "\n" + "| 1 " * 20 + "|\n"
 )
 PAPER = (673, 986)
-"""Width and height of the text area of an A4 page in pixels."""
+"""Width and height of the text area of an A4 page, in pixels."""
 LONG = "And so on, at length, for a page or two of the report. " * 300
 SHORT: dict[str, Any] = {"options": {"max_rounds": 1, "synthesizer": False, "schedule": "single"}}
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """Serve a finished debate of four rounds."""
+    """Serve a finished four-round debate."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is not None:
@@ -47,10 +47,8 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_only_scrollable_regions_are_tab_stops_and_a_link_leads_to_the_vote(
-    stage: Stage, visit: Callable[[str], Visit]
-) -> None:
-    """Tables and code that fit are no tab stops; Tab and Enter skip all turns."""
+def test_tab_skips_short_regions_and_a_link_leads_to_the_vote(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Only scrollable tables and code blocks are tab stops. Tab and Enter skip all turns."""
     page = visit(stage.url).open("/runs/rents/blind")
     page.get_by_role("radio").first.wait_for()
     for width in (360, 1280):
@@ -71,8 +69,8 @@ def test_only_scrollable_regions_are_tab_stops_and_a_link_leads_to_the_vote(
 
 
 @pytest.mark.parametrize("place", ["run", "report", "public"])
-def test_each_turn_has_a_link_to_itself(stage: Stage, visit: Callable[[str], Visit], place: str) -> None:
-    """It can be copied and leads back to the turn, on the run's page, in its report, and by a public link."""
+def test_each_turn_has_a_permalink(stage: Stage, visit: Callable[[str], Visit], place: str) -> None:
+    """The link can be copied and leads back to the turn on the run page, in the report, and on the public page."""
     page = visit(stage.url).open("/")
     if place == "public":
         path = stage.url + stage.post("/runs/rents/links", {"shows": "run", "seconds": 60}).json()["page"]
@@ -88,8 +86,8 @@ def test_each_turn_has_a_link_to_itself(stage: Stage, visit: Callable[[str], Vis
     assert not link.is_visible(), "paper has no links"
 
 
-def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Dictation then folds no turn by accident; the setting is kept."""
+def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """Dictation would otherwise fold turns by accident. The setting is kept."""
     page = visit(stage.url).open("/runs/rents")
     page.keyboard.press("j")
     page.keyboard.press("o")
@@ -108,8 +106,8 @@ def test_single_keys_can_be_switched_off(stage: Stage, visit: Callable[[str], Vi
     assert page.evaluate("document.activeElement.localName") == "body"
 
 
-def test_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
-    """The single status element announces it; a focused link in the head keeps the focus."""
+def test_the_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
+    """The only status element announces the end. A focused link in the page header keeps the focus."""
     dictated = Dictated()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         run_id = stage.begin(**SHORT)
@@ -120,13 +118,13 @@ def test_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Vi
         page.locator("#doing").evaluate("each => { each.first = true; }")
         page.get_by_role("link", name="Markdown").focus()
         dictated.say(None, "Second.", None)
-        page_at_the_end(page)
+        read_finished_page(page)
         assert page.evaluate("document.activeElement.textContent") == "Markdown"
         status = page.locator("#doing[role=status]")
         assert status.evaluate("each => each.first && each.textContent").startswith("The run is over.")
 
 
-def test_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_the_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """A long summary starts below the verdict, and interactive controls are not printed."""
     page = visit(stage.url).open("/runs/rents")
     page.emulate_media(media="print")
@@ -142,7 +140,7 @@ def test_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str],
 
 
 def test_no_line_is_cut_between_printed_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The heading of a fold or a round is on one page with its text."""
+    """The heading of a fold or round stays on the same page as the text that follows."""
     pdfium = pytest.importorskip("pypdfium2")
     page = visit(stage.url).open("/api/v1/runs/rents/report.html")
     page.emulate_media(media="print")
@@ -153,7 +151,7 @@ def test_no_line_is_cut_between_printed_pages(stage: Stage, visit: Callable[[str
         if heading != "Summary":
             page.get_by_text("And so on").evaluate("each => each.closest('details').remove()")
         top = page.get_by_text(heading, exact=True).evaluate("each => each.getBoundingClientRect().top + scrollY")
-        for further in range(-60, 20, 8):  # from well above the end of the first page to below it
+        for further in range(-60, 20, 8):  # shift the text from well above the end of the first page to below it
             page.locator(".found + p").evaluate(f"each => {{ each.style.height = '{PAPER[1] - top + further}px'; }}")
             printed = pdfium.PdfDocument(page.pdf(format="A4", prefer_css_page_size=True))
             texts = [printed[number].get_textpage().get_text_range().rstrip() for number in range(2)]

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 
 
-def answer(request: ModelRequest) -> Any:
+def judge_answer(request: ModelRequest) -> Any:
     """Return a verdict for Ann."""
     return {"reasoning": "-", "winner": "Ship", "verdict": "Ship."} if request.output_schema else "So it is."
 
 
-def test_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str], Visit]) -> None:
-    """Winner, speakers, models, cost and duration are shown; two runs can be selected, and a note can be added."""
-    with staged(lambda: Service(store="memory:", model=FunctionModel(answer))) as stage:
+def test_the_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str], Visit]) -> None:
+    """Winner, speakers, models, cost and duration are shown. Two runs can be selected, and a note can be added."""
+    with staged(lambda: Service(store="memory:", model=FunctionModel(judge_answer))) as stage:
         page = visit(stage.url).open("/")
         page.get_by_text("No runs yet.").wait_for()
         assert page.locator("a[href*='/new?pattern=']").count() > 0
@@ -57,11 +57,11 @@ def test_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str],
         assert "For the board." in stage.get("/runs/one/export.jsonl").text
 
 
-def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
+def test_the_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
     """The server must know the prices."""
     limits = Limits(calls=100, prices={"function": Price(prompt=1.0, completion=1.0)})
     sides = [{"name": "Maximiliane-Alexandra von Wolfenbach", "stance": "Ship"}, SIDES[1]]
-    with staged(lambda: Service(store="memory:", model=FunctionModel(answer), limits=limits)) as stage:
+    with staged(lambda: Service(store="memory:", model=FunctionModel(judge_answer), limits=limits)) as stage:
         options = {"max_rounds": 1, "debaters": sides, "synthesizer": False}
         run_id = stage.finished(question=QUESTION * 15, options=options)
         [run] = stage.get("/runs").json()["runs"]
@@ -70,7 +70,7 @@ def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
         page = visit(stage.url).open("/")
         assert run["summary"]["cost"] > 0
         page.get_by_role("columnheader", name="Cost").wait_for()
-        for width in (768, 1280):  # even with a cost, words are not wrapped letter by letter
+        for width in (768, 1280):  # even with a cost column, words are not broken letter by letter
             page.set_viewport_size({"width": width, "height": 800})
             box = page.get_by_role("columnheader", name="Result").bounding_box()
             assert box is not None
@@ -80,8 +80,8 @@ def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
             assert status["width"] < 110, width
 
 
-def test_run_list_describes_decisions_and_failures(visit: Callable[[str], Visit]) -> None:
-    """A decision is shortened, and no schema field is shown."""
+def test_the_run_list_describes_decisions_and_failures(visit: Callable[[str], Visit]) -> None:
+    """Long decisions are shortened, and schema fields are hidden."""
     replies: dict[str, Any] = {
         "Ship the spring release?": {
             "summary": "They agree.",

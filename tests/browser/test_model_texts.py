@@ -1,4 +1,4 @@
-"""Typical model output: formulas, tasks, right-to-left scripts, and one or two ballots."""
+"""Typical model output: formulas, task lists, right-to-left scripts, and one or two ballots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.browser.visit import Visit
     from tests.server.stage import Stage
 
-ASKED: list[str | None] = []
+CALLERS: list[str | None] = []
 """The blocks that called the model, in order."""
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 TEXT = r"""## Costs
@@ -34,8 +34,8 @@ $$ \sum_{i=1}^{n} p_i \cdot \ell_i $$
 
 
 def answer(request: ModelRequest) -> Any:
-    """Argue with TEXT; as the judge, prefer the side that is read first, by winner or by scores."""
-    ASKED.append(request.block)
+    """Argue with TEXT. As the judge, prefer the side that is read first, by winner or by scores."""
+    CALLERS.append(request.block)
     if request.output_schema is None:
         return TEXT
     properties = request.output_schema["properties"]
@@ -56,7 +56,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit: Callable[[str], Visit]) -> None:
-    """They become MathML, boxes, and right-to-left text; no page is wider than the screen."""
+    """The output is MathML, check boxes and right-to-left text. No page is wider than the screen."""
     page = visit(stage.url).open("/runs/once")
     page.set_viewport_size({"width": width, "height": 800})
     turn = page.locator("article.turn").first
@@ -85,7 +85,7 @@ def test_formulas_tasks_and_scripts_are_rendered(stage: Stage, width: int, visit
 
 
 def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Tables of the documentation are included, whose page is no wider than the screen."""
+    """Tables in the documentation are included: no page is wider than the screen."""
     page = visit(stage.url).open("/help/index")
     page.set_viewport_size({"width": 360, "height": 800})
     for name in ("Consensus", "Other frameworks", "Your documents"):
@@ -94,11 +94,11 @@ def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[st
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
+def test_a_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """There is no bar of 100 : 0; after one call, two ballots show that the order decided."""
-    before = [*ASKED]
+    """No bar shows 100 : 0. After one more call, the two ballots show that the order decided."""
+    before = [*CALLERS]
     page = visit(stage.url).open("/runs/once")
     ballots = page.locator("#ballots")
     assert ballots.locator("svg.share").count() == 0
@@ -109,4 +109,4 @@ def test_single_ballot_is_drawn_once_and_a_button_requests_the_reverse(
     page.get_by_text("The judge read the debate twice, each time in another order.").wait_for()
     assert page.locator("#ballots tbody tr").count() == 2
     assert page.get_by_role("button", name="Judge it in the other order").count() == 0
-    assert ASKED[len(before) :] == ["debate-judge"]
+    assert CALLERS[len(before) :] == ["debate-judge"]

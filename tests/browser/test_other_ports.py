@@ -1,4 +1,4 @@
-"""Pages on other ports of the host: browsers send them its cookies, which must not open a server."""
+"""Pages on other ports of the host. Browsers send them the host's cookies, which must not give access to a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PAGE = """<!doctype html><title>Another</title>
 
 @contextmanager
 def another_server(attacked: str) -> Iterator[tuple[str, list[str]]]:
-    """Run another server on this host, and collect the cookies it receives."""
+    """Run a second server on this host and collect the cookies it receives."""
     cookies: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,8 +78,8 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
-    """Frames, scripts, images, navigation and reloads of that page are included."""
+def test_a_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
+    """Its frames, scripts, images, navigation and reloads are covered."""
     run_id = stage.begin()
     context = chromium.new_context()
     try:
@@ -89,13 +89,13 @@ def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stag
         assert own_page.locator("text=Should we ship?").count()
         assert [item["name"] for item in context.cookies() if item["name"].startswith("flowdebate")]
         with another_server(stage.url) as (url, cookies):
-            own_page.goto(f"{url}/")  # in the same tab, and in another one
+            own_page.goto(f"{url}/")  # in the same tab and in another one
             own_page.wait_for_function("document.title === 'done'")
             other = context.new_page()
             other.goto(f"{url}/")
             other.wait_for_function("document.title === 'done'")
         assert {entry.partition(" ")[0] for entry in cookies} >= {"/", "/framed", "/image", "/fetched", "/top"}
-        assert any("flowdebate=forged" in entry for entry in cookies)  # cookies of the host do come
+        assert any("flowdebate=forged" in entry for entry in cookies)  # browsers do send the host's cookies
         secret = browser_root(TOKEN)[2:]
         assert secret not in " ".join(cookies)
         with httpx2.Client(base_url=stage.url, trust_env=False) as thief:
@@ -103,7 +103,7 @@ def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stag
                 for path in ("/", f"/runs/{run_id}", "/api/v1/runs"):
                     assert thief.get(path, headers={"cookie": cookie}).status_code == 401
                 assert thief.post(f"/api/v1/runs/{run_id}/cancel", headers={"cookie": cookie}).status_code == 401
-        # and the reader is still signed in, whatever cookies that server has set
+        # the reader stays signed in, whatever cookies the other server has set
         again = context.new_page()
         again.goto(f"{stage.pages}/runs/{run_id}")
         assert again.locator("h1").count()
@@ -111,8 +111,8 @@ def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stag
         context.close()
 
 
-def test_reader_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> None:
-    """Each page has a button for it; then the server explains how to sign in again."""
+def test_readers_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> None:
+    """Each page has a sign-out button. Afterwards the server explains how to sign in again."""
     visitor = visit(stage.url)
     page = visitor.open("/")
     page.get_by_role("button", name="Sign out").click()
@@ -121,8 +121,8 @@ def test_reader_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> Non
     assert "This page needs the token of the server" in (visitor.open("/new").text_content("body") or "")
 
 
-def test_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
-    """`flowdebate serve --open` works like this: the token is in a file, not in the browser's arguments."""
+def test_a_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
+    """`flowdebate serve --open` works this way: the token is in a file, not in the browser's arguments."""
     path = write_entrance(f"{stage.url}/?token={TOKEN}", tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     context = chromium.new_context()

@@ -1,4 +1,4 @@
-"""All pages in a real browser: accessible, at every width, light and dark."""
+"""All pages in a real browser: accessible, at every width, in light and dark themes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from tests.browser.answers import answer_of
-from tests.browser.visit import Visit, page_at_the_end
+from tests.browser.visit import Visit, read_finished_page
 from tests.server.stage import QUESTION, staged
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from flowdebate.models.base import ModelRequest
     from tests.server.stage import Stage
 
-pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # this many rounds
+# the tests use this many rounds on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
 
 WIDTHS = (320, 360, 500, 768, 1000, 1280)
 LONG = "3f9d2c7a1b5e4d6f8a0b1c2d3e4f5a6b"
-"""The id of a debate of 40 turns in Markdown."""
+"""Id of a debate with 40 turns in Markdown."""
 FORMS = (*(f"/new?pattern={name}" for name in PATTERNS), "/runs/waits", "/runs/waits/answer")
 STATES = ("/runs/failed", "/runs/live", "/runs/stopped", "/compare")
 OTHERS = ("/runs/debate/travel?step=3", "/compare?a=debate&b=council", "/runs/debate/blind?view=0", "/audit")
@@ -97,7 +98,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def there(chromium: Browser, stage: Stage) -> Iterator[Visit]:
-    """Open a visit in which no problem may occur."""
+    """Open a visit that fails on any problem."""
     visit = Visit(chromium, stage.url)
     yield visit
     visit.close()
@@ -106,14 +107,14 @@ def there(chromium: Browser, stage: Stage) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def page(visitor: Visit) -> Page:
-    """Share one window for all pages."""
+    """A window shared by all pages."""
     return visitor.open("/")
 
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) -> None:
-    """Axe-core finds nothing with all folds open."""
+    """Axe-core finds no violation with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)
     page.goto(stage.pages + path)
@@ -123,19 +124,19 @@ def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) 
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Stage, pattern: str) -> None:
-    """Following a run from the beginning gives the page that later visitors get."""
+def test_a_watched_page_ends_equal_to_a_page_opened_later(page: Page, stage: Stage, pattern: str) -> None:
+    """Following a run from its start gives the page that later visitors get."""
     run_id = stage.post("/runs", {"pattern": pattern, "question": QUESTION}).json()["runId"]
     page.goto(f"{stage.pages}/runs/{run_id}")
-    watched = page_at_the_end(page)
+    watched = read_finished_page(page)
     assert len(watched) > 2_000
     page.reload()
-    assert page_at_the_end(page) == watched
+    assert read_finished_page(page) == watched
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_do_not_scroll_sideways(page: Page, stage: Stage, path: str) -> None:
-    """This holds from the narrowest phone on."""
+    """This holds down to the width of the narrowest phone."""
     page.goto(stage.pages + path)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
@@ -143,7 +144,7 @@ def test_pages_do_not_scroll_sideways(page: Page, stage: Stage, path: str) -> No
 
 
 def test_names_are_aligned_in_a_column_and_ids_are_short(page: Page, stage: Stage) -> None:
-    """Names can have any length; pointing at an id shows all of it."""
+    """Names can have any length. Hovering over an id shows it in full."""
     page.set_viewport_size({"width": 1280, "height": 800})
     for path in (f"/runs/{LONG}", f"/runs/{LONG}/travel", f"/compare?a={LONG}&b=failed"):
         page.goto(stage.pages + path)
@@ -156,8 +157,7 @@ def test_names_are_aligned_in_a_column_and_ids_are_short(page: Page, stage: Stag
     assert len(set(lefts)) == 1
 
 
-def test_names_alone_fit_on_one_line(page: Page, stage: Stage) -> None:
-    """This applies to speakers without a stance, if there is room."""
+def test_names_without_a_stance_fit_on_one_line(page: Page, stage: Stage) -> None:
     page.goto(f"{stage.pages}/runs/review")
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
@@ -167,8 +167,8 @@ def test_names_alone_fit_on_one_line(page: Page, stage: Stage) -> None:
         assert max(heights) < 40, width
 
 
-def test_consensus_outcome_is_styled_plainly(page: Page, stage: Stage) -> None:
-    """It shows the decision and at most five lines about it; the process is folded."""
+def test_consensus_outcomes_are_concise(page: Page, stage: Stage) -> None:
+    """The page shows the decision and at most five lines about it. The process is folded."""
     page.goto(f"{stage.pages}/runs/consensus")
     assert page.locator("#verdict .found").count() == 1
     assert page.locator("#verdict p.small").count() <= 5
@@ -177,8 +177,8 @@ def test_consensus_outcome_is_styled_plainly(page: Page, stage: Stage) -> None:
     assert not folded.locator("li").first.is_visible()
 
 
-def test_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) -> None:
-    """It has its own style, prints all folds open, and offers the export as a file."""
+def test_a_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) -> None:
+    """The report has its own style, prints all folds open, and offers the export as a file."""
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{stage.pages}/runs/debate")
     page.get_by_role("link", name="Report").click()
@@ -197,8 +197,8 @@ def test_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) ->
     assert lines.decode() == stage.get("/runs/debate/export.jsonl").text
 
 
-def test_run_list_can_be_filtered(page: Page, stage: Stage) -> None:
-    """The filter is a form that the server's policy permits."""
+def test_the_run_list_can_be_filtered(page: Page, stage: Stage) -> None:
+    """The filter is a form that the server's Content-Security-Policy permits."""
     page.goto(f"{stage.pages}/")
     page.get_by_role("combobox", name="Pattern").select_option("council")
     page.get_by_role("button", name="Filter").click()

@@ -10,7 +10,7 @@ import pytest
 
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel, ModelResponse
-from tests.browser.visit import page_at_the_end
+from tests.browser.visit import read_finished_page
 from tests.server.stage import QUESTION, staged
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ AT_END = "document.querySelector('#said').getBoundingClientRect().bottom <= inne
 
 
 class Dictated:
-    """Model whose arguments the test dictates in pieces, up to None."""
+    """Model whose arguments the test dictates in pieces; None ends an argument."""
 
     name = "dictated"
 
@@ -57,7 +57,7 @@ class Dictated:
 
 @pytest.fixture
 def dictated() -> Dictated:
-    """Make the model of `stage`."""
+    """Create the model used by `stage`."""
     return Dictated()
 
 
@@ -69,8 +69,8 @@ def stage(dictated: Dictated) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def long() -> Iterator[tuple[Stage, str]]:
-    """Finish a run of 40 turns."""
+def long_run() -> Iterator[tuple[Stage, str]]:
+    """Finish a run with 40 turns."""
     counter = iter(range(1_000))
 
     def answer(request: ModelRequest) -> Any:
@@ -82,8 +82,8 @@ def long() -> Iterator[tuple[Stage, str]]:
         yield stage, stage.finished(options={"max_rounds": 20, "synthesizer": False})
 
 
-def until(page: Page, condition: str) -> None:
-    """Wait until a condition holds; the page's policy permits evaluation only by the debugger."""
+def wait_for(page: Page, condition: str) -> None:
+    """Wait until a condition holds. The page's policy permits evaluation only through the debugger."""
     for _ in range(600):
         if page.evaluate(condition):
             return
@@ -92,15 +92,17 @@ def until(page: Page, condition: str) -> None:
 
 
 def dictate(page: Page, dictated: Dictated, number: int) -> None:
-    """Dictate a numbered paragraph, and wait until it is shown."""
+    """Dictate a numbered paragraph and wait until it appears."""
     dictated.say(f"{PARAGRAPH}\n\n{number}.th\n\n")
     page.get_by_text(f"{number}.th").wait_for()
 
 
-def test_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """While its reader is at the end; who scrolls up stays there, and may jump to the latest and follow again.
+def test_the_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+    """It scrolls while the reader is at the end.
 
-    Nothing flickers: a block that is finished stays the element that it was.
+    Readers who scroll up stay there, and can jump to the latest text to follow again.
+
+    Nothing flickers: the element of a finished block is never replaced.
     """
     page = visit(stage.url).open(f"/runs/{stage.begin()}")
     page.locator("#speaking .turn").wait_for()
@@ -108,7 +110,7 @@ def test_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: C
         dictate(page, dictated, number)
         if number == 0:
             page.locator("#speaking .prose > *").first.evaluate("block => { block.first = block.innerHTML; }")
-    until(page, f"scrollY > 300 && {AT_END}")
+    wait_for(page, f"scrollY > 300 && {AT_END}")
     assert page.locator("#latest").is_hidden()
     page.mouse.wheel(0, -500)
     page.locator("#latest").wait_for()
@@ -117,41 +119,41 @@ def test_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: C
         dictate(page, dictated, number)
     assert page.evaluate("scrollY") == place
     page.get_by_role("button", name="Jump to latest").click()
-    until(page, AT_END)
+    wait_for(page, AT_END)
     dictate(page, dictated, 10)
-    until(page, AT_END)
+    wait_for(page, AT_END)
     assert page.locator("#speaking strong").count() > 0
     assert page.locator("#speaking .prose > *").first.evaluate("block => block.first === block.innerHTML")
     dictated.say(None, "Short.", None)
 
 
-def test_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """It is above the transcript for a reader who is elsewhere, and disappears when the verdict is visible."""
+def test_a_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+    """The bar appears above the transcript and disappears when the verdict is visible."""
     page = visit(stage.url).open(f"/runs/{stage.begin(options={'max_rounds': 1, 'synthesizer': False})}")
     page.locator("#speaking .turn").wait_for()
     for number in range(8):
         dictate(page, dictated, number)
     dictated.say(None, PARAGRAPH, None)
-    page_at_the_end(page)
-    until(page, "document.querySelector('#verdict').getBoundingClientRect().bottom < 0")
+    read_finished_page(page)
+    wait_for(page, "document.querySelector('#verdict').getBoundingClientRect().bottom < 0")
     page.get_by_role("link", name="See the verdict").click()
     page.locator("#over").wait_for(state="detached")
     assert page.locator("#verdict").get_by_text("week", exact=True).evaluate("each => each.localName") == "strong"
     assert page.locator("#board").get_attribute("open") is None
 
 
-def test_long_run_is_navigated_by_rounds_keys_and_search(
-    long: tuple[Stage, str], visit: Callable[[str], Visit]
+def test_a_long_run_is_navigated_by_rounds_keys_and_search(
+    long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
-    """There are an index, sticky labels, j and k, folds, and a search with marks."""
-    stage, run_id = long
+    """There is an index, sticky labels, the keys j and k, folds, and a search with highlights."""
+    stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")
     assert page.locator("#rounds li").count() == 20
     page.locator("#rounds").get_by_role("link", name="Round 12 of 20").click()
     label = page.locator("#round-12-title")
-    until(page, "document.querySelector('#round-12').getBoundingClientRect().top < 120")
+    wait_for(page, "document.querySelector('#round-12').getBoundingClientRect().top < 120")
     page.mouse.wheel(0, 300)
-    until(page, "document.querySelector('#round-12').getBoundingClientRect().top < -50")
+    wait_for(page, "document.querySelector('#round-12').getBoundingClientRect().top < -50")
     assert label.evaluate("label => label.getBoundingClientRect().top") >= 0
     page.locator("#rounds [aria-current]").get_by_text("12").wait_for()
     page.locator("#turn-24").focus() if page.locator("#turn-24[tabindex]").count() else page.keyboard.press("k")
@@ -171,9 +173,11 @@ def test_long_run_is_navigated_by_rounds_keys_and_search(
     assert page.locator("article.turn:visible").count() == 40
 
 
-def test_markdown_is_rendered_on_every_page_with_turns(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """Runs, reports, blind views, slides, public links, comparisons and answer pages are included."""
-    stage, run_id = long
+def test_markdown_is_rendered_on_every_page_with_turns(
+    long_run: tuple[Stage, str], visit: Callable[[str], Visit]
+) -> None:
+    """Runs, reports, blind views, slides, public links, comparisons and answer pages are covered."""
+    stage, run_id = long_run
     waits, short = (
         stage.begin(options={"max_rounds": 1, "synthesizer": False, **options}) for options in ({"humans": ["con"]}, {})
     )
@@ -193,9 +197,9 @@ def test_markdown_is_rendered_on_every_page_with_turns(long: tuple[Stage, str], 
         assert "**not**" not in page.locator(".prose").all_inner_texts(), path
 
 
-def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """The copy is Markdown, with or without clipboard access."""
-    stage, run_id = long
+def test_a_turn_is_copied_as_written(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+    """The copy is Markdown and works with and without clipboard access."""
+    stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.evaluate(
         "() => { navigator.clipboard.write = async ([item]) => {"
@@ -211,9 +215,9 @@ def test_a_turn_is_copied_as_it_was_written(long: tuple[Stage, str], visit: Call
     assert page.evaluate("copied") == f"{PARAGRAPH}\n\n- point 1"
 
 
-def test_actions_are_at_the_top_of_a_run(long: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
-    """On a phone, the debate starts within the first screen and a half."""
-    stage, run_id = long
+def test_actions_are_at_the_top_of_a_run(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+    """On a phone, the debate starts within the first one and a half screens."""
+    stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.set_viewport_size({"width": 1280, "height": 860})
     assert page.locator("#acts").evaluate("acts => acts.getBoundingClientRect().bottom") < 860

@@ -76,14 +76,14 @@ def stranger(chromium: Browser, stage: Stage) -> Iterator[Visit]:
 
 
 def shared(stage: Stage, shows: str) -> str:
-    """Return the page of a new public link."""
+    """Return the page behind a new public link."""
     page: str = stage.post("/runs/rents/links", {"shows": shows, "seconds": 60}).json()["page"]
     return page
 
 
-def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: Visit, stranger: Visit) -> None:
-    """Each takes one button; a stranger can read the run in between, and sees a notice afterwards."""
-    for old_link in stage.get("/runs/rents/links").json():  # from earlier tests
+def test_a_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner: Visit, stranger: Visit) -> None:
+    """Each takes one button. A stranger can read the run in between and sees a notice afterwards."""
+    for old_link in stage.get("/runs/rents/links").json():  # links from earlier tests
         assert stage.http.delete(f"/api/v1/runs/rents/links/{old_link['id']}").status_code == 204
     page = owner.open("/runs/rents")
     page.locator("#shares > summary").click()
@@ -95,7 +95,7 @@ def test_a_run_is_shared_and_the_link_revoked_on_its_page(stage: Stage, owner: V
     public_page = stranger.open(address)
     public_page.get_by_text("Wait for the census.").first.wait_for()
     assert public_page.get_by_role("link").all_inner_texts() == ["Skip to content", "Present", "#1", "#2", "#3", "#4"]
-    page.reload()  # the server still has it
+    page.reload()  # the server still has the link
     page.get_by_role("button", name="Revoke").click()
     page.get_by_text("Revoked. The link no longer works.").wait_for()
     assert page.locator("#shares li").count() == 0
@@ -119,13 +119,13 @@ def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visi
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_after_a_vote_the_result_is_in_view(stage: Stage, chromium: Browser, width: int) -> None:
-    """On a phone it is below the whole debate; others who get the address see the vote first."""
+def test_the_result_is_in_view_after_a_vote(stage: Stage, chromium: Browser, width: int) -> None:
+    """On a phone, the result is below the whole debate. Other visitors with the link have to vote first."""
     visit = Visit(chromium, stage.url, token=None)
     page = visit.open(shared(stage, "vote"))
     page.set_viewport_size({"width": width, "height": 740})
     ask = page.get_by_role("link", name="Who argued better?")
-    if ask.is_visible():  # beside a wide page the question itself is in view
+    if ask.is_visible():  # on a wide page, the question itself is in view
         ask.click()
     page.get_by_role("radio", name="Side A").check()
     page.get_by_role("button", name="Vote").click()
@@ -148,7 +148,7 @@ def current_slide(page: Page) -> tuple[str, str]:
 
 
 def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger: Visit) -> None:
-    """It shows the question, each turn and the verdict; the address keeps the position, Escape leads back."""
+    """It shows the question, each turn and the verdict. The address keeps the position, and Escape leads back."""
     page = owner.open("/runs/rents")
     page.get_by_role("link", name="Present").click()
     page.get_by_role("button", name="Next").wait_for()
@@ -158,7 +158,7 @@ def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger
             assert (number, text in slide) == (f"{position} of 6", True), slide
             assert tab.locator(".slide:visible").count() == 1
             tab.keyboard.press("ArrowRight")
-        assert current_slide(tab)[0] == "6 of 6"  # there is nothing after the last
+        assert current_slide(tab)[0] == "6 of 6"  # the last slide has no successor
         tab.keyboard.press("ArrowLeft")
         assert current_slide(tab)[0] == "5 of 6"
         tab.reload()
@@ -166,7 +166,7 @@ def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger
         tab.keyboard.press("Home")
         assert current_slide(tab)[0] == "1 of 6"
         tab.get_by_role("button", name="Next").click()
-        tab.keyboard.press("PageDown")  # Mira's text is longer than the window: first it is read
+        tab.keyboard.press("PageDown")  # Mira's text is longer than the window, so the key first scrolls through it
         assert current_slide(tab)[0] == "2 of 6"
         tab.keyboard.press("End")
         tab.keyboard.press("Escape")
@@ -176,7 +176,7 @@ def test_presentation_is_controlled_by_keys(stage: Stage, owner: Visit, stranger
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("shows", ["run", "present", "vote"])
 def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
-    """Axe-core finds nothing on any slide, and nothing scrolls sideways at any width."""
+    """Axe-core finds no violation on any slide, and nothing scrolls sideways at any width."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     address = shared(stage, "vote" if shows == "vote" else "run")
     page = stranger.open(f"{address}/present" if shows == "present" else address)
@@ -195,7 +195,7 @@ def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, 
 
 
 def test_all_slides_are_shown_without_scripts(chromium: Browser, stage: Stage) -> None:
-    """They are below each other."""
+    """The slides are stacked."""
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{stage.url}{shared(stage, 'run')}/present")

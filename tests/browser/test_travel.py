@@ -1,4 +1,4 @@
-"""Earlier steps of a run by the slider, and forks from there."""
+"""Earlier steps of a run, reached with the slider, and forks from them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     assert page.get_by_role("link", name="con changed").is_visible()
 
 
-def test_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """One button starts it; the new run has the question above its round, and problems are shown at the button."""
+def test_a_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """One button starts the new run. The question appears above its round, and problems appear beside the button."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}")
@@ -66,8 +66,8 @@ def test_finished_debate_is_continued_with_a_question(stage: Stage, visit: Calla
     visitor.open(f"/runs/{page.url.rpartition('/')[2]}")
 
 
-def test_problem_is_shown_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """An invalid answer starts no run, and its fields are named."""
+def test_problems_are_shown_beside_the_answer(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """An invalid answer starts no run, and the invalid fields are named."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}/travel?step=3")
@@ -81,11 +81,11 @@ def test_problem_is_shown_beside_the_answer(stage: Stage, visit: Callable[[str],
     page.get_by_role("button", name="Ask again from step 3").click()
     page.get_by_role("link", name="Compare with the original").wait_for()
     assert re.fullmatch(rf"{stage.pages}/runs/\w+", page.url)
-    visitor.problems.clear()  # the browser's console has the 422
+    visitor.problems.clear()  # the browser logs the 422
 
 
 def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The verdict is hidden before the vote and shown beside it afterwards, also on later visits."""
+    """The verdict is hidden before the vote and shown beside it afterwards, including on later visits."""
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}/blind")
@@ -101,8 +101,8 @@ def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> No
     again.get_by_text("You have voted").wait_for()
 
 
-def test_a_verdict_of_one_ballot_can_be_read_in_both_orders(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A fork has both, and the page opens it."""
+def test_a_single_ballot_verdict_can_be_read_in_both_orders(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """A fork has both ballots, and the page opens it."""
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("button", name="Judge it in the other order").click()

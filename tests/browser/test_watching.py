@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.proxy import Proxy
-from tests.browser.visit import page_at_the_end
+from tests.browser.visit import read_finished_page
 from tests.server.stage import BRIEF, TOKEN
 from tests.server.test_serve import client, serving
 
@@ -26,21 +26,21 @@ PRO, CON = (BEGINS.format(block) for block in BLOCKS[:2])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Serve a model that may not finish any call; return its folder."""
+    """Serve a model that may not finish any call yet; return its folder."""
     shutil.copy(Path(__file__).with_name("application.py"), tmp_path)
     (tmp_path / "token").write_text(TOKEN)
-    allow(tmp_path, 0)
+    allow_calls(tmp_path, 0)
     return tmp_path
 
 
-def allow(folder: Path, calls: int) -> None:
-    """Permit the model to finish this many calls."""
+def allow_calls(folder: Path, calls: int) -> None:
+    """Let the model finish this many calls."""
     (folder / "new").write_text(str(calls))
     (folder / "new").rename(folder / "allowed")
 
 
-def begin(url: str) -> str:
-    """Start a run of four calls."""
+def begin_run(url: str) -> str:
+    """Start a run with four calls."""
     with client(url, TOKEN) as http:
         answer = http.post("/api/v1/runs", json={**BRIEF, "seed": 1})
     assert answer.status_code == 201, answer.text
@@ -48,20 +48,20 @@ def begin(url: str) -> str:
     return run_id
 
 
-def test_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Disconnected twice in the middle of a text, it ends like a page that never was."""
+def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
+    """A page disconnected twice in the middle of a text ends up like an uninterrupted one."""
     with serving(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
-        run_id = begin(url)
+        run_id = begin_run(url)
         near, far = visit(url).open(f"/runs/{run_id}"), visit(proxy.url).open(f"/runs/{run_id}")
         far.get_by_text(PRO).wait_for()
         proxy.cut()
-        allow(folder, 1)  # the rest of this text is missed
+        allow_calls(folder, 1)  # the page misses the rest of this text
         far.get_by_text(CON).wait_for()
         proxy.cut()
         far.get_by_text("Connection lost").wait_for()
-        allow(folder, 4)
-        text = page_at_the_end(near)
-        assert page_at_the_end(far) == text
+        allow_calls(folder, 4)
+        text = read_finished_page(near)
+        assert read_finished_page(far) == text
         for block in BLOCKS[:2]:
             assert text.count(f"👍 {block} begins, and ends. 👎") == 1
         assert "Wait a week." in text
@@ -69,43 +69,43 @@ def test_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit
 
 
 def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """The server is killed in the middle of a text: both pages are complete, and no answer is paid for twice."""
+    """The server is killed in the middle of a text. Both pages end up complete, and no answer is paid for twice."""
     with serving(folder, *OPTIONS) as (_, url, _):
-        visitor, run_id = visit(url), begin(url)
+        visitor, run_id = visit(url), begin_run(url)
         pages = [visitor.open(f"/runs/{run_id}"), visit(url).open(f"/runs/{run_id}")]
-        allow(folder, 1)
+        allow_calls(folder, 1)
         for page in pages:
             page.get_by_text(CON).wait_for()
-    allow(folder, 5)
+    allow_calls(folder, 5)
     with serving(folder, *OPTIONS, "--port", url.rpartition(":")[2]):
-        first, second = map(page_at_the_end, pages)
-        assert first == second == page_at_the_end(visitor.open(f"/runs/{run_id}"))
+        first, second = map(read_finished_page, pages)
+        assert first == second == read_finished_page(visitor.open(f"/runs/{run_id}"))
     pro, con, *later = BLOCKS
     assert (folder / "calls").read_text().split() == [pro, con, con, *later]  # `con` had not answered
 
 
 def test_text_appears_while_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Half of an answer is shown with its speaker, also in the status line, before the rest is written."""
+    """Half of an answer appears with its speaker, also in the status line, before the rest is written."""
     with serving(folder, *OPTIONS) as (_, url, _):
-        page = visit(url).open(f"/runs/{begin(url)}")
+        page = visit(url).open(f"/runs/{begin_run(url)}")
         turn = page.locator("#speaking .turn[data-side='1']")
         turn.get_by_text(PRO).wait_for()
         assert ENDS not in turn.inner_text()
         page.get_by_text("pro is speaking").wait_for()
-        allow(folder, 1)
+        allow_calls(folder, 1)
         page.locator("#said #turn-1").get_by_text(ENDS).wait_for()
         page.get_by_text(CON).wait_for()
         page.locator("#speaking .turn").nth(1).wait_for(state="detached")
 
 
 def test_a_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Two buttons do it; earlier contributions stay and are not requested again."""
+    """One button each stops and resumes the run. Earlier contributions stay and are not requested again."""
     with serving(folder, *OPTIONS) as (_, url, _):
-        page = visit(url).open(f"/runs/{begin(url)}")
-        allow(folder, 1)
+        page = visit(url).open(f"/runs/{begin_run(url)}")
+        allow_calls(folder, 1)
         page.get_by_text(CON).wait_for()
         page.get_by_role("button", name="Stop").click()
         page.get_by_role("button", name="Resume").click()
-        allow(folder, 5)
+        allow_calls(folder, 5)
         page.locator("#verdict").get_by_text("Wait a week.").wait_for()
     assert (folder / "calls").read_text().split().count(BLOCKS[0]) == 1

@@ -1,4 +1,4 @@
-"""Visit of a browser to a server: with its cookie, and with checks of forbidden page activity."""
+"""Browser visits to a server, with its cookie and with checks for forbidden page activity."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tests.server.stage import TOKEN
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Route
 
-__all__ = ("Visit", "page_at_the_end")
+__all__ = ("Visit", "read_finished_page")
 
 _EXPECTED = (
     "Failed to load resource: net::",
     "Failed to load resource: the server responded with a status of 4",
     "The Cross-Origin-Opener-Policy header has been ignored",
 )
-"""Console messages about lost connections, rejected requests, and plain HTTP with a host name."""
+"""Expected console messages: lost connections, rejected requests, and plain HTTP with a host name."""
 _TELL_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(`CSP: ${event.violatedDirective}`));
 """
 
 
 class Visit:
-    """Browser signed in to the server at `url` (or without a token) that cannot go elsewhere."""
+    """Browser that is signed in to the server at `url`, or has no token, and cannot open other sites."""
 
     def __init__(self, chromium: Browser, url: str, *, token: str | None = TOKEN) -> None:
         self.url = url
@@ -37,7 +37,7 @@ class Visit:
             self.open(f"/?token={token}")
 
     def open(self, path: str) -> Page:
-        """Open a page as the server sends it."""
+        """Open a page, exactly as the server sends it."""
         page = self._context.new_page()
         page.on("dialog", self._dialog)
         page.on("console", self._console)
@@ -67,8 +67,8 @@ class Visit:
             self.problems.append(f"{message.type}: {message.text}")
 
 
-def page_at_the_end(page: Page) -> str:
-    """The page of a run when it is over, but for the folds, which stay as the reader has them."""
+def read_finished_page(page: Page) -> str:
+    """Return the page of a finished run without its folds, since readers open and close these."""
     page.locator("#live").wait_for(state="detached")
     page.locator("#speaking").wait_for(state="detached")
     html: str = page.locator("#run").evaluate(

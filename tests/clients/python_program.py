@@ -1,4 +1,4 @@
-"""A program with a stock Python client in a separate environment: `python_program.py URL TOKEN CLIENT`."""
+"""Program that runs an unmodified Python client in a separate environment: `python_program.py URL TOKEN CLIENT`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
 def ask_openai(url: str, token: str) -> tuple[str, int]:
-    """Send a request by the official client, with an editor's tools and settings."""
+    """Send a request with the official client, using an editor's tools and settings."""
     function = {"name": "read_file", "parameters": {"type": "object", "properties": {}}}
     client = import_module("openai").OpenAI(base_url=url, api_key=token)
     answer = client.chat.completions.create(
@@ -29,7 +29,7 @@ def ask_openai(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_litellm(url: str, token: str) -> tuple[str, int]:
-    """Send a complete and a streamed request by LiteLLM."""
+    """Send a complete and a streamed request with LiteLLM."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     litellm = import_module("litellm")
     options = {"model": f"openai/{MODEL}", "api_base": url, "api_key": token, "messages": MESSAGES}
@@ -40,11 +40,11 @@ def ask_litellm(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_llm(url: str, token: str) -> tuple[str, int]:
-    """Send a complete and a streamed request by the program `llm`, and read the tokens from its log."""
+    """Send a complete and a streamed request with the program `llm`, and read the tokens from its log."""
     home = Path(os.environ["LLM_USER_PATH"])
     home.mkdir(parents=True)
     entry = [{"model_id": "debate", "model_name": MODEL, "api_base": url, "api_key_name": "debate"}]
-    (home / "extra-openai-models.yaml").write_text(json.dumps(entry))  # JSON is YAML
+    (home / "extra-openai-models.yaml").write_text(json.dumps(entry))  # JSON is valid YAML
     (home / "keys.json").write_text(json.dumps({"debate": token}))
     program = str(Path(sys.executable).with_name("llm"))
 
@@ -61,7 +61,7 @@ def ask_llm(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_instructor(url: str, token: str, mode: str) -> tuple[str, int]:
-    """Send a request by instructor in one of its modes."""
+    """Send a request with instructor in one of its modes."""
     instructor, openai, pydantic = (import_module(name) for name in ("instructor", "openai", "pydantic"))
     plan: Any = pydantic.create_model("Plan", steps=(list[str], ...))
     client = instructor.from_openai(openai.OpenAI(base_url=url, api_key=token), mode=instructor.Mode[mode])
@@ -72,7 +72,7 @@ def ask_instructor(url: str, token: str, mode: str) -> tuple[str, int]:
 
 
 def main() -> None:
-    """Print the answer and its tokens."""
+    """Print the answer and its token counts."""
     url, token, client = sys.argv[1:]
     kind, _, mode = client.partition(" ")
     programs = {"openai": ask_openai, "litellm": ask_litellm, "llm": ask_llm}

@@ -32,7 +32,7 @@ ASK = {
 }
 
 
-def command(host: str) -> str:
+def documented_command(host: str) -> str:
     """Return the documented command that adds the server to a host."""
     match = re.search(rf"^\| {ROWS[host]} \| `([^`]+)`", PAGE, re.MULTILINE)
     assert match is not None
@@ -40,14 +40,14 @@ def command(host: str) -> str:
 
 
 def block(language: str, part: str) -> str:
-    """Return the page's code block that contains a text."""
+    """Return the page's code block that contains the given text."""
     (code_block,) = [code for code in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if part in code]
     return str(code_block)
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A user's home and folder, and the vendor stubs."""
+    """A user's home and working folder, with the vendor stubs."""
 
     home: Path
     stub: VendorStub
@@ -67,7 +67,7 @@ class Desk:
         (self.home / path).write_text(text)
 
     def trust(self) -> None:
-        """Mark the folder as trusted in Gemini CLI's format."""
+        """Mark the folder as trusted, in Gemini CLI's format."""
         self.write(".gemini/trustedFolders.json", json.dumps({str(self.home / "work"): "TRUST_FOLDER"}))
 
     def add(self, host: str) -> None:
@@ -80,18 +80,18 @@ class Desk:
             path.write_text(json.dumps(json.loads(path.read_text()) | json.loads(block("json", '"mcp": {'))))
         else:
             self.trust()
-            line = command(host)
+            line = documented_command(host)
             self.run(line if "OPENAI_API_KEY" in self.env else line.replace(f"--env OPENAI_API_KEY={KEY} ", ""))
 
     def result(self) -> str:
-        """Return the text in which the host's model reads the tool's result."""
+        """Return the text from which the host's model reads the tool's result."""
         kinds = ('"tool_result"', '"function_call_output"', '"functionResponse"', '"role": "tool"')
         texts = [json.dumps(body) for body in self.stub.bodies]
         results = [
             text[max(text.rfind(kind) for kind in kinds) :] for text in texts if any(kind in text for kind in kinds)
         ]
         assert results, [[tool.get("name") for tool in body.get("tools") or []] for body in self.stub.bodies]
-        return results[-1].replace("\\", "")  # JSON in JSON
+        return results[-1].replace("\\", "")  # JSON inside JSON
 
     def runs(self) -> list[Any]:
         """Return the stored runs."""
@@ -101,7 +101,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """Provide a home with four signed-in programs, and a `uvx` that starts this environment's server."""
+    """Provide a home with four signed-in programs, and a `uvx` that starts the server from this environment."""
     with VendorStub() as stub:
         stub.tool, stub.arguments = "start_debate", {"question": "Should we build trams?", "max_rounds": 1, "wait": 0}
         env = {
@@ -117,7 +117,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         }
         desk = Desk(tmp_path, stub, env)
         (tmp_path / "work").mkdir()
-        # the keys of the hosts themselves would be models as well
+        # otherwise the hosts' own keys would add models
         server = (
             "#!/bin/sh\nunset ANTHROPIC_API_KEY GEMINI_API_KEY\n"
             f"export FLOWDEBATE_STORE={tmp_path}/runs.sqlite3\n"
@@ -139,8 +139,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_host_configured_as_documented_starts_a_debate(host: str, desk: Desk) -> None:
-    """The server connects, its tools are offered, and one of them starts a run."""
+def test_a_documented_host_starts_a_debate(host: str, desk: Desk) -> None:
+    """The server connects, the host offers its tools, and one of them starts a run."""
     desk.add(host)
     desk.run(ASK[host])
     assert re.search(r'"status": ?"(running|complete)', desk.result())
@@ -149,8 +149,8 @@ def test_a_host_configured_as_documented_starts_a_debate(host: str, desk: Desk) 
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_host_without_a_key_gets_an_error_and_no_run_is_stored(host: str, desk: Desk) -> None:
-    """The error is the result of the first tool call."""
+def test_a_host_without_a_key_gets_an_error_and_stores_no_run(host: str, desk: Desk) -> None:
+    """The first tool call returns the error."""
     del desk.env["OPENAI_API_KEY"]
     desk.add(host)
     desk.run(ASK[host])
@@ -158,9 +158,9 @@ def test_a_host_without_a_key_gets_an_error_and_no_run_is_stored(host: str, desk
     assert desk.runs() == []
 
 
-def test_codex_asks_for_approval_unless_its_configuration_gives_it(desk: Desk) -> None:
+def test_codex_asks_for_approval_by_default(desk: Desk) -> None:
     """The page mentions the approval, and the documented command passes the key."""
-    desk.run(command("codex"))
+    desk.run(documented_command("codex"))
     desk.run(f"{ASK['codex']} -c mcp_servers.flowdebate.required=true")
     assert "requires approval" in desk.result()
     desk.stub.bodies.clear()
@@ -169,16 +169,16 @@ def test_codex_asks_for_approval_unless_its_configuration_gives_it(desk: Desk) -
     assert "run_id" in desk.result()
 
 
-def test_gemini_disables_the_server_in_a_folder_without_trust(desk: Desk) -> None:
-    desk.run(command("gemini"))
+def test_gemini_disables_the_server_in_an_untrusted_folder(desk: Desk) -> None:
+    desk.run(documented_command("gemini"))
     assert "Disabled" in desk.run("gemini mcp list")
     desk.trust()
     assert "Disabled" not in desk.run("gemini mcp list")
 
 
 @pytest.mark.parametrize("part", ['"--model"', '"--app"'])
-def test_the_entry_of_desktop_hosts_starts_a_debate(part: str, desk: Desk) -> None:
-    """A host of the same format reads `mcpServers`, also with an application's own patterns."""
+def test_the_desktop_configuration_starts_a_debate(part: str, desk: Desk) -> None:
+    """Another host that reads `mcpServers` starts it, including an application's own patterns."""
     desk.write("my_debates.py", block("py", "# my_debates.py").replace('"runs.sqlite3"', f'"{desk.home}/runs.sqlite3"'))
     entry = block("json", part).replace("/home/ann/debates", str(desk.home)).replace("your key", KEY)
     desk.write("entry.json", entry)

@@ -1,4 +1,4 @@
-"""Stock Python clients of the OpenAI-compatible endpoint, in a separate environment (`make test-clients`)."""
+"""Unmodified Python clients of the OpenAI-compatible endpoint, in a separate environment (`make test-clients`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JSON_IN_TEXT = f"```json\n{json.dumps(PLAN)}\n```"
 
 
 def answer(request: ModelRequest) -> Any:
-    """Propose sides for a question without any, and return a plan where one is expected."""
+    """Propose sides for a question that has none, and return a plan if one is requested."""
     fields = set((request.output_schema or {}).get("properties", ()))
     wants_json = "json" in json.dumps(request.messages).lower()
     if "steps" in fields:
@@ -45,8 +45,8 @@ def answer(request: ModelRequest) -> Any:
         *[(f"instructor {mode}", json.dumps(PLAN["steps"])) for mode in ("TOOLS", "JSON", "MD_JSON", "JSON_SCHEMA")],
     ],
 )
-def test_a_stock_client_gets_the_answer_of_a_debate(client: str, expected: str, tmp_path: Path) -> None:
-    """The client sends a natural question by its defaults, and a model proposes the sides."""
+def test_an_unmodified_client_gets_a_debate_s_answer(client: str, expected: str, tmp_path: Path) -> None:
+    """The client sends an ordinary question with its default settings, and a model proposes the sides."""
     program = Path(__file__).with_name("python_program.py")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LLM_USER_PATH": str(tmp_path / "llm")}
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer)), openai=True) as stage:

@@ -1,4 +1,4 @@
-"""Isolation of agent CLIs as seats, tested with each real program (`make test-clients` installs them)."""
+"""Isolation of agent CLIs as models, tested with each real program (`make test-clients` installs them)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowdebate.models import ModelRequest
 from flowdebate.models.call import ask
 from flowdebate.models.programs import PROGRAMS
 
-from .trap import MARK, SECRET, set_trap
+from .trap import MARK, SECRET, write_trap
 from .vendor_stub import ANSWER, KEY, VendorStub
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ def stub() -> Iterator[VendorStub]:
 
 @pytest.fixture
 def home(stub: VendorStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Provide a home with everything set up and signed in by keys."""
+    """Provide a home with everything set up and signed in with keys."""
     home = tmp_path / "home"
-    set_trap(home, stub)
-    temporary(home).mkdir()
+    write_trap(home, stub)
+    list_temporary(home).mkdir()
     for name in os.environ:
         if name.startswith(("ANTHROPIC_", "CLAUDE", "CODEX_", "OPENAI_", "GEMINI_", "GOOGLE_", "OPENCODE_", "XDG_")):
             monkeypatch.delenv(name)
     variables = {
         "HOME": str(home),
-        "TMPDIR": str(temporary(home)),
+        "TMPDIR": str(list_temporary(home)),
         "PATH": f"{CLIENTS}{os.pathsep}{os.environ['PATH']}",
         "ANTHROPIC_BASE_URL": stub.url,
         "GOOGLE_GEMINI_BASE_URL": stub.url,
@@ -63,19 +63,19 @@ def home(stub: VendorStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return home
 
 
-def question(home: Path) -> ModelRequest:
-    """Return a request with the syntax by which programs include files, skills or commands in a prompt."""
+def request_with_syntax(home: Path) -> ModelRequest:
+    """Return a request with the syntax that programs use to include files, skills or commands in a prompt."""
     words = f"Cap rents? /help @{home}/secret.txt @secret.txt $pirate /pirate"
     return ModelRequest(messages=[{"role": "user", "content": words}], block="ann")
 
 
-def temporary(home: Path) -> Path:
+def list_temporary(home: Path) -> Path:
     """Return the user's folder of temporary files."""
     return home.parent / "tmp"
 
 
 async def check_ready(model: CliModel) -> None:
-    """Check that the program is signed in; settings it retains cause one warning per process."""
+    """Check that the program is signed in. Settings it still reads cause one warning per process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         await model.check_ready()
@@ -87,18 +87,18 @@ def clear(folder: Path) -> None:
     folder.mkdir()
 
 
-def paths(folder: Path) -> set[str]:
-    """Return the files below a folder."""
+def list_files(folder: Path) -> set[str]:
+    """Return all files below a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
-    """Tools, MCP servers, hooks, plugins, memory, skills, files and sessions are missing; an answer is one request."""
-    before = paths(home)
+    """It has no tools, MCP servers, hooks, plugins, memory, skills, files or sessions. An answer takes one request."""
+    before = list_files(home)
     model = CliModel(program)
     await check_ready(model)
-    answered = await ask(model, question(home))
+    answered = await ask(model, request_with_syntax(home))
     assert answered.text == ANSWER
     assert answered.usage.completion_tokens == 3
     (body,) = stub.bodies
@@ -111,27 +111,27 @@ async def test_a_program_gets_only_its_sign_in(program: str, home: Path, stub: V
     assert MARK not in payload
     assert SECRET not in payload
     assert not (home / "started").exists()
-    assert [path for path in paths(home) - before if any(word in path.lower() for word in SESSIONS)] == []
-    assert not list(temporary(home).iterdir())
+    assert [path for path in list_files(home) - before if any(word in path.lower() for word in SESSIONS)] == []
+    assert not list(list_temporary(home).iterdir())
     if program == "claude":
         assert not (home / ".claude" / "projects").exists()
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize(("status", "error"), [(401, AuthenticationFailed), (429, RateLimited)])
-async def test_a_refusal_keeps_its_cause(
+async def test_an_error_keeps_its_cause(
     program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
 ) -> None:
-    """The library does not retry, since the program already has."""
+    """The library does not retry, since the program has already done so."""
     stub.refuses = status
-    request = question(home)
-    # without a model's name, gemini asks a second model, ten times within two minutes
+    request = request_with_syntax(home)
+    # without a model name, gemini calls a second model ten times within two minutes
     model = CliModel(program, model="gemini-2.5-pro" if program == "gemini" else None)
     with pytest.raises(error):
         await ask(model, request)
     assert len(stub.bodies) <= MOST_REQUESTS
     assert len(request.attempts.made) == 1
-    assert not list(temporary(home).iterdir())
+    assert not list(list_temporary(home).iterdir())
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -150,7 +150,7 @@ async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, s
 
 
 async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: VendorStub) -> None:
-    """Absolute paths, parent steps and links do not lead out of the folder."""
+    """Absolute paths, parent segments and links cannot leave the folder."""
     folder = home / "work"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes" / "plan.txt").write_text("THE-PLAN")
@@ -158,7 +158,7 @@ async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: Vendo
     (folder / "up").symlink_to(home)
     outside = [home / "secret.txt", folder / ".." / "secret.txt", folder / "link.txt", folder / "up" / "secret.txt"]
     stub.reads = [str(folder / "notes" / "plan.txt"), *map(str, outside)]
-    answered = await ask(CliModel("claude", workdir=folder), question(home))
+    answered = await ask(CliModel("claude", workdir=folder), request_with_syntax(home))
     assert answered.text == ANSWER
     payload = json.dumps(stub.bodies[-1])
     assert "THE-PLAN" in payload
@@ -166,13 +166,13 @@ async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: Vendo
     assert {tool["name"] for tool in stub.bodies[0]["tools"]} == {"Read", "Glob", "Grep"}
 
 
-async def test_gemini_s_key_is_copied_from_its_file(home: Path, stub: VendorStub) -> None:
-    """The file is gemini's `.env`, at the place where gemini reads keys."""
+async def test_gemini_key_is_copied_from_its_file(home: Path, stub: VendorStub) -> None:
+    """The file is gemini's `.env`, in the location where gemini reads keys."""
     os.environ.pop("GEMINI_API_KEY")
     (home / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={KEY}\n")
     model = CliModel("gemini")
     await check_ready(model)
-    assert (await ask(model, question(home))).text == ANSWER
+    assert (await ask(model, request_with_syntax(home))).text == ANSWER
     assert stub.keys == [KEY]
 
 
@@ -199,15 +199,15 @@ async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Pa
     for name in ("CODEX_API_KEY", "KEY_OF_STUB"):
         os.environ.pop(name)
     await check_ready(CliModel(program))
-    assert (await ask(CliModel(program), question(home))).text == ANSWER
+    assert (await ask(CliModel(program), request_with_syntax(home))).text == ANSWER
     assert json.loads(path.read_text()) == content
     assert len(stub.bodies) == 1
 
 
 @pytest.mark.parametrize("name", ["a-model-of-tomorrow"])
-async def test_a_model_unknown_to_codex_has_no_tools_either(name: str, home: Path, stub: VendorStub) -> None:
+async def test_a_model_unknown_to_codex_has_no_tools(name: str, home: Path, stub: VendorStub) -> None:
     """The program's list of models may be older than the model."""
-    await ask(CliModel("codex", model=name), question(home))
+    await ask(CliModel("codex", model=name), request_with_syntax(home))
     (body,) = stub.bodies
     assert body["model"] == name
     assert not body.get("tools")

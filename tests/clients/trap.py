@@ -17,10 +17,10 @@ _MEMORIES = (".claude/CLAUDE.md", ".codex/AGENTS.md", ".gemini/GEMINI.md", ".con
 _SKILLS = (".claude", ".codex", ".gemini", ".agents", ".config/opencode")
 
 
-def set_trap(home: Path, stub: VendorStub) -> None:
-    """Fill `home` with memory files, skills, MCP servers, hooks and plugins of all four programs.
+def write_trap(home: Path, stub: VendorStub) -> None:
+    """Fill `home` with memory files, skills, MCP servers, hooks and plugins for all four programs.
 
-    A server, hook or plugin that is started appends to `home/started`.
+    Any server, hook or plugin that gets started appends a line to `home/started`.
     """
     started = f"open({str(home / 'started')!r}, 'a').write('started')"
     files = dict.fromkeys(_MEMORIES, MARK)

@@ -1,4 +1,4 @@
-"""A loopback stub of four vendors that satisfies their own programs and records requests."""
+"""Loopback stub of four vendors. It satisfies their own programs and records requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ KINDS = {400: "invalid_argument", 401: "authentication_error", 429: "rate_limit_
 
 
 class VendorStub(ThreadingHTTPServer):
-    """Server that answers every prompt with `ANSWER`, or rejects it with a given status.
+    """Server that answers every prompt with `ANSWER`, or rejects it with the given status.
 
-    Paths in `reads` are read first, by a tool of claude: its results are in the last of `bodies`.
+    If `reads` is set, claude first reads these paths with its tool, and the last of `bodies` has the results.
 
-    With a `tool`, a model that is offered one whose name ends so calls it with `arguments` first.
+    If `tool` is set, the model first calls the offered tool whose name ends with it, passing `arguments`.
     """
 
     daemon_threads = True
@@ -46,11 +46,11 @@ class VendorStub(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a program that disconnects."""
+        """Ignore a disconnected program."""
 
 
 _PATIENCE = 20
-"""Number of calls for which a model waits for its host's servers."""
+"""Number of calls for which a model waits until its host has connected to its servers."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -61,11 +61,11 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        """Reject the request, after which codex continues without a WebSocket."""
+        """Reject the request, so that codex continues without a WebSocket."""
         self._send(426 if self.path.endswith("/responses") else 404, {"error": {"message": "no"}})
 
     def do_POST(self) -> None:
-        """Answer in the format of the vendor that the path belongs to."""
+        """Answer in the format of the vendor, chosen by the path."""
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         if "chunked" in self.headers.get("transfer-encoding", ""):
             while size := int(self.rfile.readline(), 16):
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         return answer(body)
 
     def _called_tool(self, body: Json) -> Json:
-        """Return the tool to call as offered, or None if it is missing or has already answered."""
+        """Return the offered tool to call, or None if it is missing or has already answered."""
         offered = [
             declaration for tool in body.get("tools") or [] for declaration in tool.get("functionDeclarations", [tool])
         ]
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         matches = [tool for tool in offered if self.server.tool and tool.get("name", "").endswith(self.server.tool)]
         waits = [tool for tool in offered if self.server.tool and tool.get("name") == "WaitForMcpServers"]
         chat = json.dumps([body.get(name) for name in ("messages", "input", "contents")])
-        if not matches:  # a host that connects to its servers meanwhile
+        if not matches:  # give a host time to connect to its servers
             return {**waits[0], "arguments": {}} if waits and chat.count(waits[0]["name"]) < _PATIENCE else None
         called = f'"name": "{matches[0]["name"]}"' in chat
         return None if called else {**matches[0], "arguments": self.server.arguments}
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _write(self, status: int, kind: str, text: str) -> None:
         self.send_response(status)
         self.send_header("content-type", kind)
-        self.send_header("retry-after-ms", "10")  # opencode waits for more than a minute without it
+        self.send_header("retry-after-ms", "10")  # otherwise opencode waits for more than a minute
         self.send_header("content-length", str(len(text.encode())))
         self.end_headers()
         self.wfile.write(text.encode())

@@ -1,1 +1,1 @@
-"""Tests of the shipped evidence."""
+"""Tests of the published evidence."""

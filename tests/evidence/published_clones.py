@@ -1,4 +1,4 @@
-"""Small folders in the formats of LLMBar, JudgeBench and the LLM Debate Benchmark, with invented content."""
+"""Small folders in the formats of LLMBar, JudgeBench and the LLM Debate Benchmark, with made-up content."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ READERS = ("Judge One", "Judge Two", "Judge Three")
 
 
 def write_clones(folder: Path) -> tuple[Path, Path, Path]:
-    """Write the three folders with drawn figures, and count the published figures independently."""
+    """Write the three folders with random figures, and compute the published figures independently."""
     return write_llmbar(folder / "LLMBar"), write_judgebench(folder / "JudgeBench"), write_debate(folder / "debate")
 
 
 def write_llmbar(clone: Path) -> Path:
-    """Write judgements that are mostly right and partly missing."""
+    """Write judgements: most are right and some are missing."""
     random = Random(1)
     for part in SETS:
         labels = [random.choice((1, 2)) for _ in range(4)]
@@ -50,7 +50,7 @@ def write_llmbar(clone: Path) -> Path:
 
 
 def write_judgebench(clone: Path) -> Path:
-    """Write decisions of one judge, some of them ties or missing."""
+    """Write the decisions of one judge, including ties and missing ones."""
     random, path = Random(2), clone / O1_MINI
     path.parent.mkdir(parents=True)
     lines = []
@@ -65,7 +65,7 @@ def write_judgebench(clone: Path) -> Path:
 
 
 def write_debate(clone: Path) -> Path:
-    """Write matchups of four models on neutral motions, read by three judges, one of whom favours PRO."""
+    """Write matchups of four models on neutral motions, judged by three readers, one of which favors PRO."""
     random, template = Random(3), "judge_x__debate_y"
     reports = clone / "reports/debate_matchup_judgments" / template
     reports.mkdir(parents=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def panel_choice(pair: Judged, judges: list[str]) -> str:
-    """Return the text with more ballots, or that of GPT-4's first ballot in a tie."""
+    """Return the text with more ballots; in a tie, the text of GPT-4's first ballot."""
     counts = Counter(choice for judge in judges for choice in pair.choices[judge] if choice != "none")
     return pair.choices["GPT-4"][0] if counts["1"] == counts["2"] else max("12", key=lambda text: counts[text])
 
@@ -48,8 +48,8 @@ def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
     )
 
 
-def test_the_page_has_every_prediction_and_its_outcome(tmp_path: Path) -> None:
-    """The population is too small for conclusions about the predictions."""
+def test_the_page_lists_every_prediction_with_its_outcome(tmp_path: Path) -> None:
+    """The sample is too small for conclusions about the predictions."""
     page = tmp_path / "escalation.md"
     escalation.main(["--llmbar", str(write_llmbar(tmp_path / "LLMBar")), "--out", str(page), "--questions", "12"])
     rows = [line for line in page.read_text("utf-8").splitlines() if "predicted" in line and line.startswith("| ")]

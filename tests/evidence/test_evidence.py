@@ -23,15 +23,15 @@ from flowdebate.patterns.debate.judging.ballots import JudgeBallot, centred, dec
 from flowdebate.testing import FunctionModel
 
 
-def pair(number: int, *, longer: bool = True) -> FactPair:
-    """Return a pair whose true text is longer, or as long."""
+def make_pair(number: int, *, longer: bool = True) -> FactPair:
+    """Return a pair in which the true text is longer than the other, or equally long."""
     return FactPair(
         id=f"fact-{number:03}", true=f"It is {number}{'!' * longer}", false=f"It is {9 - number}", first_is_true=True
     )
 
 
-def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
-    """Return rows of a judge that follows only the first slot, or only the truth."""
+def make_rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
+    """Return rows from a judge that follows only the first slot, or only the truth."""
     rows_found = []
     for one in pairs:
         for name, view in views_of(one).items():
@@ -51,14 +51,14 @@ def rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
     return rows_found
 
 
-def test_generating_the_page_is_deterministic() -> None:
-    """The page is equal bit for bit and independent of the clock, the machine and earlier draws."""
+def test_page_generation_is_deterministic() -> None:
+    """The page is identical bit for bit, whatever the clock, the machine and earlier draws."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
 
 def test_larger_samples_extend_smaller_ones() -> None:
-    """An item does not depend on the sample size or its chunk."""
+    """An item depends neither on the sample size nor on its chunk."""
     few, many = (
         np.concatenate([odds for odds, _ in ballots(WORLDS["four"], Ballots(schedule="cyclic"), count)])
         for count in (50, 20_100)
@@ -67,7 +67,7 @@ def test_larger_samples_extend_smaller_ones() -> None:
 
 
 def test_simulations_show_the_documented_effects() -> None:
-    """In a few thousand items, swapping corrects what repetition does not, and nothing corrects text features."""
+    """Swapping corrects biases that repetition does not, and nothing corrects text features."""
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
     assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
@@ -91,16 +91,16 @@ def test_exact_claims_have_no_exceptions() -> None:
         (".790", 0.78, 0.8, "yes"),
     ],
 )
-def test_a_quote_is_found_if_its_rounding_fits(figure: str, low: float, high: float, verdict: str) -> None:
-    """The tolerance is half a unit of the last digit plus the interval."""
+def test_a_quote_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
+    """The tolerance is half a unit in the last digit plus the interval."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
 
 
 def test_slot_bias_and_accuracy_are_distinguished() -> None:
-    """The slot judge is right by chance, as the audit reports; the other is always right."""
-    pairs = [pair(number) for number in range(60)]
-    slots, truth = real(rows(pairs, slot_only=True), pairs), real(rows(pairs, slot_only=False), pairs)
+    """The slot judge is right by chance, as the audit reports; the other judge is always right."""
+    pairs = [make_pair(number) for number in range(60)]
+    slots, truth = real(make_rows(pairs, slot_only=True), pairs), real(make_rows(pairs, slot_only=False), pairs)
     assert "favours the first slot: 120 of 120" in slots
     assert "| `swap` | 2 | .500 [.500, .500] |" in slots
     assert "60 of 60 |" in slots
@@ -110,13 +110,13 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """Results of an interrupted run stay balanced."""
-    pairs = [pair(number) for number in range(9)]
-    assert "8 pairs in three views, 26 calls" in real(rows(pairs, slot_only=True)[:-1], pairs)
+    """This keeps the results of an interrupted run balanced."""
+    pairs = [make_pair(number) for number in range(9)]
+    assert "8 pairs in three views, 26 calls" in real(make_rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
 
 
-def test_the_real_part_of_the_page_is_preserved(tmp_path: Path) -> None:
+def test_the_measured_part_of_the_page_is_preserved(tmp_path: Path) -> None:
     file = tmp_path / "evidence.md"
     assert page.stored_real(file) == "Nothing has been judged yet."
     file.write_text(f"# x\n\n{page.BEGIN}\nIt was right.\n\nTwice.\n{page.END}\n")
@@ -124,7 +124,7 @@ def test_the_real_part_of_the_page_is_preserved(tmp_path: Path) -> None:
 
 
 def test_sections_of_models_without_ballots_are_unchanged() -> None:
-    """Derived sections replace only the stored ones of the same model."""
+    """New sections replace only the stored sections of the same model."""
     stored = "Old lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nOld two."
     derived = "New lead.\n\n### `two`\n\nNew two."
     assert page.merged(derived, stored) == "New lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nNew two."
@@ -133,7 +133,7 @@ def test_sections_of_models_without_ballots_are_unchanged() -> None:
 
 @pytest.mark.slow
 def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
-    """Letter judges have 260 pairs in three views each, and their tables are rebuilt."""
+    """Letter judges have 260 pairs with three views each, and their tables can be rebuilt."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
     derived = real(sections, stored_pairs())
@@ -148,7 +148,8 @@ def test_the_figures_of_the_page_match_the_records() -> None:
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
     page = (root / "docs" / "evidence.md").read_text("utf-8")
-    page = re.sub(r"^## Escalation$.*?(?=^## )", "", page, flags=re.MULTILINE | re.DOTALL)  # a summary of its record
+    # the section summarizes its own record
+    page = re.sub(r"^## Escalation$.*?(?=^## )", "", page, flags=re.MULTILINE | re.DOTALL)
     rows = [line for line in page.splitlines() if line.startswith("| ") and re.search(r"\[[-+.\d]", line)]
     assert len(rows) >= 20
     assert [row for row in rows if row not in records] == []
@@ -164,7 +165,7 @@ def test_the_stored_figures_of_pairs_match_the_package() -> None:
 
 
 def test_unkind_judges_gain_less_or_nothing() -> None:
-    """All-or-nothing scores gain nothing from a second order, and a judge that favours the last word loses."""
+    """All-or-nothing scores gain nothing from a second order, and a judge that favors the last word loses accuracy."""
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[-1] for line in unkind(0.02).splitlines()[2:]}
     gains = {name: float(cell.split()[0]) for name, cell in rows.items()}
     assert gains["graded scores, as above"] > 0.18
@@ -176,8 +177,8 @@ def test_unkind_judges_gain_less_or_nothing() -> None:
 
 @pytest.mark.anyio
 async def test_letter_judgements_match_the_library(tmp_path: Path) -> None:
-    """Log-odds equal a simulated judge's, stored rows can be read back, and missing log-probabilities are an error."""
-    one = pair(1)
+    """The log-odds equal a simulated judge's, stored rows can be read back, and missing log-probabilities fail."""
+    one = make_pair(1)
     view = views_of(one)["reverse"]
     judge = FunctionModel(lambda request: dict(zip(request.choices, (-0.5, -1.5), strict=True)), name="small")
     ballot, costs = await judged(one, "reverse", view, judge, by_letter=True)
@@ -191,8 +192,11 @@ async def test_letter_judgements_match_the_library(tmp_path: Path) -> None:
     assert mute.problem == "the model gives no log-probabilities"
 
 
-def test_letters_make_two_orders_worth_asking() -> None:
-    """The `gap` judge scores .891 by letter in both orders, and .683 with all-or-nothing scores, as in one order."""
+def test_letters_benefit_from_two_orders() -> None:
+    """The `gap` judge scores .891 by letter in both orders.
+
+    With all-or-nothing scores it stays at .683, as in one order.
+    """
     items = 200_000
     swap = Ballots(schedule="swap")
     letters, votes = (mean_of(series).value for series in right(WORLDS["gap"], swap, items, by_odds, by_vote))
@@ -204,7 +208,7 @@ def test_letters_make_two_orders_worth_asking() -> None:
 
 @given(st.lists(st.tuples(*[st.floats(-9, 9)] * 4), min_size=1, max_size=5))
 def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]) -> None:
-    """The winner by mean log-odds over both orders equals the winner of `decide()` without a threshold."""
+    """The winner by mean log-odds over both orders equals the winner returned by `decide()` without a threshold."""
     odds = np.array(items).reshape(len(items), 2, 2)
     leaders = by_odds(odds).leaders
     for number, views in enumerate(odds.tolist()):
@@ -219,17 +223,20 @@ def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:
-    file, written = tmp_path / "rows.jsonl", rows([pair(1)], slot_only=True)
+    file, written = tmp_path / "rows.jsonl", make_rows([make_pair(1)], slot_only=True)
     assert rows_of(file) == []
     file.write_text("".join(f"{row.model_dump_json()}\n" for row in written))
     assert rows_of(file) == written
 
 
-def test_views_of_a_pair_are_a_view_its_reverse_and_itself() -> None:
-    """Slots and labels are exchanged, and the first side is drawn evenly."""
+def test_a_pair_has_three_views() -> None:
+    """The views are the pair, its reverse, and the pair again.
+
+    Slots and labels are swapped, and the first side is drawn evenly.
+    """
     first = []
     for number in range(200):
-        views = views_of(pair(number))
+        views = views_of(make_pair(number))
         assert views["first"] == views["again"]
         assert views["reverse"].order == views["first"].order[::-1]
         assert all(views["first"].named(side) != views["reverse"].named(side) for side in SIDES)
@@ -239,7 +246,7 @@ def test_views_of_a_pair_are_a_view_its_reverse_and_itself() -> None:
 
 
 def test_the_pairs_are_unchanged() -> None:
-    """There are 260 pairs of two statements; the package's own order would reveal the truth."""
+    """There are 260 pairs of two statements. The package's own order would reveal the truth."""
     try:
         pairs = fact_pairs()
     except ModuleNotFoundError as missing:

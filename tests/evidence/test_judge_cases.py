@@ -1,4 +1,4 @@
-"""The written debates, their ballots, and the published section."""
+"""The hand-written debates, their ballots, and the published section."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.testing import FunctionModel
 
 
 def test_the_debates_are_balanced() -> None:
-    """Quality, speaking order and length are combined in full; in equal debates one side may say more."""
+    """All combinations of quality, speaking order and length occur. In equal debates, one side may say more."""
     debates = cases()
     assert len({case.id for case in debates}) == len(debates)
     for letter, of_each in (("c", 3), ("d", 3), ("n", 4)):
@@ -32,7 +32,7 @@ def test_the_debates_are_balanced() -> None:
     assert all(case.better is None and 0.25 <= math.exp(case.ratio) <= 4 for case in equal)
 
 
-def test_what_the_judge_subtracts_is_fitted_to_the_ballots_in_the_repository() -> None:
+def test_the_judge_correction_is_fitted_to_the_stored_ballots() -> None:
     """Fitted and published values agree to two digits."""
     [constants] = FITTED.values()
     fit = fitted(found_in())
@@ -44,8 +44,8 @@ def test_the_section_of_the_page_matches_the_stored_ballots() -> None:
     assert {section.judge for section in found_in()} <= JUDGES.keys()
 
 
-def test_ballots_match_the_library_s_judge() -> None:
-    """Stored ballots in both orders, once read back, decide as the judge did."""
+def test_stored_ballots_match_the_judge() -> None:
+    """The stored ballots in both orders give the judge's original decision when read back."""
 
     def answer(request: object) -> ModelResponse:
         return ModelResponse(text="A", logprobs={"A": -0.2, "B": -1.7})

@@ -1,4 +1,4 @@
-"""Published judgements: tables rebuilt by the library, and by a script without it."""
+"""Published judgments: tables rebuilt with the library, and with a script that does not use it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _CHECK = Path(__file__).parents[2] / "evidence" / "published_check.py"
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> tuple[Path, Path]:
-    """Write two pages with marks."""
+def write_pages(tmp_path: Path) -> tuple[Path, Path]:
+    """Write two pages with markers."""
     pages = tmp_path / "evidence.md", tmp_path / "audit.md"
     for page in pages:
         page.write_text(f"# Page\n\n{PUBLISHED_BEGIN}\nold\n{PUBLISHED_END}\n\nRest.\n")
@@ -27,16 +27,16 @@ def pages(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.mark.slow
 def test_two_independent_derivations_of_the_tables_agree(
-    tmp_path: Path, pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, write_pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The library and an independent script of at most 80 lines agree to the digit."""
+    """The library and an independent script of at most 80 lines agree to the last digit."""
     clones = write_clones(tmp_path)
     options = [
         word
         for name, path in zip(("llmbar", "judgebench", "debate"), clones, strict=True)
         for word in (f"--{name}", str(path))
     ]
-    evidence, audit = pages
+    evidence, audit = write_pages
     main([*options, "--out", str(evidence), "--audit", str(audit)])
     text = evidence.read_text()
     monkeypatch.setattr(sys, "argv", [str(_CHECK), *options])
@@ -66,7 +66,7 @@ def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
 
 
 def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
-    """The audit finds the ranking, the judge that favours a side, and no effect of an irrelevant length."""
+    """The audit finds the ranking and the judge that favors a side, and reports no effect of an irrelevant length."""
     clone = write_debate(tmp_path)
     matchups, ballots = read_matchups(clone)
     assert (len(matchups), len(ballots)) == (120, 720)
@@ -87,7 +87,7 @@ def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
 
 
 def test_the_commit_of_a_clone_is_read(tmp_path: Path) -> None:
-    """The head may be detached or on a branch, whose reference may be packed."""
+    """The head may be detached or on a branch, and the branch's reference may be packed."""
     folder = tmp_path / ".git"
     (folder / "refs/heads").mkdir(parents=True)
     (folder / "HEAD").write_text("ref: refs/heads/main\n")

@@ -1,4 +1,4 @@
-"""The changes with planted faults: their numbers, their answer keys, and no hints at the faults."""
+"""The changes with planted faults: how many there are, their answer keys, and no hints about the faults."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ GIVEAWAYS = re.compile(
 )
 
 
-def texts(case: ReviewCase, sign: str) -> list[str]:
-    """Return the file's lines on one side of a change."""
+def side_lines(case: ReviewCase, sign: str) -> list[str]:
+    """Return the lines of the file on one side of a change."""
     body = case.diff.split("\n@@", 1)[1].split("\n")[1:]
     return [line[1:] for line in body if line[:1] in (" ", sign)]
 
 
 def test_there_are_enough_changes_for_the_rates() -> None:
-    """There are 80 faulty and 40 clean changes, evenly in four languages, with at most three of a kind in each."""
+    """There are 80 faulty and 40 clean changes in four languages, with at most three of a kind in each."""
     languages = Counter((case.language, len(case.faults)) for case in CASES)
     names = ("python", "typescript", "go", "java")
     assert languages == {(name, count): 20 if count else 10 for name in names for count in (0, 1)}
@@ -42,7 +42,7 @@ def test_there_are_enough_changes_for_the_rates() -> None:
 
 
 def test_answer_keys_are_lines_of_the_change() -> None:
-    """Keys are added lines of the changed file, or lines beside a removed one."""
+    """A key is an added line of the changed file, or a line beside a removed one."""
     for case in CASES:
         [(path, diff)] = case.sources.items()
         lines = number_lines(Source.of(path, diff))
@@ -56,20 +56,20 @@ def test_answer_keys_are_lines_of_the_change() -> None:
                 touched |= {number, number + 1}
         for fault in case.faults:
             assert fault.file == path, case.id
-            assert fault.line <= fault.end_line <= len(texts(case, "+")), case.id
+            assert fault.line <= fault.end_line <= len(side_lines(case, "+")), case.id
             assert touched.intersection(range(fault.line, fault.end_line + 1)), case.id
 
 
 def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
-    """The share is of the shorter change, without blank lines."""
-    sets = {case.id: {line.strip() for side in "+-" for line in texts(case, side)} - {""} for case in CASES}
+    """The share is computed from the shorter change, without blank lines."""
+    sets = {case.id: {line.strip() for side in "+-" for line in side_lines(case, side)} - {""} for case in CASES}
     for one, second in combinations(sets, 2):
         shared = sets[one] & sets[second]
         assert len(shared) <= min(len(sets[one]), len(sets[second])) / 2, (one, second)
 
 
-def test_nothing_in_a_change_names_a_fault() -> None:
-    """Comments and names avoid such words, even in clean changes."""
+def test_no_change_names_its_fault() -> None:
+    """Comments and names avoid words that hint at faults, even in clean changes."""
     for case in CASES:
         assert not GIVEAWAYS.findall(case.diff), case.id
 
@@ -79,14 +79,14 @@ def test_changes_apply_cleanly(tmp_path: Path) -> None:
         [path] = case.sources
         file = tmp_path / case.id / path
         file.parent.mkdir(parents=True)
-        file.write_text("\n".join(texts(case, "-")) + "\n")
+        file.write_text("\n".join(side_lines(case, "-")) + "\n")
         command = ["git", "apply", "--unsafe-paths", "--directory", str(tmp_path / case.id), "-"]
         subprocess.run(command, input=case.diff, text=True, check=True, cwd=tmp_path, capture_output=True, timeout=30)  # noqa: S603 - ours
-        assert file.read_text() == "\n".join(texts(case, "+")) + "\n", case.id
+        assert file.read_text() == "\n".join(side_lines(case, "+")) + "\n", case.id
 
 
 @pytest.mark.parametrize("side", ["-", "+"])
 def test_changes_of_python_files_are_valid(side: str) -> None:
     for case in CASES:
         if case.language == "python":
-            ast.parse("\n".join(texts(case, side)))
+            ast.parse("\n".join(side_lines(case, side)))

@@ -1,4 +1,4 @@
-"""Tests of the example that audits a judge."""
+"""Test of the example that audits a judge."""
 
 from __future__ import annotations
 

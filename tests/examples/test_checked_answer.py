@@ -1,4 +1,4 @@
-"""Tests of the example of a critique whose invented quote changes nothing."""
+"""Test of the example critique with a made-up quote."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import gallery
 
 
-def test_only_the_claim_that_a_quote_shows_changes_the_draft(capsys: pytest.CaptureFixture[str]) -> None:
-    """The answers are those of the gallery."""
+def test_only_claims_with_a_verified_quote_change_the_draft(capsys: pytest.CaptureFixture[str]) -> None:
+    """The answers are those from the gallery."""
     with forbid_real_models():
         output = load("checked_answer").main(*gallery.models_of("checked_answer"))
     assert [claim.ruling for claim in output.claims] == ["holds", "cannot_tell"]

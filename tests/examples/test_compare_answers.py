@@ -1,4 +1,4 @@
-"""Tests of the example that compares two systems."""
+"""Test of the example that compares two systems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 async def test_the_better_system_wins_and_nothing_is_paid_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scores by criterion are printed, and a second run prints the same without a call."""
+    """Scores per criterion are printed. A second run prints the same output without a call."""
     prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:

@@ -1,4 +1,4 @@
-"""Tests of the example of a consensus debate with all its phases."""
+"""Test of the example consensus debate with all phases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer as agents who vote for the architect."""
+    """Answer as agents that vote for the architect."""
     match request.block.split("-")[1]:
         case "propose":
             return f"Move in steps, and measure ({request.block})."

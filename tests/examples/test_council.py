@@ -1,4 +1,4 @@
-"""Tests of the example of a council that reviews all answers."""
+"""Test of the example council whose members review all answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_council_ranks_itself_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each member ranks its own answer too, and the chair names open questions."""
+def test_the_council_ranks_its_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each member also ranks its own answer, and the chair names open questions."""
     with forbid_real_models():
         output = load("council").main(FunctionModel(reply))
     assert output.answer == "Wait a week."

@@ -1,4 +1,4 @@
-"""Tests of the example that reports whether a debate helped."""
+"""Test of the example that reports whether a debate helped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.test_examples import load
 
 
 @pytest.mark.slow
-def test_a_vote_at_the_same_tokens_is_as_good_as_a_better_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """The debate beats one call, but its report rules out a gain over a vote; a real gain is reported as well."""
+def test_a_vote_matches_the_debate_at_equal_token_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    """The debate beats a single call, but its report rules out a gain over a vote. A real gain is reported as well."""
     example = load("did_it_help")
     with forbid_real_models():
         report = example.main()

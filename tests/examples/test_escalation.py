@@ -1,4 +1,4 @@
-"""Tests of the example of an escalation from two answers to a critique and a debate."""
+"""Test of the example escalation from two answers to a critique and a debate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_easy_questions_end_early_and_hard_ones_are_debated(capsys: pytest.CaptureFixture[str]) -> None:
-    """The critic's claim holds, so the debate decides; an easy question needs neither."""
+    """The critic's claim holds, so the debate decides. An easy question needs neither critique nor debate."""
     with forbid_real_models():
         easy, hard = load("escalation").main(*gallery.models_of("escalation"))
     assert (easy.decided_by, easy.calls, easy.skipped) == ("second", 4, ["check", "debate"])

@@ -1,4 +1,4 @@
-"""Tests of the example of a debate in a format."""
+"""Test of the example debate in a fixed format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-def test_the_audience_decides_and_a_reader_has_a_question(capsys: pytest.CaptureFixture[str]) -> None:
-    """After a cross-examination and votes of each listener before and after, one more round alone costs extra."""
+def test_the_audience_decides_and_a_reader_asks_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """The debate has a cross-examination, and each listener votes before and after.
+
+    One more round only costs its own calls.
+    """
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -33,5 +36,5 @@ def test_the_audience_decides_and_a_reader_has_a_question(capsys: pytest.Capture
     assert "a nurse: cars should stay -> cars should be banned" in printed
     assert "The audience moved most towards: cars should be banned (from 0 to 3 of 3 votes)." in printed
     assert raw.rounds == 5
-    turns, votes = 4 * 2 + 4, 3 * 3  # a cross-examination has two turns for each side
+    turns, votes = 4 * 2 + 4, 3 * 3  # a cross-examination has two turns per side
     assert len(prompts) == turns + votes

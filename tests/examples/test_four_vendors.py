@@ -1,4 +1,4 @@
-"""Tests of the example of a debate with a model for each role."""
+"""Test of the example debate with a different model for each role."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_each_role_has_its_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """Models are assigned by name and role, and printed likewise."""
+    """Models are assigned by name and by role, and the output shows the assignment."""
     verdict = {"reasoning": "It was measured.", "winner": None, "verdict": "Drop one a year."}
     keeper, mover = ScriptedModel("It costs little.", name="a/keep"), ScriptedModel("It costs much.", name="b/move")
     judge = ScriptedModel(verdict, name="c/judge")

@@ -1,4 +1,4 @@
-"""Tests of the example of a debate that a person judges."""
+"""Test of the example debate with a human judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the example of two personas that deliberate on an investment."""
+"""Test of the example in which two personas deliberate on an investment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_the_investment_is_settled_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The second of two rounds settles the question, and the page has the original's form."""
+    """The second of two rounds settles the question, and the printed page has the original's format."""
     model = ScriptedModel(
         "AI is on a Moore's Law trajectory.",
         "The average AI startup burns $2M a month.",

@@ -1,4 +1,4 @@
-"""Tests of the example of a resumable batch of questions."""
+"""Test of the example that runs a resumable batch of questions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-def test_the_questions_continue_and_each_is_paid_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_batch_pays_once_per_question(capsys: pytest.CaptureFixture[str]) -> None:
     """A failed question is reported, and the second process repeats only that one."""
     example = load("many_questions")
     down = True

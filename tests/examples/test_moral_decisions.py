@@ -1,4 +1,4 @@
-"""Tests of the example of a handoff between a proponent, an opponent and a neutral."""
+"""Test of the example with handoffs among a proponent, an opponent and a neutral."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_three_hand_over_in_each_way(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
-    """The named debater speaks; an unknown name is reported, and the second answer counts."""
+def test_the_debaters_hand_over_in_every_way(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
+    """The debater named in a handoff speaks next. An unknown name is reported, and the second answer counts."""
     prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

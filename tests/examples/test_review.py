@@ -1,4 +1,4 @@
-"""Tests of the example that reviews a plan."""
+"""Test of the example that reviews a plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_plan_is_reviewed_and_held_against_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_is_reviewed_and_checked_by_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
     """The output locates the finding by its quote, shows the reviewers' assessments, and applies the gate."""
     with forbid_real_models():
         output = load("review").main(FunctionModel(reply))

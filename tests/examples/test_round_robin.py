@@ -1,4 +1,4 @@
-"""Tests of the example of a round robin with a referee and a deliverable."""
+"""Test of the example round robin with a referee and a deliverable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer as debaters without figures, a referee who reports that, and a planner."""
+    """Answer as debaters who give no figures, a referee who reports this, and a planner."""
     if request.block.endswith("-referee"):
         critiques = [{"agentName": name, "issues": ["no figures"], "score": 50} for name in ("Ruth", "Omar", "Lena")]
         return {"assessments": critiques, "notes": "Give figures."}
@@ -29,8 +29,8 @@ def answer(request: ModelRequest) -> Any:
     return f"{'With figures' if has_feedback else 'Without'}: {request.block}."
 
 
-def test_the_round_robin_delivers_a_plan_and_its_referee_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three debaters speak twice, the second time with the referee's finding; the plan has its own type."""
+def test_the_round_robin_heeds_its_referee_and_delivers_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three debaters speak twice and see the referee's finding the second time. The plan has its own type."""
     example = load("round_robin")
     with forbid_real_models():
         plan = example.main(FunctionModel(answer))

@@ -1,4 +1,4 @@
-"""Tests of the example of stop conditions."""
+"""Tests of the example with stop conditions."""
 
 from __future__ import annotations
 

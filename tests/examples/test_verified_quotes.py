@@ -1,4 +1,4 @@
-"""Tests of the example that verifies quotes."""
+"""Test of the example that verifies quotes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID = {
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer as a side that quotes correctly, a side that does not, and a judge."""
+    """Answer as a side that quotes accurately, a side that misquotes, and a judge."""
     if request.output_schema is not None:
         return {"reasoning": "It was quoted.", "winner": None, "verdict": "It depends."}
     return SAID[request.block.rpartition("-")[2]]

@@ -1,4 +1,4 @@
-"""Tests of the example of a council that reads a folder."""
+"""Test of the example council that reads a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_the_folder_is_read_without_its_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    """No prompt contains the secret; excluded files and the status of each quote are printed."""
+    """No prompt contains the secret. Excluded files and the status of each quote are printed."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.measures import Convergence, Embeddings, Jaccard, convergence
-from tests.ids import shown
+from tests.ids import case_id
 from tests.measures.drawn import names, texts
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_agents_who_repeat_opposite_answers_are_stagnant(debate: Debate) -> None
         (0.1, "same", {}, "diverging"),
         (0.9, "same", {}, "converged"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_the_status_follows_from_both_measures_and_the_positions(
     level: float, before: str | None, positions: dict[str, str], status: str
@@ -169,7 +169,7 @@ def test_a_convergence_survives_serialization() -> None:
         ("diverging", {"diverging": 0.9}),
         ("diverging", {"converged": 0.3}),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) -> None:
     """Thresholds are shares with diverging below converged, and at least one proposal is required."""
@@ -181,7 +181,7 @@ def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) ->
 @pytest.mark.parametrize(
     "matrix",
     [[], [[1.0]], [[1.0, 0.5], [0.5]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, math.nan], [math.nan, 1.0]]],
-    ids=shown,
+    ids=case_id,
 )
 def test_a_measure_without_shares_is_an_output_error(matrix: Any) -> None:
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):

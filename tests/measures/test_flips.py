@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowdebate.measures import Embeddings, Flip, Position, flips
-from tests.ids import shown
+from tests.ids import case_id
 from tests.measures.drawn import texts
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def kinds(*answers: str | None) -> list[FlipKind]:
         (LONG, "Bananas make up 3% of all the fruit that people in this town buy", "contradiction"),
         ("家賃に上限を", "上限は要らない", "contradiction"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_wordings_determine_the_kind_of_flip(before: str | None, after: str | None, kind: FlipKind | None) -> None:
     """Answers may be retracted, reversed or qualified; repeated or shortened answers are not flips."""

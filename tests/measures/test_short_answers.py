@@ -5,7 +5,7 @@ from hypothesis import given
 
 from flowdebate.measures import same_answer
 from flowdebate.measures.statements import answer_words
-from tests.ids import shown
+from tests.ids import case_id
 from tests.measures.drawn import texts
 
 
@@ -37,7 +37,7 @@ def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
         ("家賃", "家賃。"),
         ("👍", "👍"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_answers_with_other_spellings_or_details_are_equal(one: str, other: str) -> None:
     """Differences in case, punctuation, invisible characters, character forms and detail are ignored."""
@@ -63,7 +63,7 @@ def test_answers_with_other_spellings_or_details_are_equal(one: str, other: str)
         ("", "?"),
         ("ann", "anne"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_answers_with_another_meaning_differ(one: str, other: str) -> None:
     """Examples are negations, signs, numbers, and words that only begin alike."""

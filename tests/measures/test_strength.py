@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.measures import Strength, agreement, strength
-from tests.ids import shown
+from tests.ids import case_id
 
 ORDER: dict[Strength, int] = {"contested": 0, "split": 0, "weak": 1, "moderate": 2, "strong": 3, "unanimous": 4}
 votes = st.dictionaries(st.text(max_size=3), st.integers(0, 10), max_size=5)
@@ -42,7 +42,7 @@ def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
         ([0, 0], 2, "split"),
         ([], 3, "split"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_grades_follow_the_thresholds_of_the_table(counts: list[int], eligible: int, word: Strength) -> None:
     """Values at the thresholds are tested."""
@@ -93,7 +93,7 @@ def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> No
         ("counts", {"a": 1.5}, 3),
         ("counts", {"a": 2, "b": 2}, 3),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_invalid_counts_are_rejected(field: str, counts: Any, eligible: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:

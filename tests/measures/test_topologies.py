@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from flowdebate.errors import ConfigurationError, OutputError
 from flowdebate.measures import Topology, edges
 from flowdebate.measures.topologies import all_to_all, random_graph, ring, round_robin, sparse, star
-from tests.ids import shown
+from tests.ids import case_id
 from tests.measures.drawn import names
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def test_invalid_topologies_are_rejected(case: Refused) -> None:
         ([("b", "b")], "'b' would review their own proposal"),
         ([("a", "b"), ["a", "b"]], "there more than once"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, message: str) -> None:
     def my_own(names: Sequence[str], number: int, random: Random) -> Any:

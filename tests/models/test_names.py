@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flowdebate.measures.statements import answer_words
 from flowdebate.models.reading import find_name
-from tests.ids import shown
+from tests.ids import case_id
 from tests.measures.drawn import names, texts
 
 
@@ -62,7 +62,7 @@ def test_punctuation_around_a_name_is_ignored(agents: list[str], data: st.DataOb
         ("A", ["A", "B"], "A"),
         ("option A", ["A", "B"], "A"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_a_choice_is_never_misread(text: str, choices: list[str], choice: str | None) -> None:
     """Case, quotes, hyphens and surrounding words do not matter; an ambiguous name matches nothing."""

@@ -20,7 +20,7 @@ from flowdebate import DebateVerdict
 from flowdebate.blocks.human.answers import check_answer
 from flowdebate.errors import ConfigurationError, SchemaViolation
 from flowdebate.models.output import OutputSchema, inline_definitions
-from tests.ids import shown
+from tests.ids import case_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -362,7 +362,7 @@ class Unfit:
     "spec",
     [5, "str", object(), Unfit, Unfit(), lambda: 1, len, {"type": "array"}, {"type": "nonsense"}, {"properties": 5},
      {"type": ["object", "null"]}, {"required": "x"}, {"$ref": 5}, [], (), ...],
-    ids=shown,
+    ids=case_id,
 )  # fmt: skip
 def test_unusable_output_types_are_rejected(spec: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:

@@ -20,7 +20,7 @@ from flowdebate.patterns.review import ReviewInput
 from flowdebate.patterns.round_robin.schemas import RoundRobinInput
 from flowdebate.resources.resource import StateResource
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.ids import shown
+from tests.ids import case_id
 
 from .every import PATTERNS, WITH_ROUNDS
 from .test_mistakes import FACTORIES, build
@@ -192,7 +192,7 @@ VISIBLE = {
 
 
 @pytest.mark.parametrize(("pattern", "role"), [(pattern, role) for pattern, roles in VISIBLE.items() for role in roles])
-@pytest.mark.parametrize("value", [{"clients": True}, 3], ids=shown)
+@pytest.mark.parametrize("value", [{"clients": True}, 3], ids=case_id)
 def test_an_invalid_visibility_is_rejected(pattern: str, role: str, value: Any) -> None:
     """Valid values are a `Visibility` and a dict with the same keys."""
     error = rejection_of(pattern, **{f"{role}_visibility": value})
@@ -264,7 +264,7 @@ SUBJECTS: dict[str, tuple[str, type[Any]]] = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("value", [None, 3, {"q": "?"}, {"field": 3}, ["?"]], ids=shown)
+@pytest.mark.parametrize("value", [None, 3, {"q": "?"}, {"field": 3}, ["?"]], ids=case_id)
 def test_an_input_without_a_subject_is_rejected(pattern: str, value: Any) -> None:
     """The error is raised before any model is called."""
     (subject, _), model = SUBJECTS[pattern], ScriptedModel()

@@ -14,7 +14,7 @@ from flowdebate import Limits
 from flowdebate.errors import AuthenticationFailed, ConnectionLost
 from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.runs.events import CircuitChanged
-from tests.ids import shown
+from tests.ids import case_id
 from tests.patterns.debates import events
 
 from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan, within
@@ -187,7 +187,7 @@ def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
     assert breakers.available(THREE) == list(THREE)
 
 
-@pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=shown)
+@pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=case_id)
 def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> None:
     """A wrong API key or an exception in application code does not mean that the model is unavailable."""
     breakers = Breakers(failures=1)

@@ -34,7 +34,7 @@ from flowdebate.resources.archive import Archive
 from flowdebate.resources.tasks import create_task_collection
 from flowdebate.runs.events import BlockAnswered, TextDelta
 from flowdebate.testing import FunctionModel, ToolCall
-from tests.ids import shown
+from tests.ids import case_id
 from tests.patterns.debates import events
 
 from .debates import TASK, THREE, Call, answer_of, call_of, model, plan
@@ -427,7 +427,7 @@ ACCEPTED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", ACCEPTED, ids=shown)
+@pytest.mark.parametrize("options", ACCEPTED, ids=case_id)
 def test_valid_options_build_a_debate(options: dict[str, Any]) -> None:
     """The resulting block has the debate's name and can be run."""
     debate = plan(**options, max_rounds=1)

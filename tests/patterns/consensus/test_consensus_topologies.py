@@ -14,7 +14,7 @@ from flowdebate import TopologyOptions
 from flowdebate.errors import ConnectionLost, OutputError
 from flowdebate.models.circuit_breaker import Breakers
 from flowdebate.runs.events import ModelCalled
-from tests.ids import shown
+from tests.ids import case_id
 from tests.patterns.debates import events
 
 from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan
@@ -166,7 +166,7 @@ def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None
         [("ann", "bob", "cy")],
         "ann",
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_invalid_edges_from_a_function_raise(bad: Any) -> None:
     """The raw output still has the proposals."""

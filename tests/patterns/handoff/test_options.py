@@ -16,7 +16,7 @@ from flowdebate.patterns.handoff.schemas import HandoffAnswer
 from flowdebate.runs.events import BlockAnswered, ModelCalled
 from flowdebate.testing import ScriptedModel
 from flowdebate.testing.cases import Unprintable
-from tests.ids import shown
+from tests.ids import case_id
 from tests.patterns.debates import events, system_of
 
 from .speakers import FORMS, NAMES, PROPOSITION, SPEAKERS, call, morals, over, script, turns
@@ -52,7 +52,7 @@ def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: Tr
 @pytest.mark.parametrize(
     ("visibility", "shown_count", "stored_count"),
     [({}, 3, 0), ({"client": False}, 0, 0), (Visibility(), 3, 2), ({"history": True, "client": False}, 0, 2)],
-    ids=shown,
+    ids=case_id,
 )
 def test_visibility_controls_shown_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
     """The history stores each turn once, though a speaker may be called twice."""
@@ -107,7 +107,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize("value", GOOD, ids=shown)
+@pytest.mark.parametrize("value", GOOD, ids=case_id)
 def test_a_custom_block_hands_over_in_text_or_fields(value: Any) -> None:
     """Keys may be in either style, and a name may be an enum member."""
     inputs: list[Any] = []
@@ -134,7 +134,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("value", "problem"), BAD, ids=shown)
+@pytest.mark.parametrize(("value", "problem"), BAD, ids=case_id)
 @pytest.mark.parametrize("policy", ["retry", "random", "error"])
 def test_a_custom_block_is_not_retried(policy: Any, value: Any, problem: str) -> None:
     """Either a lot decides or the error names the block; the text is recorded in both cases."""
@@ -256,7 +256,7 @@ def test_a_tool_cannot_be_named_handoff() -> None:
         ({"speakers": {"Pro": None}}, "speakers"),
         ({"transition": "json"}, "transition"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_options_of_a_created_speaker_are_validated(options: dict[str, Any], field: str) -> None:
     """The speakers must include the created one and somebody to hand over to."""

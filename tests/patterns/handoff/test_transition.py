@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowdebate.patterns.handoff.transition import Transition, read_transition
 from flowdebate.prompts import AROUND, as_seen, name_among, tag_name
 from flowdebate.testing.strategies import names
-from tests.ids import shown
+from tests.ids import case_id
 
 PRO, CON, NEUTRAL = ROSTER = ["Proponent", "Opponent", "Neutral"]
 AWKWARD = [
@@ -57,7 +57,7 @@ SAID = "Machines err."
         "Transition to Opponent  \r\n\n",
         "Transition to \uff2fpponent",
     ],
-    ids=shown,
+    ids=case_id,
 )
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
 def test_a_marker_may_have_decorations(gap: str, marker: str) -> None:
@@ -87,7 +87,7 @@ def test_names_may_have_any_characters(name: str, written: object) -> None:
         (f"**{SAID} Transition to Opponent**", f"**{SAID}", CON),
         (f"{SAID}\nTransition to Bob the Builder.", SAID, "Bob the Builder"),
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
     """A marker is at the end of the text or on a separate line."""
@@ -114,7 +114,7 @@ def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: s
         f"{SAID} Transition to Bob.",
         f"Transition to {'x' * 100}",
     ],
-    ids=shown,
+    ids=case_id,
 )
 def test_text_about_a_transition_is_not_a_marker(text: str) -> None:
     transition = read_transition(text, ROSTER)
