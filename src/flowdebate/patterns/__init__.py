@@ -1,4 +1,4 @@
-"""The patterns: one folder each, with its prompts, schemas, blocks, factory, front-end page and events.
+"""Debate patterns, one folder each, with prompts, schemas, blocks, factory, front-end page and events.
 
 `PATTERNS` is the registry, a mapping from a pattern's name to its entry.
 
@@ -16,7 +16,7 @@ from flowdebate.chassis.registry import find_pattern as find_pattern
 from flowdebate.chassis.registry import register as register
 
 DEFAULT = "debate"
-"""Default pattern of batches, MCP hosts and plans."""
+"""Pattern used by batches, MCP hosts and plans by default."""
 
 
 def _register_folder(

@@ -1,4 +1,4 @@
-"""Agents and judges: their default blocks, and the calls of a phase, each through its agent's circuit breaker."""
+"""Agents and judges: their default blocks, and the calls of a phase, guarded by a circuit breaker per agent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create_conclusive_judge(
 ) -> Generator[JudgeAnswer]:
     """Create the block `{name}-judge`.
 
-    It takes a `RoundsAsked` and decides whether the discussion is conclusive (a `JudgeAnswer`).
+    The block takes a `RoundsAsked` and returns a `JudgeAnswer`: is the discussion conclusive?
     """
     return create_block(f"{name}-judge", None, output_schema=JudgeAnswer, template=template, **options)
 
@@ -61,7 +61,10 @@ def create_conclusive_judge(
 def create_tie_judge(
     *, name: str, choices: Sequence[str], template: ConsensusTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[str]:
-    """Create the block `{name}-tie-judge`: it takes a `TieAsked` and returns the name of one of the tied authors."""
+    """Create the block `{name}-tie-judge`.
+
+    The block takes a `TieAsked` and returns the name of one of the tied authors.
+    """
 
     def choice(answer: VoteAnswer, _: ModelResponse, __: Context) -> str:
         return answer.choice
@@ -83,7 +86,7 @@ def create_block(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block `name` of an agent, or of a judge if no agent is given.
+    """Create the block `name` for an agent, or for a judge if `agent` is None.
 
     With `shuffle`, the block shows the proposals in a random order drawn from the run's seed.
     """
@@ -134,7 +137,7 @@ TIE_BREAK = Role(
 )
 
 _POINTS = 6
-"""Maximum number of issues, and of suggestions, in an answer: without a limit, a model could loop."""
+"""Maximum number of issues, and of suggestions, per answer. Without a limit, a model could loop."""
 
 
 class CritiqueForm(CriticAnswer):
@@ -185,15 +188,15 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Phase(Generic[QuestionT, AnswerT]):
-    """A phase in which agents are asked simultaneously: its questions, its default blocks, and its answers."""
+    """Phase in which all agents are called simultaneously: its questions, default blocks and answers."""
 
     name: ClassVar[AgentPhase]
     verb: ClassVar[str]
-    """The phase's verb in the names of default blocks: `{name}-{verb}-{agent}`."""
+    """Verb of the phase, used in the names of its default blocks: `{name}-{verb}-{agent}`."""
     returns: ClassVar[object]
     """The type of a validated answer."""
     form: ClassVar[type[WireModel] | None] = None
-    """Answer schema of a default block; None for text."""
+    """Answer schema of the default blocks; None for plain text."""
     has_length: ClassVar[bool] = False
     """True if the option `length` limits the answer; schemas have their own limits."""
 
@@ -201,18 +204,18 @@ class Phase(Generic[QuestionT, AnswerT]):
         self.loop = loop
 
     def answer(self) -> dict[str, Any]:
-        """Return the options of `create_block` for the answer of a default block.
+        """Return the `create_block` options for the answer format of the default blocks.
 
-        The answer is either text in whole sentences, or follows a schema.
+        Answers either consist of whole sentences, or follow a schema.
         """
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
     def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
-        """Return the questions of the phase, each for one agent."""
+        """Return the questions of the phase, each addressed to one agent."""
         raise NotImplementedError
 
     def read(self, answer: object, block: str, question: QuestionT, ctx: Context) -> AnswerT:
-        """Validate an answer; raise OutputError for an unusable one."""
+        """Validate an answer; raise OutputError if it is unusable."""
         raise NotImplementedError
 
     def record(self, answer: AnswerT, question: QuestionT, ctx: Context) -> object:
@@ -237,8 +240,8 @@ class Phase(Generic[QuestionT, AnswerT]):
 class AgentCalls(Block[QuestionT, None]):
     """Block that passes each question of a phase to its agent or the agent's fallback, and records the answer.
 
-    The agent's circuit breaker counts every call. An agent whose circuit is open is not called: this also counts as a
-    failed call.
+    Every call counts towards the agent's circuit breaker. If the circuit is open, the agent is not called, and the
+    attempt counts as a failed call.
     """
 
     def __init__(self, phase: Phase[QuestionT, Any]) -> None:
@@ -327,15 +330,15 @@ BREAKERS = "breakers"
 
 
 def breakers_of(ctx: Context) -> Breakers:
-    """Return the circuit breakers of the debate around a block."""
+    """Return the circuit breakers of the enclosing debate."""
     breakers: Breakers = ctx.scope.handles[BREAKERS]
     return breakers
 
 
 async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
-    """Request permission from the agent's circuit breaker to call the block at `inside`; raise CircuitOpen if denied.
+    """Ask an agent's circuit breaker for permission to call the block at `inside`; raise CircuitOpen if denied.
 
-    A stored run records the refusal, and needs no permission to replay a recorded answer.
+    A stored run records the denial. Replaying a recorded answer needs no permission.
     """
     journal, key = ctx.run.journal, f"{inside.path}#refused"
     refused = None if journal is None else journal.recorded_failure(key)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LONGEST_RESEARCH = 20_000
-"""Maximum length of research in characters, as it is part of every prompt."""
+"""Maximum length of the research text in characters, since every prompt includes it."""
 
 
 async def gather_context(research: Invocation | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Load past debates, critique patterns and research into the debate's state; any source may fail."""
+    """Load past debates, critique patterns and research into the debate's state, skipping sources that fail."""
     archive, limit, task = loop.options.archive, loop.options.history_limit, ctx.scope.handle.state.question
     skipped: list[SkippedContext] = []
     past: list[PastDebate] = []
@@ -81,7 +81,7 @@ async def _look_up(research: Invocation | None, task: str, skipped: list[Skipped
 
 
 async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[SkippedContext]) -> T | None:
-    """Await `call`; return None, and add an entry to `skipped`, if it fails or finds nothing."""
+    """Await `call`; if it fails or returns nothing, add an entry to `skipped` and return None."""
     try:
         result = await call
     except LimitReached:  # not a failure of the source: no further call is allowed
@@ -101,7 +101,7 @@ async def _ask(
     key: str,
     returns: object,
 ) -> T:
-    """Await a store of `archive`; raise TimeoutError when the archive's time limit is exceeded."""
+    """Await a call to one of the stores of `archive`; raise TimeoutError after the archive's time limit."""
 
     async def in_patience() -> T:
         time_limit = asyncio.timeout(archive.patience)
@@ -133,7 +133,7 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
 
 
 async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, float] | None:
-    """Return the weights of the votes: the application's, then the archive's ratings; None if all are 1."""
+    """Return the vote weights set by the application, or else derived from the archive's ratings; None if all are 1."""
     voting = loop.options.voting
     if voting.voting != "weighted":
         return None
@@ -152,7 +152,7 @@ async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, 
 
 
 async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, ctx: Context) -> Feedback:
-    """Report the debate to the archive; failures are only noted in the result."""
+    """Report the debate to the archive; failures are noted in the result, not raised."""
     positions = [
         Position(agent=proposal.agent, claim=output.task, answer=proposal.position, round=proposal.round)
         for proposal in (*output.proposals, *(revised for one in output.rounds for revised in one.revisions))
@@ -196,7 +196,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
 
 
 def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDebate:
-    """Build the record of a debate that is shown in the prompts of later debates."""
+    """Build the record of a debate for the prompts of later debates."""
     return PastDebate(
         id=debate,
         task=output.task,
@@ -214,7 +214,7 @@ def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDeba
 
 @dataclass(slots=True)
 class _ArchiveWriter:
-    """Writer of a debate's results to an archive, which collects any failures."""
+    """Writer of a debate's results to an archive; collects failures instead of raising them."""
 
     archive: Archive
     ctx: Context
@@ -224,7 +224,7 @@ class _ArchiveWriter:
     rating_changes: dict[str, float] = field(default_factory=dict)
 
     async def write(self, part: str, call: Callable[[], Awaitable[Any]]) -> bool:
-        """Write one part; return True if the archive accepted it."""
+        """Write one part of the results; return True if the archive accepted it."""
 
         async def nothing() -> None:  # answers from a store are not recorded
             await call()
@@ -252,7 +252,7 @@ class _ArchiveWriter:
 
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
-    """Collect the critics' points; a point helped if its target then revised the proposal and won by consensus."""
+    """Collect the critics' points. A point helped if its target then revised the proposal and won by consensus."""
     tallies: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:
         revised = {proposal.agent for proposal in one.revisions}

@@ -127,11 +127,11 @@ _TOLD = (
 
 
 class WireEvents:
-    """Translator of a run's events to plain data, under the names of the pipeline behind this pattern.
+    """Translator from a run's events to plain data, named as in the pipeline that this pattern is modelled on.
 
-    These are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`, and in
-    addition `stage`, `poll_vote` and `agent_failure`. Each has the `path` of its debate and a `sequence`, its number in
-    the debate, from 1 without gaps. Events of other blocks are left out.
+    The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`, and
+    in addition `stage`, `poll_vote` and `agent_failure`. Each has the `path` of its debate and a `sequence` number,
+    counted within the debate from 1 without gaps. Events of other blocks are omitted.
 
     >>> wire = WireEvents()
     >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))
@@ -143,7 +143,7 @@ class WireEvents:
         """Debates in progress by path, with the numbers of their events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """Convert `event` to its wire form: no event, one event, or two for the first stage of a round."""
+        """Convert `event` to zero, one or (for the first stage of a round) two events in wire form."""
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):

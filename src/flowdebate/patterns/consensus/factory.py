@@ -1,4 +1,4 @@
-"""`consensus()`: its options, validated before anything is built, its steps in order, and its output."""
+"""The `consensus()` factory: validation of its options, its steps in order, and its output."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 CONSENSUS_FAILURES = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0)
-"""The default failure policy: the debate continues without an agent that fails or takes more than 90 seconds."""
+"""Default failure policy: the debate continues without an agent that fails or takes more than 90 seconds."""
 
 
 @suggesting
@@ -123,24 +123,24 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ConsensusOutput, ConsensusOutput]:
     """Build a consensus debate, a joint search for the best answer: `await pattern.run("How should we …?")`.
 
-    All agents propose at once. In each round critics criticise proposals, and the authors revise them. Then all
-    agents vote. The output is a `ConsensusOutput`.
+    All agents make their proposals at the same time. In each round critics criticize proposals, and the authors revise
+    them. Then all agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.
     - `judge`, `tie_break`: roles that end the rounds and break a tied vote: True, options, a block or a function.
-    - `model`: for all roles without a specific one.
+    - `model`: the default model for all roles.
     - `topology`: the pairs of critic and target.
     - `convergence`, `confidence`: the similarity of proposals, or the confidence of a poll, that ends the rounds.
     - `voting`: the decision rule, or `VotingOptions`.
-    - `format`: "delphi", or a `Format` of this pattern.
-    - `budget`, `timeout`: limits on planned calls and on seconds for the whole debate.
+    - `format`: "delphi", or a `Format` for this pattern.
+    - `budget`, `timeout`: the maximum number of planned calls, and the time limit of the debate in seconds.
     - `archive`, `history_limit`, `research`: past debates and texts shown to agents.
-    - `failures`, `breakers`: the reaction to a failed provider; None is `CONSENSUS_FAILURES`, a policy that skips
+    - `failures`, `breakers`: the reaction to a failed provider; None selects `CONSENSUS_FAILURES`, a policy that skips
       failed calls.
     - All other options: see `debate()`.
 
-    Takes a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`; a run without any
-    proposal raises `NoProposals`.
+    The input is a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`; a run without
+    any proposal raises `NoProposals`.
 
     >>> plan = consensus(name="plan", agents=[{"name": "ann"}, {"name": "bob"}], topology="ring")
     >>> plan.name
@@ -191,7 +191,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
-    """Assemble the debate as a block: its phases, inside a block that produces the output."""
+    """Assemble the debate as a block that runs the phases and produces the output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
@@ -299,7 +299,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
                 ctx.run.degrade("limit")
 
     async def _finish(self, ctx: Context, start_time: float) -> ConsensusOutput:
-        """Publish the output; a failure of the analytics or of the archive does not change the answer."""
+        """Publish the output; failures of the analytics or the archive do not change the answer."""
         state: ConsensusState = ctx.scope.handle.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
         if state.tally is None or not state.tally.valid:
@@ -324,7 +324,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
 
 def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) -> ConsensusOutput:
-    """Return the current output of the debate around a step; lists are in declared order, not in arrival order."""
+    """Return the current output of the enclosing debate, with lists in declared order instead of arrival order."""
     state: ConsensusState = ctx.scope.handle.state
     phases: tuple[str | None, ...] = get_args(AgentPhase)
     names, counted, heard = loop.names, state.tally, len(state.proposals)

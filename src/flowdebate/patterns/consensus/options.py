@@ -1,4 +1,4 @@
-"""Options of a consensus debate, and the rules about incompatible options."""
+"""Options of a consensus debate, and the rules for incompatible options."""
 
 from __future__ import annotations
 
@@ -72,10 +72,12 @@ class TopologyOptions:
 
 @dataclass(frozen=True)
 class ConvergenceOptions:
-    """Options for the similarity of proposals: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
+    """Options for measuring similarity: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
 
     convergence: float | None = DEFAULT_CONVERGENCE
-    """Mean similarity at which proposals have converged and the rounds end; None only measures similarity."""
+    """Mean similarity at which proposals have converged and the rounds end; if None, similarity is measured but does
+    not end the rounds.
+    """
     diverging: float | None = field(default=None, kw_only=True)
     """Similarity below which proposals diverge; None for 0.40, or `convergence` if that is lower."""
     similarity: Similarity | None = field(default=None, kw_only=True)
@@ -105,13 +107,13 @@ class ConvergenceOptions:
 
 @dataclass(frozen=True, slots=True)
 class VotingOptions:
-    """Options of the vote: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
+    """Options for the vote: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
 
     voting: VotingRule = "majority"
     """Decision rule: more than half of the eligible voters, two thirds, all, or more than half of the weight."""
     weights: Mapping[str, float] | None = field(default=None, kw_only=True)
-    """Weights of a weighted vote, keyed by agent; agents without a weight use the archive's ratings, as do
-    all if None.
+    """Weights of a weighted vote, keyed by agent. Agents without a weight use the archive's ratings; if None, all
+    agents do.
     """
     min_votes: int | None = field(default=None, kw_only=True)
     """Minimum number of valid votes; None for half of the agents, but at least two."""

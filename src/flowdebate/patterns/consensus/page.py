@@ -67,7 +67,7 @@ _ENDINGS: Mapping[EndSource, str] = {
     "timeout": "stopped early, since time was up",
 }
 _SHOWN = 10
-"""Maximum number of lines about relationships, and about moments."""
+"""Maximum number of relationships, and of key moments, to show."""
 
 
 class ConsensusPlanOptions(PlanOptions):
@@ -188,7 +188,7 @@ class ConsensusDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """Show the result; nothing if no votes were counted."""
+        """Show the result, if the votes were counted."""
         yield from self.mark()
         raw, counted = self.raw, self.raw.tally
         if counted is None:
@@ -233,7 +233,7 @@ class ConsensusDocument(Document):
         return Entry(name=proposal.agent, about="", text=proposal.text, quotes=self.quoted(place))
 
     def _failed(self, phase: str, number: int | None = None) -> Iterator[Fact]:
-        """List the failures in a phase, for one round or for all."""
+        """List the failures in a phase, for one round or for all rounds."""
         failed = (loss for loss in self.raw.losses if loss.phase == phase and number in (None, loss.round))
         return (_failed(loss.name, phase, loss.target, loss.error, loss.instead) for loss in failed)
 
@@ -301,7 +301,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """Describe what one agent did towards another; empty without a critique or a vote for the other agent."""
+    """Describe one agent's critiques of another and its vote for the other; return "" if there is neither."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")
@@ -324,7 +324,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the agents of the format: in an anonymous format, agents do not know each other's names."""
+        """Return the agents with the names and roles of their format; an anonymous format hides their own names."""
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)

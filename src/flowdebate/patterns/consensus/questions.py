@@ -1,4 +1,4 @@
-"""Questions to the agents and judges of a consensus debate, as input for blocks, and as text for models and humans."""
+"""Questions to the agents and judges of a consensus debate, both as block input and as text for models and humans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .schemas import Critique, HumanCritique, JudgeAnswer, Proposal, RevisionAns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Base of all questions: the input of an agent's or a judge's block."""
+    """Base class of all questions, the inputs of agents' and judges' blocks."""
 
     kind: ClassVar[str]
     answer: ClassVar[object] = None
@@ -29,13 +29,13 @@ class Question:
         return render_human_task(self)
 
     def answer_schema(self) -> object:
-        """Build the schema of a human's answer; None for text."""
+        """Build the schema of a human's answer; return None if the answer is plain text."""
         return self.answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalAsked(Question):
-    """The question for a proposal: an agent's block returns text, with an optional last line "Position: …"."""
+    """Request for a proposal: the agent's block returns text, optionally ending with a line "Position: …"."""
 
     kind: ClassVar[str] = "proposal"
     agent: str
@@ -43,7 +43,7 @@ class ProposalAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CritiqueAsked(Question):
-    """The question for a critique of a proposal: an agent's block returns a `CriticAnswer` or its fields."""
+    """Request for a critique of a proposal: the agent's block returns a `CriticAnswer` or its fields."""
 
     kind: ClassVar[str] = "critique"
     answer: ClassVar[object] = HumanCritique
@@ -54,7 +54,7 @@ class CritiqueAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionAsked(Question):
-    """The question for a revision: an agent's block returns a `RevisionAnswer` or its fields."""
+    """Request for a revision: the agent's block returns a `RevisionAnswer` or its fields."""
 
     kind: ClassVar[str] = "revision"
     answer: ClassVar[object] = RevisionAnswer
@@ -68,7 +68,7 @@ class RevisionAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAsked(Question):
-    """Base of the questions that ask to choose a proposal."""
+    """Base class of requests to choose among proposals."""
 
     proposals: list[Proposal]
     """Proposals to choose from."""
@@ -88,7 +88,7 @@ class ChoiceAsked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAsked(ChoiceAsked):
-    """The question for a vote: an agent's block returns a `VoteAnswer` or its fields."""
+    """Request for a vote: the agent's block returns a `VoteAnswer` or its fields."""
 
     kind: ClassVar[str] = "vote"
     agent: str
@@ -96,14 +96,14 @@ class VoteAsked(ChoiceAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieAsked(ChoiceAsked):
-    """The question about a tie: a block returns the name of one of the tied agents."""
+    """Request to break a tie: the block returns the name of one of the tied agents."""
 
     kind: ClassVar[str] = "tie"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundsAsked(Question):
-    """The question after each round: a judge returns a `JudgeAnswer`, its fields, or a bool."""
+    """Question after each round: should the rounds end? The judge returns a `JudgeAnswer`, its fields, or a bool."""
 
     kind: ClassVar[str] = "rounds"
     answer: ClassVar[object] = JudgeAnswer
@@ -114,7 +114,7 @@ class RoundsAsked(Question):
 
 
 AgentQuestion: TypeAlias = ProposalAsked | CritiqueAsked | RevisionAsked | VoteAsked
-"""A question to one agent."""
+"""Any question addressed to an agent."""
 
 # Texts
 
@@ -148,7 +148,7 @@ _PARTS = {
     "rounds": "rounds",
     "tie": "tie",
 }
-"""The part of the template for each kind of question."""
+"""Template part for each kind of question."""
 
 
 def _proposals_of(question: Question) -> Sequence[Proposal]:

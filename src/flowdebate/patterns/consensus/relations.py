@@ -1,4 +1,4 @@
-"""Analytics of a finished debate, relationships between its agents, and its key moments: functions of its output."""
+"""Analytics, relationships between agents, and key moments of a finished debate, all computed from its output."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from flowdebate.measures import Flip, agreement
 from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Relationship
 
 _SEVERE = 0.7
-"""Lowest severity of a severe critique, and of an issue reported as a risk."""
+"""Minimum severity of a severe critique, and of an issue reported as a risk."""
 _UPSET = 100.0  # the stronger player is then expected to win 64 games out of 100
-"""Minimum ELO deficit of a surprise winner."""
+"""Minimum ELO deficit at which a winner is a surprise."""
 _SHOWN = 10
-"""Maximum entries in a list that grows with the debate."""
+"""Maximum length of lists that would otherwise grow with the debate."""
 
 
 def analyse(output: ConsensusOutput, seconds: float) -> Analytics:
-    """Compute the analytics of a debate that took `seconds`, from its output alone.
+    """Compute the analytics of a debate from its output and its duration in `seconds`.
 
     Raises ValueError if no votes were counted.
     """
@@ -98,9 +98,9 @@ def relationships(output: ConsensusOutput) -> list[Relationship]:
 def moments(
     output: ConsensusOutput, flips: Sequence[Flip] = (), ratings: Mapping[str, float] | None = None
 ) -> list[Moment]:
-    """Return the key moments of a debate, round by round, ending with those of the vote.
+    """Return the key moments of a debate, round by round, ending with the vote.
 
-    `flips` are the agents' changes of mind, and `ratings` their ELO before the debate.
+    `flips` are the agents' changes of mind, and `ratings` their ELO ratings before the debate.
     """
     all_moments = [
         Moment(
@@ -123,7 +123,7 @@ def moments(
 
 
 def _find_turns(output: ConsensusOutput) -> Iterator[Moment]:
-    """Find the first deadlock, and the first convergence after a round without it."""
+    """Find the first deadlock, and the first convergence after a round without convergence."""
     measured = [(one.round, one.convergence) for one in output.rounds if one.convergence is not None]
     names = [proposal.agent for proposal in output.final_proposals]
     stuck = next((number for number, convergence in measured if convergence.status == "stagnant"), None)

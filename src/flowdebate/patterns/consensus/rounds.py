@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class Proposing(Phase[ProposalAsked, Proposal]):
-    """Phase in which each agent makes a proposal; a truncated proposal is cut at its last full sentence."""
+    """Phase in which each agent makes a proposal; truncated proposals are cut after their last full sentence."""
 
     name: ClassVar[AgentPhase] = "proposal"
     verb: ClassVar[str] = "propose"
@@ -94,7 +94,7 @@ _POSITION = re.compile(r"[\s>*_#-]*position[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE
 
 
 def split_position(text: str) -> tuple[str, str | None]:
-    r"""Split off the last line "Position: …" of `text`; without such a line, return the whole text and None.
+    r"""Split off the last line "Position: …" of `text`; if there is none, return the whole text and None.
 
     >>> split_position("Cap rents at 3%.\n\n**Position:** a cap of 3%")
     ('Cap rents at 3%.', 'a cap of 3%')
@@ -106,7 +106,7 @@ def split_position(text: str) -> tuple[str, str | None]:
 
 
 def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """End the proposal phase; raise NoProposals if nobody has proposed anything, QuorumLost if too few agents have."""
+    """Close the proposal phase; raise NoProposals if there are no proposals, QuorumLost if there are too few."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
     if not state.proposals:  # every agent has failed; otherwise the phase would have raised an error
@@ -235,7 +235,7 @@ class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Sort this round's critiques by its pairs: the order of arrival would make prompts differ between runs."""
+    """Sort this round's critiques in the order of its pairs: arrival order would make prompts differ between runs."""
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
     return sorted(latest.critiques, key=lambda critique: order[critique.critic, critique.target])
@@ -245,7 +245,11 @@ def _sort_critiques(ctx: Context) -> list[Critique]:
 
 
 async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Measure how similar the proposals are; convergence, the agents or the budget may end the rounds."""
+    """Measure the similarity of the proposals.
+
+    The rounds end if the proposals have converged, if most agents expect no further change, or if the budget is too
+    small for another round.
+    """
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.CONVERGENCE_CHECK, ctx)
     state: ConsensusState = ctx.scope.handle.state
@@ -314,7 +318,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Check whether the rounds end anyway, so that no agent or judge has to be asked."""
+    """Check whether the rounds are already over, so that no further agent or judge needs to be called."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
@@ -327,7 +331,7 @@ def end_early(ctx: Context, source: EndSource, reason: str) -> None:
 
 
 def stop_reason(state: ConsensusState, max_rounds: int) -> str | None:
-    """Return the pattern's reason to end the rounds, or None."""
+    """Return the pattern's reason for ending the rounds, or None."""
     if state.round >= max_rounds:
         return "max_rounds"
     return None if state.early_end is None else state.early_end.source
@@ -345,9 +349,9 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
 
 
 class Voting(Phase[VoteAsked, Ballot]):
-    """Phase in which every agent votes for the best proposal, including agents without a proposal.
+    """Phase in which every agent votes for the best proposal, even agents without a proposal.
 
-    If a poll has ended the rounds, its ballots count and nobody is asked again.
+    If a poll has ended the rounds, its ballots count and no agent is called again.
     """
 
     name: ClassVar[AgentPhase] = "vote"
@@ -368,7 +372,7 @@ class Voting(Phase[VoteAsked, Ballot]):
         return []
 
     def ask_all(self, ctx: Context) -> list[VoteAsked]:
-        """Ask every agent about all current proposals."""
+        """Build a vote request for every agent, offering all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
         start_clock(self.loop.failures, ctx)  # all votes share the time limit of a round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
@@ -407,7 +411,7 @@ class Polling(Voting):
 
 
 async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """End the rounds if the poll reached a consensus with at least the required `confidence`."""
+    """End the rounds if the poll reached a consensus with the required `confidence` or more."""
     ctx.scope.handle.deadline = None  # the poll's time limit no longer applies
     ballots = {ballot.voter: ballot for ballot in current_round(ctx).poll}
     confidence = loop.options.confidence
@@ -449,12 +453,12 @@ async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions
 
 
 def bound_confidence(counted: Tally, *, heard: int) -> float:
-    """Limit the confidence of the vote to the share of agents whose proposal was `heard`."""
+    """Limit the confidence of the vote to the share of agents with a proposal; `heard` is their number."""
     return min(counted.confidence, heard / counted.eligible)
 
 
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
-    """Limit the strength of the agreement according to the share of agents whose proposal was `heard`.
+    """Limit the strength of the agreement by the share of agents with a proposal; `heard` is their number.
 
     Agreement on the only surviving proposal is weak, because there was no other choice.
     """
@@ -483,7 +487,7 @@ def _count(
 
 
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
-    """Return the tied author chosen by `judge`; None without an answer, or if the answer names anybody else."""
+    """Return the tied author chosen by `judge`; None if it does not answer or names anyone else."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieAsked(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))

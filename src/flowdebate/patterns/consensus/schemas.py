@@ -21,24 +21,24 @@ from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.runs.context import Context
 
 Share = Annotated[float, Field(ge=0, le=1)]  # 2 may mean 2 %, 20 % or certainty, so it is rejected
-"""A severity or a confidence: always from 0 to 1."""
+"""Severity or confidence, from 0 to 1."""
 Outcome = Literal["consensus", "no_consensus"]
-"""Outcome of a debate: consensus or none."""
+"""Outcome of a debate: consensus or no consensus."""
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
-"""Kind of question to an agent; a poll is a vote after a round."""
+"""Kind of request to an agent; a poll is a vote after a round."""
 LONGEST_POSITION = 200
-"""Maximum characters of a position: only short positions can be compared with each other."""
+"""Maximum length of a position in characters, since only short positions can be compared."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
-"""Source of an end before `max_rounds`."""
+"""Cause of an end of the rounds before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
-"""The sources of information for agents besides the task."""
+"""Source of information for agents in addition to the task."""
 
 
 # Answers
 
 
 class ConsensusInput(PatternInput):
-    """The input of a consensus debate."""
+    """Input of a consensus debate."""
 
     task: str
 
@@ -49,9 +49,9 @@ class Proposal(Contribution):
     agent: str
     text: str
     round: int = 0
-    """The round of the last revision; 0 for the original proposal."""
+    """Round of the last revision; 0 for the original proposal."""
     position: str | None = None
-    """The proposed answer in a few words, as stated with the proposal; None if there is none."""
+    """Proposed answer in a few words, as stated with the proposal; None if it was not stated."""
 
 
 class CriticAnswer(WireModel):
@@ -74,7 +74,7 @@ class HumanCritique(CriticAnswer):
 
 
 class Critique(CriticAnswer):
-    """A critique, with its author and the author of the proposal."""
+    """A critique with its author and the author of the criticized proposal."""
 
     # docstrings of event data are the descriptions in `events.schema.json`
     critic: str
@@ -86,7 +86,7 @@ class Critique(CriticAnswer):
 
     @property
     def text(self) -> str:
-        """The reasoning, the issues and the suggestions, a line each; "No issues." if there are none."""
+        """The reasoning, issues and suggestions, one per line; "No issues." if there are none."""
         return "\n".join(part for part in (self.reasoning, *self.issues, *self.suggestions) if part) or "No issues."
 
 
@@ -121,7 +121,7 @@ class JudgeAnswer(WireModel):
 
 
 class ConsensusStage(StrEnum):
-    """The stages of a consensus debate, in their order; the three of a round repeat."""
+    """Stages of a consensus debate, in order. The three stages of a round repeat."""
 
     START = "START"
     INITIALIZING = "INITIALIZING"
@@ -144,7 +144,7 @@ class ConsensusStage(StrEnum):
 
 
 class StageReached(WireModel):
-    """A stage, and its round."""
+    """A stage and its round."""
 
     stage: ConsensusStage
     """The stage."""
@@ -153,12 +153,12 @@ class StageReached(WireModel):
 
     @property
     def label(self) -> str:
-        """The stage's name with its round in it: `ROUND_2_CRITIQUE`."""
+        """Name of the stage, including its round: `ROUND_2_CRITIQUE`."""
         return self.stage.value.replace("_N_", f"_{self.round}_")
 
 
 class EarlyEnd(WireModel):
-    """The reason for an end of the rounds before `max_rounds`."""
+    """Reason for ending the rounds before `max_rounds`."""
 
     source: EndSource
     reason: str
@@ -170,7 +170,7 @@ class ConsensusRound(WireModel):
 
     round: int
     edges: list[tuple[str, str]] = Field(default_factory=list)
-    """(critic, target): the requested critiques."""
+    """Requested critiques, as (critic, target) pairs."""
     critiques: list[Critique] = Field(default_factory=list)
     """Critiques of the round, in the order of the edges."""
     revisions: list[Proposal] = Field(default_factory=list)
@@ -178,20 +178,20 @@ class ConsensusRound(WireModel):
     enough: list[str] = Field(default_factory=list)
     """Agents expecting no change from another round."""
     poll: list[Ballot] = Field(default_factory=list, exclude_if=lambda poll: not poll)
-    """The votes after the round, if it was followed by a poll."""
+    """Votes in the poll after the round, if there was one."""
     convergence: Convergence | None = None
-    """Convergence of the round; None if it was cut short."""
+    """Convergence of the round; None if the round was cut short."""
 
 
 class SkippedContext(WireModel):
-    """A source omitted from the prompts, and the reason."""
+    """A source omitted from the prompts, with the reason."""
 
     source: ContextSource
     reason: str
 
 
 class ConsensusContext(WireModel):
-    """Information for the agents besides the task."""
+    """Information for the agents in addition to the task."""
 
     past_debates: list[PastDebate] = Field(default_factory=list)
     critique_patterns: list[CritiquePattern] = Field(default_factory=list)
@@ -200,7 +200,7 @@ class ConsensusContext(WireModel):
 
 
 class Dissent(WireModel):
-    """A vote against the winner, or a spoiled one."""
+    """A vote against the winner, or a spoiled vote."""
 
     agent: str
     choice: str | None
@@ -208,18 +208,18 @@ class Dissent(WireModel):
 
 
 class Relationship(WireModel):
-    """Relationship of one agent to another in a debate."""
+    """One agent's relationship to another in a debate."""
 
     agent: str
     other: str
     critiques: int = 0
-    """Critiques by `agent` of the proposals of `other`."""
+    """Number of critiques by `agent` of proposals by `other`."""
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
     """Mean severity of the critiques; None if there are none."""
     revised: int = 0
-    """Critiques followed by a revision of `other`'s proposal in the same round."""
+    """Number of critiques followed by a revision of `other`'s proposal in the same round."""
     endorsed: bool = False
-    """True if `agent` voted for the proposal of `other`."""
+    """True if `agent` voted for `other`'s proposal."""
     agreed: bool | None = None
     """True if both voted for the same proposal; None unless both votes are valid."""
 
@@ -227,7 +227,7 @@ class Relationship(WireModel):
     def weight(self) -> float:
         """The interaction weight, from -1 for opposition to 1 for support.
 
-        The same vote adds half a point, and a vote for the other agent adds another half. A different vote subtracts
+        Voting alike adds half a point, and voting for the other agent adds another half. Voting differently subtracts
         half a point, and critiques subtract half of their mean severity.
         """
         opposed = float(self.agreed is False) + (self.severity or 0.0)
@@ -241,29 +241,30 @@ class Analytics(WireModel):
     rounds: int
     outcome: Outcome
     agreement: Share
-    """The share of all eligible voters behind the most popular choice."""
+    """Share of all eligible voters who chose the most popular proposal."""
     dissent: list[Dissent] = Field(default_factory=list)
     split_opinions: list[str] = Field(default_factory=list)
-    """Vote counts of all choices except the leading one."""
+    """Vote counts of all choices except the most popular."""
     risk_areas: list[str] = Field(default_factory=list)
     """Issues rated severe by critics of the winner's proposal, or of all proposals without a winner, the most severe
     first.
     """
     insights: list[str] = Field(default_factory=list)
-    """Suggestions of several critics, and the effect of the debate on the proposals."""
+    """Suggestions made by several critics, and the effect of the debate on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
-    """Relationships of each agent to each other agent."""
+    """Relationships between each agent and each other agent."""
 
 
 MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
-"""A position was withdrawn or contradicted; two agents criticised each other severely; positions differed and agents
-repeated themselves; proposals converged after they had not; an agent voted for a proposal after criticising it
-severely; the most criticised proposal of round 1 won; the winner was rated 100 points below another agent.
+"""Kind of key moment: an agent withdrew or contradicted its position; two agents criticized each other severely;
+positions differed and agents repeated themselves; proposals converged after a round without convergence; an agent voted
+for a proposal after criticizing it severely; the most criticized proposal of round 1 won; the winner was rated 100
+points below another agent.
 """
 
 
 class Moment(WireModel):
-    """A turning point of a debate."""
+    """A key moment of a debate."""
 
     kind: MomentKind
     round: int | None
@@ -274,19 +275,19 @@ class Moment(WireModel):
 
 
 class Feedback(WireModel):
-    """Traces of the debate in the archive."""
+    """Results of reporting a debate to the archive."""
 
     debate: str | None = None
-    """The id of the debate in the archive, for `Archive.record_outcome`; None without an archive."""
+    """Id of the debate in the archive, for `Archive.record_outcome`; None without an archive."""
     ratings: dict[str, float] = Field(default_factory=dict)
-    """ELO ratings before the debate, by agent; empty if no ratings changed."""
+    """ELO ratings before the debate, keyed by agent; empty if no ratings changed."""
     rating_changes: dict[str, float] = Field(default_factory=dict)
-    """Changes of the ELO ratings, by agent; their sum is 0."""
+    """Changes of the ELO ratings, keyed by agent; they add up to 0."""
     positions: list[Position] = Field(default_factory=list)
     flips: list[Flip] = Field(default_factory=list)
-    """Positions changed by agents in this debate."""
+    """Changes of position by agents in this debate."""
     moments: list[Moment] = Field(default_factory=list)
-    """Turning points of the debate."""
+    """Key moments of the debate."""
     remembered: bool = False
     """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
@@ -294,25 +295,25 @@ class Feedback(WireModel):
 
 
 class ConsensusState(PatternState):
-    """The state of a consensus debate's sequencer, as `ctx.sequencer.state` shows it.
+    """State of a consensus debate, available as `ctx.sequencer.state`.
 
-    Its lists and dicts grow in place, as answers arrive, since copying them would be a large part of a debate's cost;
+    Lists and dicts grow in place as answers arrive, since copying them would account for much of a debate's cost;
     blocks see frozen copies.
     """
 
     stages: list[StageReached] = Field(default_factory=list)
     context: ConsensusContext = Field(default_factory=ConsensusContext)
     weights: dict[str, float] | None = None
-    """Weights of votes, by voter; None if all weigh 1."""
+    """Weights of votes, keyed by voter; None if all weights are 1."""
     first: dict[str, Proposal] = Field(default_factory=dict)
-    """First proposals by agent, in order of arrival."""
+    """First proposals, keyed by agent, in order of arrival."""
     proposals: dict[str, Proposal] = Field(default_factory=dict)
     """Current proposals."""
     rounds: list[ConsensusRound] = Field(default_factory=list)
     """Rounds so far; the last one is in progress."""
     ballots: dict[str, Ballot] = Field(default_factory=dict)
     early_end: EarlyEnd | None = None
-    """The reason for an end of the rounds before `max_rounds`, now or earlier."""
+    """Reason for ending the rounds before `max_rounds`; None if there is none so far."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
     """Tolerated failures of the archive."""
@@ -333,14 +334,14 @@ class ConsensusState(PatternState):
 
     @property
     def positions(self) -> dict[str, str]:
-        """The positions stated in proposals, by agent."""
+        """Positions stated in proposals, keyed by agent."""
         return {
             agent: position for agent, proposal in self.proposals.items() if (position := proposal.position) is not None
         }
 
 
 class ConsensusOutput(PatternOutput):
-    """The output of a consensus debate, and also its raw output."""
+    """Output of a consensus debate, identical to its raw output."""
 
     subject_field: ClassVar[str] = "task"
 
@@ -348,7 +349,7 @@ class ConsensusOutput(PatternOutput):
     outcome: Outcome | None
     """Outcome of the vote; None if the votes were not counted."""
     answer: str | None
-    """The text of the winning proposal; None without a winner."""
+    """Text of the winning proposal; None without a winner."""
     winner: str | None
     """Author of the winning proposal."""
     strength: Strength | None = None
@@ -365,10 +366,10 @@ class ConsensusOutput(PatternOutput):
     """Ballots in declared order of the voters."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
-    """The reason for an end of the rounds before `max_rounds`; None if all took place."""
+    """Reason for ending the rounds before `max_rounds`; None if all rounds took place."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Calls that failed for good, truncated proposals, and invalid votes.
-    Failures of agents have a `phase`, and come before failures of judges.
+    """Permanently failed calls, truncated proposals, and invalid votes. Failures of agents have a `phase`, and come
+    before failures of judges.
     """
     stages: list[StageReached]
     analytics: Analytics | None = None
@@ -390,15 +391,16 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """The author of the winning proposal, with its beginning."""
+        """The author and the beginning of the winning proposal."""
         start = brief(self.answer)
         return f"{self.winner}: {start}" if self.consensus_reached and start else self.decision_word
 
     @property
     def stop_reason(self) -> str | None:
-        """The reason for ending the rounds: "max_rounds", the reason of an early end, or None.
+        """Reason for ending the rounds: "max_rounds", or the cause of an early end.
 
-        An early end gives its source, or the fulfilled condition of `terminate_when`.
+        The cause is the source of the early end, or the fulfilled condition of `terminate_when`. None if the debate was
+        cut short.
         """
         early = self.early_end
         if early is not None:
@@ -414,7 +416,7 @@ class ConsensusOutput(PatternOutput):
         return self.consensus_reached
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the positions of each agent, from its first proposal to its last, and the winner's."""
+        """Return each agent's positions, from its first proposal to its last, and the winning position."""
         voices = {proposal.agent: [proposal.position] for proposal in self.proposals}
         for revised in (revision for one in self.rounds for revision in one.revisions):
             voices.setdefault(revised.agent, []).append(revised.position)
@@ -423,7 +425,7 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """All proposals, critiques and revisions: each round in declared order."""
+        """All proposals, critiques and revisions, round by round, in declared order within a round."""
         spoken = [Entry(round=0, speaker=proposal.agent, text=proposal.text) for proposal in self.proposals]
         for one in self.rounds:
             spoken += [Entry(round=one.round, speaker=item.critic, text=item.text) for item in one.critiques]
