@@ -1,6 +1,6 @@
-"""Batch runs of one block: bounded concurrency, results as they complete, and no run paid for twice.
+"""Batches: one block run for many questions, with bounded concurrency, and no run paid for twice.
 
-The worker pool below knows nothing about runs: it executes jobs concurrently, and stays close to its reader.
+The worker pool below knows nothing about runs. It executes jobs concurrently, only slightly ahead of its reader.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class BatchControls(CommonOptions, total=False):
     store: StoreChoice | StoreOptions
     on_error: OnError
     progress: Callable[[BatchSummary], object] | None
-    """Called after each run."""
+    """Callback that receives the summary after each run."""
     until: Callable[[BatchSummary], bool] | None
-    """Predicate of the summary; once it is true, no further questions are read."""
+    """Predicate on the summary; once it returns True, no further questions are read."""
     on_uncertain: OnUncertain
     allow_changes: bool
 
@@ -69,14 +69,14 @@ class BatchOptions(BatchControls, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchItem(Generic[OutT, RawT]):
-    """Outcome of one question: either `result` or `error` is set, and the other one is None."""
+    """Outcome of one question: either `result` or `error` is set, and the other is None."""
 
     index: int
-    """Index among the questions, from 0."""
+    """Index of the question in the batch, starting at 0."""
     row: Any
-    """Row of the item, as passed to the batch."""
+    """Original row, as passed to the batch."""
     question: Any
-    """The question: the row, or the result of `question=`."""
+    """Question of the run: the row itself, or the value that `question=` extracted from it."""
     run_id: str
     seed: int
     status: RunStatus
@@ -85,13 +85,13 @@ class BatchItem(Generic[OutT, RawT]):
     error: BaseException | None = None
     """Error that ended the run."""
     run: RunView | None = None
-    """The run, even if it failed, with its transcript, events and usage; None if there was none."""
+    """The run, even if it failed, with its transcript, events and usage; None if no run was created."""
     replayed: bool = False
     """True if the run was already complete in the store and cost nothing."""
 
     @property
     def output(self) -> OutT | None:
-        """The block's output; None if it failed."""
+        """Output of the block; None if the run failed."""
         return None if self.result is None else self.result.output
 
     @property
@@ -100,10 +100,10 @@ class BatchItem(Generic[OutT, RawT]):
         return None if self.run is None else self.run.raw
 
     def to_row(self) -> dict[str, Any]:
-        """Convert the item to one flat row: its own columns, if its row is a mapping, the question, and the outcome.
+        """Convert the item to one flat row: the question, the outcome, and the columns of a row that is a mapping.
 
-        `decision` is the same as in the summary, None for patterns without a decision; `output` is text or JSON data.
-        Tokens and seconds are None if unknown. Columns of the original row keep their values.
+        `decision` is computed as in the summary, and is None for patterns without a decision; `output` is text or JSON
+        data. Tokens and seconds are None if unknown. Columns of the original row keep their values.
         """
         usage = Usage.unknown() if self.run is None else self.run.usage
         row_values: dict[str, Any] = {
@@ -114,7 +114,8 @@ class BatchItem(Generic[OutT, RawT]):
             "status": self.status,
             "decision": getattr(self.raw, "decision_word", None),
             "output": to_jsonable_python(self.output, fallback=str),
-            "error": "" if self.error is None else type(self.error).__name__,  # polars: a column needs a type
+            # an empty string instead of None: polars needs a type for each column
+            "error": "" if self.error is None else type(self.error).__name__,
             "calls": usage.calls,
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
@@ -140,7 +141,7 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
     @property
     def failed(self) -> list[BatchItem[OutT, RawT]]:
-        """The items with a failed run."""
+        """Items whose run failed."""
         return [item for item in self._items if item.error is not None]
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -177,27 +178,27 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """Counts of a batch, so far or at the end."""
+    """Counts of a batch, either so far or at its end."""
 
     total: int | None
     """The number of questions; None if it is unknown in advance."""
     done: int = 0
-    """Runs that have ended, with any status."""
+    """Number of runs that have ended, with any status."""
     running: int = 0
-    """Runs in progress."""
+    """Number of runs in progress."""
     replayed: int = 0
-    """Number of `done` runs that were complete in the store already."""
+    """Number of `done` runs that were already complete in the store."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs by decision, for patterns that decide: by the `decision_word` of their raw outputs."""
+    """Number of runs per decision (the `decision_word` of the raw output), for patterns that decide."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs ended by an error, by error class."""
+    """Number of failed runs per error class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
     """Calls and tokens, including runs in progress and replayed answers."""
     cost: float | None = None
-    """Cost according to the `prices` of the limits, or to built-in ones; None without prices."""
+    """Cost according to the `prices` of the limits or the built-in prices; None if the prices are unknown."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the list of prices with its date."""
+    """Unit of `cost`: the currency, and the price list with its date."""
     seconds: float = 0.0
     """Seconds since the first question was read."""
 
@@ -213,7 +214,7 @@ class BatchSummary:
 
     @property
     def remaining(self) -> float | None:
-        """Estimated number of seconds for the remaining runs; None if there is no estimate yet."""
+        """Estimated time until all runs are done, in seconds; None if there is no estimate yet."""
         if self.total is None or not (self.rate or self.done == self.total):
             return None
         return 0.0 if self.done == self.total else (self.total - self.done) / self.rate
@@ -286,7 +287,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 BATCH_LABEL = "batch"
-"""Label that stores the name of the run's batch."""
+"""Label under which a run stores the id of its batch."""
 
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
@@ -295,7 +296,7 @@ Questions = Iterable[Any] | AsyncIterable[Any]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A question of the batch."""
+    """A question in the batch."""
 
     index: int
     row: object
@@ -307,10 +308,11 @@ class _Job:
 
 
 class Batch(Generic[OutT, RawT]):
-    """Runs of one block for many questions: iterate once over it for items as they complete, or await `all()` once.
+    """Runs of one block for many questions: iterate to get items as they complete, or await `all()`.
 
-    Created by `Block.batch`; `each` returns the block and the stored plan for a row, if they depend on the row. Leaving
-    early (by `break`, an error, a cancellation) cancels the remaining runs; `async with` waits until they have ended.
+    Batches are created by `Block.batch` and can be consumed only once. `each` returns the block and the stored plan for
+    a row if they depend on the row. Leaving the iteration early (by `break`, an error, or a cancellation) cancels the
+    remaining runs; `async with` also waits until they have ended.
     """
 
     def __init__(  # noqa: PLR0913 - the options of Block.batch
@@ -352,7 +354,7 @@ class Batch(Generic[OutT, RawT]):
         self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
         self._options = _store_options(store, self.batch_id, f"{block.name}.batch()")
-        # Wrong options are an error here, not in each item of the batch.
+        # Raise errors in options here, instead of once per item of the batch.
         make_run(block, None, seed=seed, store=self._options or False, **self._common)
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
@@ -363,11 +365,11 @@ class Batch(Generic[OutT, RawT]):
 
     @property
     def summary(self) -> BatchSummary:
-        """The counts so far, or at the end."""
+        """Current counts of the batch, which are final once it has ended."""
         return self._tally.summary(self._in_progress.values())
 
     async def all(self) -> BatchResult[OutT, RawT]:
-        """Wait for all runs; return the items in the order of the questions, and their summary."""
+        """Wait for all runs, and return the items in the order of the questions, with their summary."""
         items = [item async for item in self]
         return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
 
@@ -421,12 +423,15 @@ class Batch(Generic[OutT, RawT]):
     # Stored runs
 
     async def _read_stored(self) -> None:
-        """Read the stored runs; if all questions are known, check them before any call: raise RunChanged."""
+        """Read the stored runs, and check them before any call if all questions are known.
+
+        Raise RunChanged if a stored run was started with a different question, seed or header.
+        """
         if self._store is None:
             return
         runs = await self._store.runs(labels={BATCH_LABEL: self.batch_id})
         self._stored = {run.header.run_id: run for run in runs}
-        if isinstance(self._questions, Sequence):  # an iterator would be used up, and may be endless
+        if isinstance(self._questions, Sequence):  # an iterator would be exhausted, and may be infinite
             for index, row in enumerate(self._questions):
                 if self._run_id(index) in self._stored:
                     self._check_stored(self._make_run(self._make_job(index, row)))
@@ -463,7 +468,7 @@ class Batch(Generic[OutT, RawT]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            error = failure  # the run cancelled itself
+            error = failure  # the run was cancelled from inside, so this is a failure of the item
         except Exception as failure:
             if self._raises or (isinstance(failure, RunChanged) and failure.run_id == job.run_id):
                 add_note(failure, f"in run {job.run_id}, question {job.index} of the batch")
@@ -484,7 +489,7 @@ class Batch(Generic[OutT, RawT]):
         if job.run_id not in self._stored:
             try:
                 return await self._act(job, run)
-            # another process has started it in the meantime, or it does not belong to a batch
+            # another process has started the run in the meantime, or the stored run does not belong to a batch
             except RunExists as error:
                 if error.run_id != job.run_id:
                     raise
@@ -498,7 +503,7 @@ class Batch(Generic[OutT, RawT]):
             store=self._store,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            # a debate without a verdict has failed; a complete answer without extras has not
+            # A debate without a verdict counts as failed, but a complete answer with missing extras does not.
             asks_again=self._stored[job.run_id].status == "no_verdict",
             **self._common,
         )
@@ -510,7 +515,7 @@ class Batch(Generic[OutT, RawT]):
 
 
 def seed_of_item(seed: int, index: int) -> int:
-    """Return the seed of a run in a batch: different for each index, and the same every time.
+    """Derive the seed of a run in a batch: it differs for each index, but is reproducible.
 
     >>> seed_of_item(1, 0) == seed_of_item(1, 0) != seed_of_item(1, 1)
     True
@@ -551,8 +556,8 @@ def _make_item(
 
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
-    """Return the options of durable runs, with an open store and the batch's label; None without a store."""
-    # All runs share one store object, with its ownership of rows and its group commit.
+    """Return the options of durable runs, with an open store and the batch's label; None if there is no store."""
+    # All runs share one store object, and thus its ownership of rows and its group commit.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
@@ -581,17 +586,17 @@ def _check(
 
 
 class WorkerPool(Generic[JobT, DoneT]):
-    """Pool that runs `jobs`, at most `size` at once; `results` yields their return values on completion.
+    """Pool that runs at most `size` jobs at once; `results` yields their return values as they complete.
 
-    A job is started when a worker is free, and while at most `size` results are unread. The first failure, of a job or
-    of the source of jobs, cancels all others, and is raised after the results before it.
+    A job starts when a worker is free and at most `size` results are unread. The first failure, of a job or of the
+    iterator that supplies the jobs, cancels all other jobs, and is raised after the results that preceded it.
     """
 
     def __init__(self, jobs: AsyncGenerator[JobT], run: Callable[[JobT], Awaitable[DoneT]], *, size: int) -> None:
         self._jobs = jobs
         self._run = run
         self._free = asyncio.Semaphore(size)
-        # With a slow reader, whole results including transcripts would otherwise pile up.
+        # Otherwise, whole results including transcripts would pile up when the reader is slow.
         self._room = asyncio.Semaphore(2 * size)
         self._ready: asyncio.Queue[DoneT | None] = asyncio.Queue()
         """Results to be read; None comes last."""
@@ -600,7 +605,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._ended = False
 
     async def results(self) -> AsyncGenerator[DoneT]:
-        """Yield the results of the jobs; leaving early cancels all jobs in progress."""
+        """Yield the results of the jobs as they complete; leaving early cancels all jobs in progress."""
         self._task = asyncio.create_task(self._run_jobs(), name="flowdebate batch")
         self._task.add_done_callback(self._check_cancelled)
         self._task.add_done_callback(lambda _: self._ready.put_nowait(None))
@@ -635,7 +640,7 @@ class WorkerPool(Generic[JobT, DoneT]):
                         break
                     task = group.create_task(self._run_job(job), name="flowdebate batch")
                     task.add_done_callback(self._check_cancelled)
-                    await asyncio.sleep(0)  # it starts before the next job is taken
+                    await asyncio.sleep(0)  # let the job start before the next one is taken
             except Exception as failure:  # noqa: BLE001 - raised where results are read
                 self._fail(failure)
 
@@ -648,7 +653,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._free.release()
 
     def _check_cancelled(self, task: asyncio.Task[None]) -> None:
-        """End all jobs if one was cancelled from outside, because it has no result."""
+        """End all jobs if one was cancelled from outside, because a cancelled job never delivers a result."""
         if task.cancelled():
             self._fail(asyncio.CancelledError())
 

@@ -1,4 +1,4 @@
-"""Context of a block: its session, resources, steps, events and randomness while it acts."""
+"""Context of a running block: its session, resources, steps, events and source of randomness."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 _SPECIAL = re.compile(r"[%/\[\]#]")
 
 
-@lru_cache(maxsize=1024)  # cached: each step of a loop needs the same value
+@lru_cache(maxsize=1024)  # cached because each step of a loop needs the same value
 def place_of(name: str) -> str:
     """Escape `name` for use in a path, so that different names give different paths.
 
@@ -40,24 +40,24 @@ def place_of(name: str) -> str:
 
 @dataclass(slots=True, eq=False, repr=False)
 class SequencerHandle:
-    """The state of the nearest sequencer that has one, as `ctx.sequencer`."""
+    """State of the nearest enclosing sequencer that has one, available as `ctx.sequencer`."""
 
     name: str
     state: Any
-    """The current value; blocks replace it as a whole or through `update`."""
+    """Current state; blocks replace it as a whole, or change its fields with `update`."""
     path: str = ""
     """Path of the sequencer in the run."""
     protected: bool = field(default=False, kw_only=True)
     """True if only the sequencer's steps may change the state; other blocks see it through `SequencerView`."""
     deadline: float | None = field(default=None, init=False)
-    """Deadline of the sequencer's current round, on the event loop's clock; None for no deadline."""
+    """Deadline of the sequencer's current round, on the event loop's clock; None if it has no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
-    """Values derived from the history so far, such as its rendering, which later steps extend."""
+    """Cache of values derived from the history, such as its rendering; later steps extend them."""
 
     def update(self, **changes: object) -> None:
-        """Replace fields of a pydantic, dataclass or dict state; ConfigurationError for an unknown field."""
+        """Replace fields of a pydantic, dataclass or dict state; raise ConfigurationError for an unknown field."""
         state = self.state
-        if self.protected:  # frozen once, when it is added: `SequencerView.state` shares it with all blocks
+        if self.protected:  # frozen once, when it is set, because `SequencerView.state` shares it with all blocks
             changes = {name: freeze(value) for name, value in changes.items()}
         if isinstance(state, dict):
             self.state = {**state, **changes}
@@ -66,7 +66,7 @@ class SequencerHandle:
         field_names = list(
             type(state).__pydantic_fields__ if is_model else (state_field.name for state_field in fields(state))
         )
-        for name in changes:  # `model_copy` would accept any name
+        for name in changes:  # needed because `model_copy` accepts any name
             if name not in field_names:
                 location = f"state of sequencer {self.name!r}"
                 raise ConfigurationError(location, "update()", name, f"one of its fields: {', '.join(field_names)}")
@@ -74,7 +74,7 @@ class SequencerHandle:
 
 
 class SequencerView:
-    """View of a protected sequencer for the block `block`: its state is readable and frozen."""
+    """Read-only view of a protected sequencer, for the block named `block`; its state is frozen."""
 
     __slots__ = ("_block", "_handle")
     _block: str
@@ -95,7 +95,7 @@ class SequencerView:
 
     @property
     def deadline(self) -> float | None:
-        """Deadline of the sequencer's current round, on the event loop's clock; None for no deadline."""
+        """Deadline of the sequencer's current round, on the event loop's clock; None if it has no deadline."""
         return self._handle.deadline
 
     @property
@@ -103,7 +103,7 @@ class SequencerView:
         return freeze(self._handle.state)
 
     def update(self, **changes: object) -> None:
-        """Raise ReadOnly with the name of the block."""
+        """Raise ReadOnly, naming the block."""
         raise self._refusal(*changes)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -117,15 +117,15 @@ class SequencerView:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Scope:
-    """The open resources, the state and the default models that blocks at one path of a pipeline share."""
+    """Open resources, state and default models shared by the blocks at one path of a pipeline."""
 
     handles: Mapping[str, Any]
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """Models of the enclosing sequencers, the nearest first, for blocks without a model of their own."""
+    """Models of the enclosing sequencers, nearest first, used by blocks without a model."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values that depend only on these models, such as the wording of prompts, by owner."""
+    """Cache of values that depend only on these models, such as the wording of prompts, keyed by owner."""
 
     @property
     def handle(self) -> SequencerHandle:
@@ -137,7 +137,7 @@ class Scope:
 
 
 class _Named(Protocol):
-    """Interface of blocks that paths need."""
+    """Protocol for the attributes of a block that determine its path."""
 
     name: str
     place: str
@@ -150,11 +150,11 @@ class Context:
     run: Run
     """The run of the block."""
     scope: Scope
-    """Scope for the steps of a pattern; other blocks use `resources` and `sequencer`."""
+    """Scope used by the steps of a pattern; other blocks use `resources` and `sequencer`."""
     block: str
     """The block's name."""
     path: str
-    """The block's path in the run: the same in every run of the pattern that takes the same branches."""
+    """Path of the block in the run, identical in all runs of the pattern that take the same branches."""
     role: str | None = None
     """Role of the block in its pattern, such as "judge", inherited by blocks inside it; None outside any role."""
     _random: Random | None = field(default=None, init=False)
@@ -196,7 +196,7 @@ class Context:
 
     @property
     def random(self) -> Random:
-        """Random source for this path in the run, seeded with the run's seed and the path to be reproducible."""
+        """Random number generator, seeded with the run's seed and this path so that draws are reproducible."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
@@ -211,11 +211,14 @@ class Context:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first start of the run, on its clock; time before it was resumed counts."""
+        """Seconds since the first start of the run, on the run's clock, including any time before it was resumed."""
         return max(self.run.now() - self.run.began_at, 0.0)
 
     def emit(self, event: object, /) -> None:
-        """Add `event`, of any type, to the run's stream and to `result.events`; a `BaseEvent` gets path and time."""
+        """Add `event` to the run's stream and to `result.events`.
+
+        Events may be of any type; a `BaseEvent` gets its path and time here.
+        """
         self.run.emit(event, self.path, self.role)
 
     async def step(
@@ -228,13 +231,13 @@ class Context:
     ) -> T:
         """Execute a side effect (a request, a write) as a step of the run, under this block's key.
 
-        In a durable run the result of `call` is recorded, and returned without a call when the run is resumed. The
-        result has to be plain JSON data, or of the type `returns`, validated by pydantic; otherwise NotRecordable is
-        raised. With `failures` an exception is recorded and raised again; otherwise the call is repeated. `key`
-        distinguishes concurrent steps of a block; steps under the same key are numbered.
+        In a durable run the result of `call` is recorded, and a resumed run returns it without calling again. The
+        result must be plain JSON data, or of the type `returns`, validated by pydantic; otherwise NotRecordable is
+        raised. With `failures` an exception is recorded too, and raised again on resume; without it, the call is
+        repeated. `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{place_of(key)}" if key else f"{self.path}#step"
-        if self._steps is None:  # at first use: each path has a context, and few have steps
+        if self._steps is None:  # created on first use: each path has a context, but few have steps
             self._steps = {}
         count = self._steps[name] = self._steps.get(name, 0) + 1
         return await self.run.step(name if count == 1 else f"{name}#{count}", call, returns=returns, failures=failures)
@@ -243,7 +246,7 @@ class Context:
         """Record a decision of the application's code at this path, on which the run depends.
 
         A resumed run uses the recorded decision; if none is recorded, the code decides again. `returns` is the type of
-        the decision, if it is not JSON data.
+        the decision if it is not plain JSON data.
         """
         journal = self.run.journal
         return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)

@@ -1,10 +1,11 @@
-"""Events of every run, typed, with `path`, `at` and a wire form.
+"""Typed events of runs, each with a `path`, a time `at`, and a wire form.
 
 *Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
-readers get them. All other events are always emitted, and applications may emit some of any type. `CallStarted`,
-`TextDelta` and `TextWithdrawn` are live only: they reach followers of the run, and are not part of `result.events`.
+readers get them. All other events are always emitted, and applications may emit events of any type. `CallStarted`,
+`TextDelta` and `TextWithdrawn` are live only: they reach followers of the run, but are not part of `result.events`.
 
-Events are not frozen, because creating frozen ones would be a large part of a run's cost; nobody changes them.
+Events are not frozen, because creating frozen instances would take a large share of a run's time. Treat them as
+immutable.
 """
 
 from __future__ import annotations
@@ -156,16 +157,16 @@ class ModelCalled(BlockEvent):
 
 
 def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the answering models, by seat: a name on the roster, a role, or a block."""
+    """Return the names of the models that answered, keyed by seat: a name on the roster, a role, or a block."""
     seats: dict[str, dict[str, None]] = {}
     for event in events:
         if isinstance(event, ModelCalled) and event.error is None:
-            answered = event.attempts[-1].model if event.attempts else event.model  # may be a fallback
+            answered = event.attempts[-1].model if event.attempts else event.model  # may be a fallback model
             seats.setdefault(_seat_of(event), {})[answered] = None
     return {seat: tuple(models) for seat, models in seats.items()}
 
 
-# Meanings of flags for readers of a result.
+# Texts for the flags, for readers of a result.
 _REMARKS: Mapping[Flag, str] = MappingProxyType(
     {
         "prompt_cut": "after the server probably cut the prompt: it counted far fewer tokens than it was sent",
@@ -179,11 +180,11 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 
 
 def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
-    """List remarks for readers of a result: on its calls, by model and kind, and on repetitions.
+    """List remarks for readers of a result: on oddities of its calls, grouped by model and kind, and on repetitions.
 
-    `raw` is the raw output; None for a run without one.
+    `raw` is the raw output of the run; None if it has none.
     """
-    find = getattr(raw, "find_repetitions", None)  # of a pattern's output, not of any block's
+    find = getattr(raw, "find_repetitions", None)  # only outputs of patterns have this method
     counts = Counter(
         (event.attempts[-1].model if event.attempts else event.model, flag)
         for event in events
@@ -198,7 +199,7 @@ def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
 
 
 def _seat_of(call: ModelCalled) -> str:
-    """Return the seat of a call; a member's block is "{pattern}-{role}-{member}"."""
+    """Return the seat of a call; the block of a group's member is named "{pattern}-{role}-{member}"."""
     if call.role in ("debater", "reviewer"):
         for pattern in call.path.split("/"):
             name = call.block.removeprefix(f"{unquote(pattern)}-").removeprefix("stand-in-")

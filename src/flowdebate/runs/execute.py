@@ -1,4 +1,4 @@
-"""Execution of blocks: in the caller's task, in the background, or from synchronous code; and the options of runs."""
+"""Execution of blocks (in the caller's task, in the background, or from synchronous code), and the options of runs."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class CommonOptions(TypedDict, total=False):
     model: ModelChoice
     """Default model: a `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
     override_model: Model | str | None
-    """Replacement for all other models, for tests."""
+    """Model that replaces all other models, for tests."""
     limits: Limits | None
-    """Limits of calls, tokens, cost and time."""
+    """Limits on calls, tokens, cost and time."""
     observe: Observer | None
-    """Observer of the run, its agents, calls and tools while they last, for tracing."""
+    """Observer of the run and of its agents, calls and tools, for tracing."""
 
 
 class SessionOptions(CommonOptions, total=False):
@@ -88,7 +88,7 @@ class ForkOptions(SessionOptions, total=False):
     edits: Mapping[str, Any] | None
     """Replacement answers, keyed by the paths of their steps."""
     at: str | None
-    """Path of a step: this step and all later ones are requested again."""
+    """Path of the first step to request again; all later steps are requested again too."""
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -101,13 +101,13 @@ class Seat(NamedTuple):
     block: str
     model: Model | str
     around: tuple[ModelChoice, ...]
-    """Models of the patterns around the block, the nearest first."""
+    """Models of the enclosing patterns, nearest first."""
     checks: Sequence[Callable[[Model, str], None]]
-    """Checks of the block's additions to prompts, as in `Capability`."""
+    """Checks on the block's additions to prompts, as in `Capability`."""
 
 
 class Runnable(Protocol[OutT_co]):
-    """Interface that `run_block` requires of a block."""
+    """Protocol that `run_block` requires of a block."""
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class Runnable(Protocol[OutT_co]):
 
     @property
     def resources(self) -> Mapping[str, Resource]:
-        """Resources shared with blocks around it."""
+        """Resources shared with the enclosing blocks."""
 
     def outline(self) -> object:
         """Return the block's outline, whose text shows whether the block has changed."""
@@ -152,7 +152,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     run = Run(
         run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),
-        # 53 bits: an integer that every JSON reader represents exactly
+        # 53 bits, which every JSON reader represents exactly as an integer
         seed=int.from_bytes(os.urandom(8)) >> 11 if seed is None else seed,
         models=ModelResolver(model),
         limits=limits,
@@ -161,13 +161,13 @@ def make_run(  # noqa: PLR0913 - the options of run
     if store is not False and (store is not None or STORE_VARIABLE in os.environ):
         attach_journal(run, block.name, block.outline(), value, model=model, limits=limits, store=store)
     if run.journal is None and any(getattr(resource, "needs_store", False) for resource in block.resources.values()):
-        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # reported now, before any call is made
+        hint = "A human answers later: run(…, store=…), or human(…, ask=…)"  # reported now, before any calls are made
         raise ConfigurationError(f"{block.name}.run()", "store", None, "a store", hint=hint)
     return run
 
 
 def check_outside(block: Runnable[Any]) -> None:
-    """Raise ConfigurationError inside a running block: a second run would escape the run's limits, store and model."""
+    """Raise ConfigurationError inside a running block: a nested run would escape its limits, store and model."""
     around = ACTING.get()
     if around is not None:
         raise ConfigurationError(
@@ -193,7 +193,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
         try:
             try:
                 await _start_in_turn()
-                await _check_seats(block, run)  # a run that cannot begin is not stored
+                await _check_seats(block, run)  # checked first, because a run that cannot begin is not stored
                 if run.journal is not None:
                     await run.journal.begin()
                 run.started.set()
@@ -201,13 +201,13 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
             except asyncio.CancelledError:
                 run.end("interrupted")
                 raise
-            except Suspended as suspended:  # not a failure: the run is resumed once somebody has answered
+            except Suspended as suspended:  # not a failure: the run can be resumed once somebody has answered
                 assert run.journal is not None  # noqa: S101 - only a durable run can be suspended
                 run.journal.pending = suspended.requests
                 run.end("awaiting")
             except LimitReached as reached:
-                # Any of several concurrent calls may have reached it. An error of another run inside a model does not
-                # count.
+                # Any of several concurrent calls may have reached the limit. An error from a nested run inside a model
+                # does not count.
                 raised = () if run.budget is None else run.budget.raised
                 is_own_failure = isinstance(reached, BudgetReached) or any(reached is one for one in raised)
                 partial = is_own_failure and run.has_partial_output
@@ -222,12 +222,12 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
         finally:
             if run.journal is not None and run.status != "running" and not run.is_replay:
                 await run.journal.finish(run.status, outcome_of(run, output, error))
-    # a pattern that was cut short has no output; its raw output shows its progress
+    # An interrupted pattern has no output; its raw output shows its progress.
     return RunResult(run, output)
 
 
 class _Starts:
-    """Queue of starting runs in an event loop: one run starts per turn, so that other work comes in between."""
+    """Queue that starts at most one run per turn of an event loop, so that other work runs in between."""
 
     def __init__(self) -> None:
         self.starting = False
@@ -248,7 +248,7 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait until no other run starts in this turn of the event loop: preparing a first prompt takes milliseconds."""
+    """Wait until no other run starts in this event loop turn: preparing a first prompt takes milliseconds."""
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:
@@ -263,10 +263,10 @@ async def _start_in_turn() -> None:
 
 
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
-    """Raise errors that would otherwise end a new run halfway, after paid calls.
+    """Check the model of each seat, because an error halfway through a new run would waste paid calls.
 
-    Unusable seats lack a key, a program or a login, or cannot read the images sent to them. A run with recorded
-    answers, or a fork, is not checked, because it may no longer need these models.
+    A seat is unusable if its model lacks a key, a program or a login, or cannot read the images sent to it. A fork, or
+    a run with recorded answers, is not checked, because it may no longer need these models.
     """
     if run.is_replay or (run.journal is not None and run.journal.has_steps(block.name)):
         return
@@ -289,7 +289,7 @@ async def _check_models(block: Runnable[Any], run: Run) -> None:
             if id(model) not in ready:
                 ready.add(id(model))
                 await check_ready(model)
-        except RealModelForbidden:  # a call to it raises the error, if there is one
+        except RealModelForbidden:  # any call to this model raises the error itself
             continue
         except ModelError as error:
             error.model, error.block = error.model or getattr(model, "name", None), error.block or seat.block
@@ -314,12 +314,12 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
         async with time_limit:
             output = await block(value, _root_context(block, run))
     except Exception as error:
-        # Not only TimeoutError: cancelled code may raise another error.
+        # Catch more than TimeoutError, because cancelled code may raise a different error.
         if run.budget is not None and time_limit.expired():
             raise run.budget.time_is_up() from error
         raise
     else:
-        if run.budget is not None and time_limit.expired():  # a block has caught its cancellation
+        if run.budget is not None and time_limit.expired():  # a block has swallowed its cancellation
             raise run.budget.time_is_up()
         return output
     finally:
@@ -331,7 +331,7 @@ def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
     """End the run with `failure`; return the failure's text."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
-        for task in trail.list(status="awaiting_review"):  # requests to humans that nobody waits for anymore
+        for task in trail.list(status="awaiting_review"):  # nobody waits for these answers anymore
             trail.cancel(task.id, text)
     run.end(status, text)
     if isinstance(failure, FlowDebateError):
@@ -340,23 +340,23 @@ def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
 
 
 def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
-    """Execute `run` in a new task; needs a running event loop."""
+    """Execute `run` in a new task; this requires a running event loop."""
     if not _loop_is_running():
         raise ConfigurationError(
             f"{block.name}.start()", "event loop", None, "running", hint="Call it from async code, or use run_sync()"
         )
     run.begin(block.name)
     task = asyncio.create_task(_execute(block, value, run), name=f"flowdebate {run.run_id}")
-    task.add_done_callback(lambda _: run.end("interrupted"))  # the only sign, if the task never started
+    task.add_done_callback(lambda _: run.end("interrupted"))  # the only notification if the task never started
     return RunHandle(run, task)
 
 
 _CHECK_EVERY = 0.5
-"""Seconds between two checks of a waiting thread, which would otherwise miss an interrupt just before its wait."""
+"""Interval in seconds at which a waiting thread wakes up; it would otherwise miss an interrupt just before its wait."""
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return the result of the coroutine made by `make`, for scripts and notebooks (even with a running loop)."""
+    """Run the coroutine returned by `make` from synchronous code, even in a notebook with a running event loop."""
     if _loop_is_running():
         return _run_in_thread(make)
     results: list[T] = []
@@ -364,7 +364,8 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> None:
         results.append(await make())
 
-    # removing its signal handler renders the task with its result, and a whole output takes a while
+    # asyncio renders the finished task with its result when it removes its signal handler, which is slow for a large
+    # output
     asyncio.run(main())
     return results[0]
 
@@ -385,7 +386,7 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
-        if stopped.is_set():  # checked after the append: an interrupt in between sees one or the other
+        if stopped.is_set():  # check after the append, so that an interrupt in between sees one or the other
             raise asyncio.CancelledError
         return await make()
 
@@ -400,10 +401,10 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         thread.start()
         _wait_for(outcome)
-    except BaseException:  # a notebook's interrupt ends the run and its model calls
+    except BaseException:  # an interrupt in a notebook ends the run and its model calls
         if not outcome.cancel():
             stopped.set()
-            with contextlib.suppress(RuntimeError):  # its loop is closed: the run has ended
+            with contextlib.suppress(RuntimeError):  # the run's loop is closed, so the run has ended
                 for cancel in cancels:
                     cancel()
             _wait_for(outcome)

@@ -28,16 +28,16 @@ _LONGEST_LINE = 500
 
 
 DEFAULT_MODEL = "the default"
-"""Name of the environment's model in the fingerprint of a run."""
+"""Name in a run's fingerprint for the model that the environment provides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """A store with options for its run: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
+    """Store with options for its run: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels by which the application can find the run."""
+    """Labels for finding the run again."""
     plan: Mapping[str, Any] | None = None
     """JSON data from which the application can rebuild its block."""
 
@@ -101,7 +101,7 @@ def _input_text(header: RunHeader) -> str:
 def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
     """Return the outcome of `run` as JSON data."""
     usage = {item.name: getattr(run.usage, item.name) for item in fields(run.usage)}
-    in_short = getattr(run.raw_output, "in_short", None)  # of a pattern's output, not of any block's
+    in_short = getattr(run.raw_output, "in_short", None)  # only outputs of patterns have this method
     models = dict.fromkeys(getattr(event, "model", None) for event in run.records.events)
     return {
         **result_of(run.raw_output, output),
@@ -120,7 +120,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
 
 
 def result_of(raw: object, output: object) -> dict[str, Any]:
-    """Return the raw output and the output of a run, as in an outcome."""
+    """Return the raw output and the output of a run, as stored in its outcome."""
     result = _json_or_text(raw)
     return {"output": result if output is raw else _json_or_text(output), "raw": result}
 
@@ -137,7 +137,7 @@ def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, st
 
 
 def _json_or_text(value: object) -> object:
-    """Convert `value` to JSON data, or otherwise to text, so that the end of a run can always be recorded."""
+    """Convert `value` to JSON data, or to text if that fails, so that the end of a run can always be recorded."""
     try:
         return from_json(to_json(value, fallback=shown, inf_nan_mode="strings"))
     except (PydanticSerializationError, ValueError, RecursionError):
@@ -159,7 +159,7 @@ def _summarise_question(value: object) -> str:
 
 def list_model_names(model: ModelChoice) -> str:
     """Return the names of the models as text, for the fingerprint."""
-    if model is None:  # named by the environment, which may differ on the machine that resumes
+    if model is None:  # the environment provides the model, and may differ on the machine that resumes the run
         return DEFAULT_MODEL
     if isinstance(model, str):
         return model
@@ -170,7 +170,7 @@ def list_model_names(model: ModelChoice) -> str:
 
 
 def name_models(model: ModelChoice) -> dict[str, str] | None:
-    """Return the names of the run's models for its header; None if one of them is an object."""
+    """Return the names of the run's models for its header; None if one of them is a model object."""
     if isinstance(model, Mapping):
         names = {intent: spec for intent, spec in model.items() if isinstance(spec, str)}
         return names if len(names) == len(model) else None
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models that a run was started with; a single name is that of the environment."""
+    """Return the models that a run was started with; a single name is the environment's model."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the limits to store with a run, except the cost limit, because prices are not data."""
+    """Return the limits to store with a run; the cost limit is omitted, because prices are not data."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
@@ -201,7 +201,7 @@ def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
 
 
 def limits_of(store: Store, header: RunHeader) -> Limits | None:
-    """Return the limits at a run's start; raise StoreError for a header with invalid limits."""
+    """Return the limits set at the start of a run; raise StoreError for a header with invalid limits."""
     limits: Any = header.limits
     if not limits:
         return None
@@ -218,7 +218,7 @@ def _unusable(store: Store, header: RunHeader, field: str, got: object, allowed:
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:
-    """Return the session at the start of the run as JSON data, or the names of its parts that are not JSON."""
+    """Return the session at the start of a run as JSON data, or the names of its parts that are not JSON."""
     if not (session.state or session.history or session.resources):
         return None
     try:
@@ -230,7 +230,7 @@ def _dump_session(session: Session) -> dict[str, Any] | None:
 
 
 def session_of(store: Store, header: RunHeader, location: str) -> Session:
-    """Return the session at a run's start."""
+    """Return the session as it was at the start of a run."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
     messages = history if isinstance(history, list) else [None]

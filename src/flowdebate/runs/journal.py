@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnUncertain: TypeAlias = Literal["retry", "raise"]
-"""Policy of a resumed run for a call that was started but has no recorded result."""
+"""Policy for a call that was started but has no recorded result when its run is resumed."""
 
 UNANSWERED = "#unanswered:"
-"""Part of the key of a role's fatal failure, before the block's name."""
+"""Part of the key of a role's fatal failure; the block's name follows it."""
 DECISION = "#decision"
-"""Suffix of the key of a decision made by code without side effects."""
+"""Suffix of the key of a decision made by side-effect-free code."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -53,7 +53,7 @@ class JournalOptions(TypedDict, total=False):
 
 
 class Journal:
-    """The recorded steps of a durable run, by path, and the means to record more.
+    """Journal of a durable run: it reads the recorded steps, keyed by path, and records new ones.
 
     `now` is the run's clock: it advances only with steps, so that a resumed run reads the same times.
     """
@@ -103,13 +103,13 @@ class Journal:
         return self.header.run_id
 
     def now(self) -> float:
-        """Return the recording time of the last step that the run has reached; before the first one, its start time."""
+        """Return the time at which the run's latest step was recorded; before the first step, its start time."""
         return self._clock
 
     async def begin(self) -> None:
-        """Store the header of a new run, now owned by this process; a stored run is already owned, or only read."""
+        """Store the header of a new run, and take ownership of the run; do nothing if the run is already stored."""
         if not self.stored:
-            # If cancelled here, the process may already own the run, and has to release it at the end.
+            # If cancelled here, the process may already own the run, which must then be released at the end.
             creating = asyncio.ensure_future(self.store.create(self.header))
             cancelled = await wait_uncancelled(creating)
             self.owned = creating.exception() is None
@@ -122,9 +122,9 @@ class Journal:
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
-        """Find the recorded step at `key`; JournalMismatch for a repeated key, or (as a rule) for another request.
+        """Find the recorded step at `key`; raise JournalMismatch if the key is repeated or the request has changed.
 
-        A recorded answer is valid for any current `model`.
+        Some journals accept changed requests. A recorded answer is valid for any current `model`.
         """
         if key in self._seen:
             raise JournalMismatch(self.store.name, self.run_id, key, "comes up twice in one run")
@@ -132,7 +132,7 @@ class Journal:
         row = self._done.get(key)
         if row is None:
             return None
-        # Never reuse silently: an answer to another question would corrupt the transcript unnoticed.
+        # Never reuse the answer silently: an answer to a different question would corrupt the transcript unnoticed.
         if row.request != request and not self._accepts_changes:
             problem = (
                 "makes another request than the recorded one: the messages, tools, schema or settings of its block "
@@ -156,13 +156,13 @@ class Journal:
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """Return the failures of earlier processes at or below `place`, with their keys, each only once."""
+        """Return the failures of earlier processes at or below `place`, with their keys; each is returned only once."""
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def _own(self) -> None:
-        """Take ownership of a run, so far only read, before its first write; RunConflict if it has since changed."""
-        if self._taking is None:  # once, for all concurrent branches that write first
+        """Take ownership of a run before the first write to it; raise RunConflict if it changed since it was read."""
+        if self._taking is None:  # take ownership once, for all concurrent branches that write first
             self._taking = asyncio.ensure_future(self._take())
         cancelled = await wait_uncancelled(self._taking)
         if cancelled is not None:
@@ -171,15 +171,16 @@ class Journal:
 
     async def _take(self) -> None:
         taken_run = await self.store.take(self.run_id)
-        if taken_run.steps != len(self._done):  # others may extend the same complete run, so its rows here are outdated
+        # another process may have extended the complete run, so the rows read here are outdated
+        if taken_run.steps != len(self._done):
             await self.store.finish(self.run_id, taken_run.status, taken_run.outcome)
             raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")
         self.owned = True
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
-        """Record that the step `key` is about to start; RunUncertain if it must not start a second time."""
+        """Record that the step `key` is about to start; raise RunUncertain if it must not start a second time."""
         open_attempt = self._open.get(key)
-        # An attempt with a recorded failure was not answered; any other may have been paid for.
+        # An attempt with a recorded failure got no answer; any other attempt may have been paid for.
         if (
             open_attempt is not None
             and self._on_uncertain == "raise"
@@ -199,7 +200,7 @@ class Journal:
             await self.store.intend(self.run_id, key, "human", request)
 
     async def commit(self, key: str, kind: StepKind, body: str) -> None:
-        """Record the result of the step `key`, which is durable when this returns, even if the caller is cancelled."""
+        """Record the result of the step `key`; it is durable when this returns, even if the caller is cancelled."""
         # Wall clocks can be set back, and other machines' clocks may be behind.
         self._clock = max(self._clock, time.time() + self._ahead)
         if not self.owned:
@@ -207,16 +208,17 @@ class Journal:
         await self.store.commit(self.run_id, key, kind, body, self._clock)
 
     async def fail(self, key: str, failure: str) -> None:
-        """Record a failed attempt at the step `key`; if recording fails in turn, only log it."""
+        """Record a failed attempt at the step `key`; if recording fails too, only log the error."""
         try:
             await self.store.fail(self.run_id, key, failure)
         except StoreError:
             _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
 
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
-        """Return the recorded result of `call`, or execute it; NotRecordable if it is neither JSON nor a `returns`.
+        """Return the recorded result of `call`, or execute it.
 
-        With `failures` an exception is recorded as well, and raised again on replay.
+        Raise NotRecordable if the result is neither JSON nor of the type `returns`. With `failures`, an exception is
+        recorded as well, and raised again on replay.
         """
         row = self.find(key)
         if row is not None:
@@ -227,7 +229,7 @@ class Journal:
         await self.intend(key, "effect", None)
         try:
             value = await call()
-        except Suspended as suspended:  # not uncertain: nothing has been done yet
+        except Suspended as suspended:  # not uncertain, because nothing has been done yet
             await self.fail(key, json_text({"error": error_text(suspended)}))
             raise
         except Exception as error:
@@ -242,7 +244,7 @@ class Journal:
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
         """Return the recorded decision `key`, or record the result of `call`, which has no side effects.
 
-        A complete and read-only run stays unchanged.
+        Nothing is recorded in a complete run that is only read.
         """
         row = self.find(key)
         if row is not None:
@@ -270,9 +272,10 @@ class Journal:
         return None if row is None else self.read(row, failure_of)
 
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
-        """Return a role's last failure and its key, at `key` or a numbered successor, if any.
+        """Return the key of a role's failure, and the failure itself, which is None if the role has not failed.
 
-        A journal that `reopens` lets the role answer after all, and records the new request.
+        The key is `key` with a number. If the journal `reopens` the run, the role may answer after all, and the new
+        request is recorded.
         """
         number = 1
         while (lost := self.recorded_failure(place := f"{key}[{number}]")) is not None:
@@ -285,18 +288,21 @@ class Journal:
         return place, None
 
     async def record_failure(self, key: str, error: Exception) -> None:
-        """Record that the step `key` is given up because of `error`, on which later steps depend."""
+        """Record that the step `key` has failed for good with `error`; later steps depend on this."""
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
-        """Record the run's end; a failure only warns, because the steps are recorded, unless they are lost."""
+        """Record the end of the run.
+
+        If this fails, only warn, because the steps are already recorded; raise StoreLost if they may be lost too.
+        """
         if not self.owned:
             return
         self.owned = False
         try:
             await self.store.finish(self.run_id, status, outcome)
         except StoreError as error:
-            # A run whose answers may be lost from the disk is not complete; another error already marks it as failed.
+            # A run whose answers may be lost is not complete. Other errors have already marked the run as failed.
             if isinstance(error, StoreLost) and status not in ("failed", "interrupted"):
                 raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"
@@ -304,7 +310,7 @@ class Journal:
 
 
 def has_unanswered(rows: Iterable[StepRow]) -> bool:
-    """Return whether a run ended without an answer of its final role, which can be asked again."""
+    """Return whether a run ended without an answer from its final role, in which case the role can be called again."""
     keys = {row.key for row in rows if UNANSWERED in row.key}
     return any(f"{key}#again" not in keys for key in keys if not key.endswith("#again"))
 
@@ -319,7 +325,7 @@ def plain(value: object) -> object:
     return json.loads(json_text(value))
 
 
-@lru_cache(maxsize=64)  # pydantic takes milliseconds to build one
+@lru_cache(maxsize=64)  # cached because pydantic takes milliseconds to build one
 def _adapter(returns: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - any type form
     return TypeAdapter(returns)
 

@@ -1,4 +1,4 @@
-"""Limits of a run, reserved before each request; and accounts, which track the usage of all runs of a service."""
+"""Limits of a run, for which usage is reserved before each request, and accounts of the usage of a service's runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated tokens of an answer whose length is neither reported nor limited."""
+"""Estimated length of an answer, in tokens, if it is neither reported nor limited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,12 @@ class Price:
     prompt: float
     completion: float
     cached: float | None = None
-    """Price of cached prompt tokens; None to charge the price of other prompt tokens."""
+    """Price of cached prompt tokens; None if they cost as much as other prompt tokens."""
     cache_written: float | None = None
-    """Price of prompt tokens written into a cache; None to charge the price of other prompt tokens."""
+    """Price of prompt tokens written to a cache; None if they cost as much as other prompt tokens."""
 
     def of(self, usage: Usage) -> float:
-        """Return the cost of `usage`; unknown tokens are not counted."""
+        """Return the cost of `usage`; unknown token counts are ignored."""
         cached = 0 if self.cached is None else usage.cached_tokens or 0
         written = 0 if self.cache_written is None else usage.cache_written_tokens or 0
         fresh = max((usage.prompt_tokens or 0) - cached - written, 0)
@@ -58,9 +58,9 @@ Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
 class Limits:
     """Limits of a run; None means no limit.
 
-    Each request counts, even if it fails or is repeated. Its estimated usage is reserved before it is sent: a limit is
-    exceeded at most by the usage of calls in flight beyond their reservations, and never by another call. At a limit a
-    debate ends with its partial output: `result.status` is "limit". Other blocks raise LimitReached.
+    Each request counts, even if it fails or is repeated, and its estimated usage is reserved before it is sent. A limit
+    can thus only be exceeded by calls in flight that use more than they reserved, never by a new call. When a debate
+    reaches a limit, it ends with its partial output, and `result.status` is "limit". Other blocks raise LimitReached.
 
     >>> Limits(calls=40, tokens=50_000).calls
     40
@@ -69,17 +69,17 @@ class Limits:
     calls: int | None = None
     """Maximum number of requests to models."""
     tokens: int | None = None
-    """Maximum number of tokens of prompts and answers together; estimated, at four characters per token, if a server
-    does not report them.
+    """Maximum number of prompt and answer tokens together; estimated at four characters per token if a server does not
+    report them.
     """
     cost: float | None = None
     """Maximum cost in the currency of `prices`, or in US dollars if there are none."""
     seconds: float | None = None
-    """Maximum number of seconds from the start of the run to its end."""
+    """Maximum duration of the run, in seconds."""
     working_seconds: float | None = None
-    """Maximum total seconds of all requests, without waits for retries, rate limits and queues."""
+    """Maximum total duration of all requests, in seconds, excluding waits for retries, rate limits and queues."""
     prices: Prices | None = None
-    """Prices of tokens; None for the prices of `genai-prices`, if it is installed; a table overrides them."""
+    """Prices of tokens; None for the prices of `genai-prices`, if installed. A table takes precedence over them."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens"):
@@ -96,7 +96,7 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Return whether anything is limited or counted."""
+        """Return whether any usage is limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
@@ -118,7 +118,7 @@ class Limits:
 
 
 def _check(name: str, value: object, kind: type | tuple[type, ...], allowed: str) -> None:
-    # asyncio cannot wait for an integer that is too large for a float.
+    # asyncio cannot wait for an integer too large for a float.
     if value is not None and not (isinstance(value, kind) and is_number(value, maximum=float_info.max)):
         raise ConfigurationError("Limits", name, value, allowed)
 
@@ -132,7 +132,7 @@ class Reserved(NamedTuple):
 
     @property
     def unknown(self) -> Usage:
-        """The usage to count if the server does not report it."""
+        """Usage to count if the server does not report it."""
         prompt, room = estimate_tokens(self.request.characters), self.request.settings.max_tokens
         return Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
 
@@ -167,12 +167,12 @@ class Budget:
 
     @property
     def seconds(self) -> float | None:
-        """The run's time limit."""
+        """Time limit of the run, in seconds."""
         return self._limits.seconds
 
     @property
     def cost(self) -> float | None:
-        """Cost so far; None if the price of a model is not known."""
+        """Cost so far; None if the price of a model is unknown."""
         while self._unpriced and self._cost is not None:
             price = self.price_of(*self._unpriced.pop())
             self._cost = None if price is None else self._cost + price
@@ -185,12 +185,13 @@ class Budget:
             return None
         if self._limits.prices is not None:
             return GIVEN
-        return prices_source() if self.cost else "USD"  # models of this machine, for which no prices were loaded
+        # only models on this machine were used, and no prices are loaded for them
+        return prices_source() if self.cost else "USD"
 
     def price_of(self, model: str, usage: Usage) -> float | None:
         """Return the cost of a model's `usage`; None if its price is unknown.
 
-        ConfigurationError for a model missing from a table of prices, and for a model of unknown price if the cost is
+        Raise ConfigurationError for a model missing from a price table, or for a model of unknown price if the cost is
         limited.
         """
         prices = self._limits.prices
@@ -217,29 +218,30 @@ class Budget:
             self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
         if limits.cost is not None:
             self._check("cost", limits.cost, (self.cost or 0.0) + sum(r.cost for r in flying), reserved.cost)
-        if limits.working_seconds is not None:  # its duration is unknown
+        if limits.working_seconds is not None:  # the duration of the new request is unknown
             self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)
         self._in_flight.append(reserved)
         return reserved
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Replace a reservation with the usage of its attempt."""
+        """Replace a reservation with the actual usage of the attempt."""
         assert isinstance(reserved, Reserved)  # noqa: S101 - the result of `reserve`
         self.release(reserved)
         self._calls += 1
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
             usage, tokens = attempt.usage, attempt.usage.total_tokens
-            if tokens is None:  # unknown is not zero: otherwise nothing would be limited for such a server
+            # unknown must not count as zero: there would be no limit for servers that report no usage
+            if tokens is None:
                 usage = reserved.unknown
                 tokens = usage.total_tokens or 0
             self._tokens += tokens
             self._unpriced.append((attempt.model, usage))
             if self._limits.prices is not None:
-                _ = self.cost  # prices of the application are looked up during the run
+                _ = self.cost  # look up the application's prices during the run
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
-        """Count attempts at `request` from before this process took over the run; they are never refused."""
+        """Count attempts at `request` made before this process took over the run; limits do not apply to them."""
         for attempt in attempts:
             reserved = Reserved(request, 0, 0.0)
             self._in_flight.append(reserved)
@@ -248,7 +250,7 @@ class Budget:
     def release(self, reserved: object) -> None:
         """Release the reservation of an unsent request."""
         for index, other in enumerate(self._in_flight):
-            if other is reserved:  # concurrent requests may have the same estimate
+            if other is reserved:  # compare by identity, because concurrent requests may have equal estimates
                 del self._in_flight[index]
                 return
 
@@ -273,7 +275,7 @@ class Budget:
             cached_tokens=0,
             completion_tokens=request.settings.max_tokens or 0,
         )
-        # models without a price are refused before they are called
+        # models without a price are rejected before they are called
         priced = self._limits.prices is not None or self._limits.cost is not None
         return Reserved(
             request, known_usage.total_tokens or 0, (self.price_of(model, known_usage) or 0.0) if priced else 0.0
@@ -283,7 +285,7 @@ class Budget:
 OWNER = "owner"
 """Label that names the owner of a run."""
 _COLLECTION = "budgets"
-"""Document collection for the account of all runs in the store; owners have collections below it."""
+"""Document collection for the account of all runs in the store; the owners' collections are below it."""
 _DAY = 86_400
 
 
@@ -296,7 +298,7 @@ class Used(NamedTuple):
 
     def plus(self, other: Used, sign: int = 1) -> Used:
         """Add the usage of `other`; with the sign -1, subtract it."""
-        cost = round(self.cost + sign * other.cost, 12)  # sums of money return to exactly 0
+        cost = round(self.cost + sign * other.cost, 12)  # rounded, so that sums of money return to exactly 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
 
@@ -304,11 +306,11 @@ _NOTHING = Used()
 
 
 class Account:
-    """Account of all runs in `store`, or of one `owner`'s runs on one day (UTC): `limits` apply to them together.
+    """Account of all runs in `store`, or of one `owner`'s runs on one day (UTC); `limits` apply to their total.
 
-    All processes with the same store share it, and its figures survive processes and deleted runs. The first request of
-    a call is counted before it is sent: a budget is exceeded at most by retries that several processes send at once,
-    and by answers longer than estimated. Reservations of a killed process remain counted.
+    All processes that use the store share the account, and its figures survive restarts and deleted runs. The first
+    request of a call is counted before it is sent, so a budget can only be exceeded by retries that several processes
+    send at once, and by answers longer than estimated. Reservations of a killed process remain counted.
     """
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
@@ -319,11 +321,12 @@ class Account:
                 raise ConfigurationError("Service", f"{location}.{field}", bound, allowed)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
-        self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))  # otherwise no tokens would be counted
+        # no tokens would be counted without a limit
+        self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))
         self._store = store
         self._daily = owner is not None
         self._collection, self._key = _COLLECTION, self.name
-        if owner is not None:  # names in a store are short and printable, but names of users may not be
+        if owner is not None:  # names in a store must be short and printable, but user names may not be
             digest = sha256(owner.encode(errors="surrogatepass")).hexdigest()
             self._collection, self._key = f"{_COLLECTION}/{digest}", "day"
         self._day = 0
@@ -336,11 +339,11 @@ class Account:
 
     @property
     def until(self) -> float | None:
-        """Time when the figures are reset, in seconds since the epoch; None if they never are."""
+        """Time when the figures are reset, in seconds since the epoch; None if they are never reset."""
         return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
-        """Estimate the usage of a request; if `usage` is passed, only its unreported counts are estimated."""
+        """Estimate the usage of a request; with `usage`, estimate only the counts that it lacks."""
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
@@ -356,13 +359,19 @@ class Account:
         self._check(await self.used(), Used())
 
     def owe(self, used: Used, instead: Used | None = None) -> None:
-        """Count this usage with the next write, `instead` of the reserved usage; BudgetReached if it is too much."""
+        """Add `used` to the next write, replacing the reservation `instead`.
+
+        Raise BudgetReached if it exceeds the budget.
+        """
         if instead is None:
             self._check(self._known.plus(self._owed), used)
         self._owed = self._owed.plus(used).plus(instead or Used(), -1)
 
     async def count(self, more: Used | None = None) -> None:
-        """Write the owed usage, and `more` for a request about to be sent; BudgetReached if it exceeds the budget."""
+        """Write the outstanding usage, plus `more` for a request about to be sent.
+
+        Raise BudgetReached if it exceeds the budget.
+        """
         async with self._lock:
             while more is not None or self._owed != Used():
                 (stored_counts, body), owed = await self._read(), self._owed
@@ -370,7 +379,7 @@ class Account:
                 if more is not None:
                     self._check(used, more)
                     used = used.plus(more)
-                if self._daily:  # yesterday's reservation is not released today
+                if self._daily:  # a reservation made yesterday is not released today
                     used = Used(max(0, used.calls), max(0, used.tokens), max(0.0, used.cost))
                 written = json.dumps(used._asdict() | ({"day": self._day} if self._daily else {}))
                 put = self._store.put(self._collection, self._key, written, expected=body)
@@ -388,7 +397,7 @@ class Account:
         body = (await self._store.documents(self._collection)).get(self._key)
         counts = {} if body is None else json.loads(body)
         day = counts.pop("day", 0)
-        if self._daily:  # on the latest clock of all processes: a clock that is behind must not reset a day
+        if self._daily:  # use the latest clock of all processes, because a clock that is behind must not reset a day
             self._day = max(day, int(time.time() // _DAY))
         self._known = Used(**counts) if day == self._day or not self._daily else Used()
         return self._known, body
@@ -401,7 +410,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of one service's runs: `budget` for all runs, and `owner_budget` per owner and day."""
+    """Accounts of a service's runs: `budget` for all runs, and `owner_budget` per owner and day."""
 
     def __init__(self, store: Store, budget: Limits | None, owner_budget: Limits | None) -> None:
         self._store = store
@@ -410,7 +419,7 @@ class Accounts:
         self._owners: WeakValueDictionary[str, Account] = WeakValueDictionary()
         """Accounts of the owners of runs in progress, shared so that these runs count one after the other."""
         if owner_budget is not None:
-            Account(store, owner_budget, owner="")  # ConfigurationError
+            Account(store, owner_budget, owner="")  # raises ConfigurationError if invalid
 
     def of(self, labels: Mapping[str, str] | None) -> tuple[Account, ...]:
         owner = (labels or {}).get(OWNER)
@@ -438,10 +447,14 @@ class Charge:
         self._sent = False
 
     async def begin(self, model: str, request: ModelRequest) -> None:
-        """Reserve the estimated usage of the call's first request, or raise BudgetReached. `end` must always follow."""
+        """Reserve the estimated usage of the call's first request; raise BudgetReached if it exceeds the budget.
+
+        `end` must always be called afterwards.
+        """
         for meter in self._meters:
             reserved = Used(1)
-            with suppress(ConfigurationError):  # a wrapper has no price, and the model inside it is not known yet
+            # a wrapper has no price of its own, and the model inside it is not known yet
+            with suppress(ConfigurationError):
                 reserved = meter.account.expect(model, request)
             await meter.account.count(reserved)
             meter.reserved = reserved
@@ -450,7 +463,7 @@ class Charge:
         """Replace the call's reserved usage with its actual usage."""
         for meter in self._meters:
             meter.account.owe(meter.used, instead=meter.reserved)
-            with suppress(StoreError):  # the answer has arrived: its usage is counted with the next write
+            with suppress(StoreError):  # the answer has arrived, and the next write counts its usage
                 await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:

@@ -1,4 +1,4 @@
-"""Observers of runs, for tracing, and the log records of survived failures."""
+"""Observers of runs, for tracing, and log records of tolerated failures."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _NOTHING = nullcontext()
 class Observer(RunObserver):
     """Base class of observers of runs, passed as `run(…, observe=…)`.
 
-    Its methods do nothing by default. Contexts surround the observed work, in the same task: context variables are
-    visible inside, and exceptions pass through them. Steps replayed from a store, or reused in a fork, are not
+    The methods do nothing by default. Their contexts are entered around the observed work in the same task, so context
+    variables are visible inside, and exceptions pass through. Steps replayed from a store, or reused in a fork, are not
     observed.
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
         """Return a context around the run, which yields the observer of the run's parts.
 
-        `labels` belong to the stored run; labels added to a new run are stored with it.
+        `labels` are the labels of the stored run; labels added to a new run are stored with it.
         """
         del run, labels
         return nullcontext(self)
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
-        """Return a context around putting a run on the queue of workers; it may add `labels` to the stored run."""
+        """Return a context around submitting a run to the workers' queue; it may add `labels` to the stored run."""
         del block, run_id, labels
         return _NOTHING
 
@@ -48,20 +48,20 @@ class Observer(RunObserver):
         return _NOTHING
 
     def queue(self, state: QueueState, /) -> None:
-        """React to the state of a queue, as read by each of its workers every few seconds."""
+        """Handle the state of a queue, which each of its workers reads every few seconds."""
 
 
 NOBODY = Observer()
 
 
 class _Default:
-    """Observer of runs that are started without one."""
+    """Holder of the observer for runs that are started without one."""
 
     observer = NOBODY
 
 
 def set_default_observer(observer: Observer | None) -> None:
-    """Observe all further runs of this process that are started without `observe`; pass None to stop."""
+    """Set the observer for all further runs of this process that are started without `observe`; None removes it."""
     _Default.observer = NOBODY if observer is None else observer
 
 
@@ -81,10 +81,10 @@ def observing(observe: object) -> Observing | None:
 
 
 def is_new(events: Sequence[object], place: str = "") -> bool:
-    """Return whether current events result from a call of this process, not from a replayed one.
+    """Return whether current events result from a call that this process made, rather than from a replayed call.
 
-    The last call at or below `place` decides; if there is none, the last call anywhere. A resumed run must not log or
-    count its replayed part again.
+    The last call at or below `place` decides, or the last call anywhere if there is none there. A resumed run must not
+    log or count its replayed part again.
     """
     calls = [event for event in events if isinstance(event, ModelCalled)]
     within = [call for call in calls if call.path == place or call.path.startswith((f"{place}/", f"{place}#"))]

@@ -29,27 +29,27 @@ class WorkerState(WireModel):
     since: float
     """Start time, in seconds since the epoch."""
     running: int
-    """Number of its runs."""
+    """Number of runs that the worker is executing."""
 
 
 class DeliveredRun(WireModel):
-    """A run that a worker took from its queue."""
+    """A run that a worker has taken from its queue."""
 
     queue: str
     worker: str
     version: str
     delivery: int
-    """Number of the delivery: 1, plus one for each worker that died while executing the run, and for each outage of its
-    provider.
+    """Number of times the run was delivered; it rises when a worker dies while executing the run, or its provider has
+    an outage.
     """
     seconds: float
-    """Seconds for which the run was due: since it was put on the queue, or since the end of its delay."""
+    """Waiting time in seconds, since the run was put on the queue, or since the end of its delay."""
     resumed: bool = False
     """True if a worker has already executed the run before."""
 
 
 class QueueVersion(WireModel):
-    """The runs of one version; only workers of the same version execute them."""
+    """Queued runs of one version; only workers of the same version execute them."""
 
     version: str
     waiting: int
@@ -57,7 +57,7 @@ class QueueVersion(WireModel):
     """Number of runs delayed because their worker died or their provider was unavailable."""
     running: int
     oldest: float | None
-    """Waiting time of the oldest run, in seconds; None if no run is waiting."""
+    """Longest time that a run has been waiting, in seconds; None if no run is waiting."""
     workers: int
     """Number of live workers of this version."""
 

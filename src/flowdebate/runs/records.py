@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Records:
     """The `ResourceScope` of a run: its stream of events, and the session's states of resources.
 
-    It is separate from `Run`, because resources refer to it, and a reference to the run would be a cycle that is freed
-    late.
+    It is separate from `Run` because resources refer to it: a reference to the run would create a cycle, and the run
+    would be freed late.
     """
 
     saved: InitVar[dict[str, Any]]
@@ -30,13 +30,13 @@ class Records:
     events: list[object] = field(default_factory=list)
     """The events so far, as in `result.events`."""
     listeners: list[Callable[[object], None]] = field(default_factory=list)
-    """Callbacks for each event; text is streamed only if there are any."""
+    """Callbacks for each event; text is only streamed if there is at least one."""
     observe: Callable[[object], None] | None = None
     """Callback for each recorded event, for the run's observer, which needs no streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
-    """Model calls in progress, for readers who join in the meantime."""
+    """Model calls in progress, reported to readers who join later."""
     saved_states: dict[str, Any] = field(init=False)
-    """The session's states when the run started, by key; new states go to the session, for later runs."""
+    """Resource states of the session when the run started, by key; new states go to the session, for later runs."""
     held_events: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
     """Events held back below each path; each entry says whether the event is recorded, and where it occurred."""
     closed: bool = False
@@ -50,7 +50,7 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        # A new list in both places, because a listener may unsubscribe or add another one while `emit` iterates.
+        # Always replace the list, because a listener may unsubscribe or add another while `emit` iterates.
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
@@ -85,7 +85,7 @@ class Records:
     def hold(self, path: str) -> Iterator[None]:
         """Hold back the events below `path` until they are released or the context ends.
 
-        Readers thus see concurrent events one after another, in the same order in each run.
+        Readers thus receive the events of concurrent blocks one block after another, in the same order in each run.
         """
         self.held_events[path] = []
         try:
@@ -103,7 +103,7 @@ class Records:
 
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
-        # the innermost, because a debater may itself be a mirrored debate
+        # the innermost holder, because a debater may itself be a mirrored debate
         around = max((holder for holder in self.held_events if is_within(path, holder)), key=len, default=None)
         if around is not None:
             self.held_events[around].append((recorded, event, path))
@@ -133,7 +133,7 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """The session's states at the start of the run, from which all resources open; writes go to the session."""
+    """Resource states from the session at the start of the run, from which resources open; writes go to the session."""
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

@@ -28,7 +28,7 @@ HandleT = TypeVar("HandleT")
 
 
 class RunView(InNotebooks, Generic[RawT_co]):
-    """Read access to a run, in progress or ended in any way."""
+    """Read access to a run, whether in progress or ended."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -63,7 +63,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def status(self) -> RunStatus:
-        """Status of the run: "running", "complete", or another reason for its end."""
+        """Status of the run: "running", "complete", or the reason why it ended early."""
         return self._run.status
 
     @property
@@ -73,26 +73,29 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def models(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the models that have answered so far, by seat: a name on the roster, a role, or a block."""
+        """Names of the models that have answered so far, keyed by seat: a name on the roster, a role, or a block."""
         return models_by_seat(self.events)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks, for example on a setting that a model refused, or on repeated words; empty if there are none."""
+        """Remarks on the run, for example on a setting that a model refused, or on repeated words."""
         return remarks_on(self.events, self.raw)
 
     @property
     def cost(self) -> float | None:
-        """Cost so far, according to the `prices` of the run's limits or to built-in ones; None if there are none."""
+        """Cost so far, according to the limits' `prices` or the built-in prices; None if the prices are unknown."""
         return None if self._run.budget is None else self._run.budget.cost
 
     @property
     def prices(self) -> str | None:
-        """Unit and source of `cost`: "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices"; None without."""
+        """Unit and source of `cost`, for example "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices".
+
+        None if there is no cost.
+        """
         return None if self._run.budget is None else self._run.budget.prices
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Return the cost of `usage` of the model called `model`; None if its price or tokens are unknown."""
+        """Return the cost of `usage` for the model named `model`; None if its price or token counts are unknown."""
         if self._run.budget is None or usage.total_tokens is None:
             return None
         return self._run.budget.price_of(model, usage)
@@ -104,12 +107,12 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def events(self) -> Sequence[object]:
-        """The events so far, in order (except live-only events)."""
+        """Events so far, in order, excluding live-only events."""
         return self._run.records.events
 
     @property
     def calls_in_progress(self) -> Sequence[object]:
-        """The current model calls, each as its `CallStarted`."""
+        """Model calls in progress, each represented by its `CallStarted` event."""
         return tuple(self._run.records.calls.values())
 
     @property
@@ -119,12 +122,12 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw(self) -> RawT_co:
-        """Raw output of the pattern (`DebateRawOutput` of a debate); None if there is none (yet)."""
+        """Raw output of the pattern (for example `DebateRawOutput`); None if there is none yet."""
         return cast("RawT_co", self._run.raw_output)
 
     @property
     def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """`raw`; for a pattern in progress, the raw output if the run ended now; None before a pattern has started."""
+        """Raw output, or what it would be if the run ended now; None before a pattern has started."""
         return self._run.partial_output(self.status)
 
     @property
@@ -147,7 +150,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
     def tasks(self) -> TaskCollection:
         """Audit trail: the outermost pattern's `TaskCollection`, or the last one if there are several.
 
-        LookupError if no block has one. `task_collections` has them all.
+        Raises LookupError if no block has one. `task_collections` contains all of them.
         """
         trails = [(depth, handle) for depth, handle in self._run.opened if isinstance(handle, TaskCollection)]
         return self._outermost(trails, "TaskCollection")
@@ -156,7 +159,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
         """Transcript of the outermost pattern so far, or the last one if there are several.
 
-        LookupError if there is none.
+        Raises LookupError if there is none.
         """
         states = [(depth, handle) for depth, handle in self._run.opened if isinstance(handle, StateHandle)]
         transcripts = [(depth, handle) for depth, handle in states if handle.resource.key == "transcript"]
@@ -181,15 +184,15 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
         """
 
     def __repr__(self) -> str:
-        line = getattr(self.raw, "incomplete", None)  # of a pattern's output
+        line = getattr(self.raw, "incomplete", None)  # only outputs of patterns have this attribute
         return f"<RunResult {self.run_id} {self.status}{f' ({line})' if line else ''} output={shown(self.output)}>"
 
 
 class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
-    """A run in progress: iterate over it for events, await it for the result, cancel it, read it at any time.
+    """A run in progress: iterate over it for events, await it for the result, cancel it, or read it at any time.
 
-    `await handle` raises a failure of the run; iteration just ends. Several readers may iterate, and each gets all
-    events.
+    If the run fails, `await handle` raises its error, while iteration simply ends. Several readers may iterate, and
+    each gets all events.
     """
 
     def __init__(self, run: Run, task: asyncio.Task[RunResult[OutT_co, RawT_co]]) -> None:
@@ -200,7 +203,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.__await__()
 
     async def started(self) -> None:
-        """Wait until the first block acts; a durable run is then stored. Raise the error of a run that cannot start."""
+        """Wait until the first block acts; a durable run is stored by then. Raises the error of a failed start."""
         waiting = asyncio.ensure_future(self._run.started.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +215,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
     def cancel(self) -> None:
         """Cancel the run and its model calls; `await handle` then raises CancelledError."""
         self._task.cancel()
-        if not self._run.acting:  # a task cancelled before its first step cannot report the end of the run
+        if not self._run.acting:  # a task cancelled before it starts cannot report the end of the run
             self._run.end("interrupted")
 
     def done(self) -> bool:
@@ -226,18 +229,18 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.result()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the run has ended in any way, or for `seconds`."""
+        """Wait until the run has ended in any way, or until `seconds` have passed."""
         await asyncio.wait({self._task}, timeout=seconds)
 
     def listen(self, listener: Callable[[object], None]) -> None:
-        """Call `listener` with the events so far, and with each further one as it happens."""
+        """Call `listener` with the events so far, and then with each new one as it happens."""
         for event in (*self._run.records.events, *self._run.records.calls.values()):
             listener(event)
         self._run.records.subscribe(listener)
 
     def on_end(self, call: Callable[[], object]) -> None:
-        """Call `call` once the run is over; its failure then counts as handled."""
-        # `exception` retrieves it: asyncio would log "exception was never retrieved", as nobody awaits the handle.
+        """Call `call` once the run is over; a failure of the run then counts as handled."""
+        # Calling `exception` marks it as retrieved; otherwise asyncio logs an error, because nobody awaits the handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
@@ -261,7 +264,7 @@ class RunEvents:
         self._unread = unread
         self._records = run.records
         self._task = task
-        # The run refers to the queue, not to its reader, so a dropped reader is freed and stops following.
+        # The run refers to the queue but not to its reader, so a dropped reader is freed and stops following.
         self._end = lambda _: unread.put_nowait(_END)
         run.records.subscribe(unread.put_nowait)
         task.add_done_callback(self._end)
@@ -277,10 +280,10 @@ class RunEvents:
         return event
 
     def close(self) -> None:
-        """Stop following the run; a reader that is garbage-collected does so by itself."""
+        """Stop following the run; this happens automatically when the reader is garbage-collected."""
         self._records.unsubscribe(self._unread.put_nowait)
         self._task.remove_done_callback(self._end)
-        self._unread.put_nowait(_END)  # for another iteration
+        self._unread.put_nowait(_END)  # keep the marker for another iteration
 
     async def aclose(self) -> None:
         """Stop following the run, for `contextlib.aclosing`."""

@@ -1,4 +1,4 @@
-"""Run: its identity, events and usage, and the single boundary for impure steps."""
+"""Runs: identity, events and usage, and the single boundary for impure steps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
-"""Name of the block whose run is executing the current code; None outside runs, and inside models."""
+"""Name of the block that is being executed; None outside runs, and inside models."""
 
 T = TypeVar("T")
 _NO_LIMITS = Limits()
@@ -77,24 +77,24 @@ class RunObserver:
     """Observer of the parts of one run while they last: answers of generators, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        """Return a context around all calls and tools of one answer of a generator."""
+        """Return a context around all calls and tools that contribute to one answer of a generator."""
         del block, path
         return _NOTHING
 
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call with all its attempts; it yields a function that gets the response."""
+        """Return a context around a model call with all its attempts; it yields a callback for the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around the execution of a tool; it yields a function that gets the result."""
+        """Return a context around the execution of a tool; it yields a callback for the result."""
         del call, path
         return _NOTHING
 
     def event(self, event: object, /) -> None:
-        """React to an event of the run, except its first event and live-only events."""
+        """Handle an event of the run; the first event and live-only events are not passed on."""
 
 
 _UNOBSERVED = RunObserver()
@@ -106,7 +106,7 @@ Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[R
 class _Observed:
     """Observer of a run, entered around its execution; it may add labels to a new run before it is stored.
 
-    It is not a generator, because an exception of the application may be frozen, and `contextlib` sets tracebacks.
+    A generator would not work here: `contextlib` sets tracebacks, and an application's exception may be frozen.
     """
 
     __slots__ = ("_entered", "_observe", "_run")
@@ -133,10 +133,10 @@ class _Observed:
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Run:
-    """A run; created by `Block.run`, and available to blocks as `ctx.run`."""
+    """A run, created by `Block.run`, and available to blocks as `ctx.run`."""
 
     is_replay: ClassVar[bool] = False
-    """True if the run only replays a journal, without calling anybody."""
+    """True if the run only replays a journal, without calling models or humans."""
 
     run_id: str
     session: Session
@@ -152,7 +152,9 @@ class Run:
     failure: BaseException | None = field(default=None, init=False)
     """Error that ended the run, if it failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
-    """Status if nothing else ends the run; "degraded" or "no_verdict" after provider failures."""
+    """Final status unless something else ends the run: "complete", or "degraded" or "no_verdict" after provider
+    failures.
+    """
     budget: Budget | None = field(init=False)
     accounts: tuple[Account, ...] = field(default=(), init=False)
     """Accounts of the service and of the run's owner, shared with their other runs; empty outside services."""
@@ -165,7 +167,7 @@ class Run:
     began_at: float = field(default=0.0, init=False)
     """Time of the run's first start, on its clock; a resumed run keeps it."""
     cache: dict[object, Any] = field(default_factory=dict, init=False)
-    """Values looked up or recorded once for the whole run, by owner."""
+    """Cache of values looked up or recorded once per run, keyed by owner."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """Observer of the run's parts while it is being executed."""
     records: Records = field(init=False)
@@ -175,7 +177,7 @@ class Run:
     now: Callable[[], float] = field(init=False)
     usage: Usage = field(default=Usage.none(), init=False)
     tokens: int = field(default=0, init=False)
-    """Tokens used so far, prompts and answers together; estimated if a server does not report them."""
+    """Number of tokens used so far, prompts and answers together; estimated if a server does not report them."""
     raw_output: object = field(default=None, init=False)
     """The raw output of the last finished or interrupted pattern; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
@@ -183,7 +185,7 @@ class Run:
     """Last raw output at each watched path."""
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
-    """Depth in the run and handle of each resource, in the order in which they were opened."""
+    """Handles of opened resources, each with its depth in the run, in the order in which they were opened."""
     _warned: set[str] = field(default_factory=set, init=False)
     _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
@@ -202,7 +204,7 @@ class Run:
         self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, path=block))
 
     def end(self, status: RunStatus, error: str | None = None) -> None:
-        """Emit the last event, which ends the run. The first call decides; nothing is emitted afterwards."""
+        """Emit the last event, which ends the run. Only the first call counts; nothing is emitted afterwards."""
         if self.status == "running":
             self._ended = time.perf_counter()
             self.build_partial_output(status)
@@ -219,7 +221,8 @@ class Run:
         if not RUN_LOGGER.isEnabledFor(logging.INFO) or self.is_replay:
             return
         usage = self.usage
-        kind = None if error is None else error.partition(":")[0]  # the message may quote models
+        # only the class, because the message may quote models
+        kind = None if error is None else error.partition(":")[0]
         extra: dict[str, object] = {
             "run_id": self.run_id,
             "block": block,
@@ -240,7 +243,7 @@ class Run:
 
     def degrade(self, outcome: RunStatus) -> None:
         """Set the status after a provider failure, although the run continues."""
-        if self.outcome != "no_verdict":  # the worst outcome counts: a later skipped turn does not improve it
+        if self.outcome != "no_verdict":  # keep the worst outcome: a later skipped turn does not improve it
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
@@ -259,7 +262,8 @@ class Run:
     def watch_raw_output(self, path: str) -> Iterator[Callable[[], object]]:
         """Watch the patterns at or below `path`: the yielded function returns the last raw output of one of them.
 
-        Steps of several escalations may run at the same time, and the run's raw output may then belong to another one.
+        Steps of several escalations may run at the same time, so the run's own raw output may come from another
+        escalation.
         """
         self._raw_outputs[path] = None
         try:
@@ -273,14 +277,14 @@ class Run:
         return bool(self._unfinished)
 
     def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
-        """Return the current raw output of the outermost unfinished pattern, otherwise the existing one.
+        """Return the current raw output of the outermost unfinished pattern, or else the run's existing raw output.
 
-        With `below` only patterns below this path count; None if there is none.
+        With `below`, only patterns below this path count; None if there are none.
         """
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
             return self.raw_output if below is None else None
-        # A debate may be a debater in another one: return the output of the debate started by the application.
+        # A debater may itself be a debate: return the output of the one that the application started.
         outermost = min(unfinished, key=lambda path: path.count("/"))
         return self._unfinished[outermost](status)
 
@@ -299,7 +303,7 @@ class Run:
         return (time.perf_counter() if self._ended is None else self._ended) - self._started
 
     def warn_once(self, key: str, message: str) -> None:
-        """Warn, once per `key` in this run."""
+        """Issue a warning, at most once per `key` in this run."""
         if key not in self._warned:
             self._warned.add(key)
             warnings.warn(message, FlowDebateWarning, stacklevel=2)
@@ -350,7 +354,7 @@ class Run:
             if row is not None:
                 odd: tuple[Flag, ...] = () if digest in (None, row.request) else ("other_request",)
                 return self._replay(model, request, path, row, odd=odd)
-        # `tell` must not refer to the request, which refers to it: a cycle would keep the whole run in memory
+        # `tell` must not refer to the request: the request refers to `tell`, and the cycle would keep the run in memory
         role = request.role
         charge = Charge(self.accounts, self.budget)
         attempts = request.attempts.belong_to(
@@ -367,10 +371,10 @@ class Run:
                 await journal.intend(path, "call", digest)
                 self.count_failed(path)
             await charge.begin(model.name, request)
-            started = time.perf_counter()  # without the time for storing
+            started = time.perf_counter()  # excludes the time for storing
             if id(model) not in self._opened_models:
                 await self._open(model)
-            ACTING.set(None)  # a model may execute runs itself
+            ACTING.set(None)  # models may execute runs themselves
             with self.tracing.call(calling, request) as answered:
                 response = await call.ask(model, request)
                 if answered is not None:
@@ -383,7 +387,7 @@ class Run:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-            # It is unknown whether a cancelled call was paid for: it stays uncertain, and is not recorded.
+            # A cancelled call may have been paid for, so it is not recorded and remains uncertain.
             if journal is not None and isinstance(failure, (ModelError, LimitReached)):
                 seconds = time.perf_counter() - started
                 await journal.fail(path, _failure_row(error, request, model, seconds))
@@ -427,12 +431,12 @@ class Run:
     def _replay(
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
     ) -> ModelResponse:
-        """Return the answer recorded in `row`, counted and emitted as it was originally."""
+        """Return the answer recorded in `row`, and count and emit it as in the original run."""
         assert self.journal is not None  # noqa: S101 - the row comes from it
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)
-        paid = attempts if answer.origin == "asked" else ()  # all others were paid for by the parent of this fork
+        paid = attempts if answer.origin == "asked" else ()  # the parent of this fork paid for all others
         if isinstance(request.messages, UnwrittenMessages):
             request.messages.recorded_characters = answer.prompt
         if self.budget is not None:
@@ -465,12 +469,12 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call, and count its usage and tokens; unreported tokens are estimated from its texts."""
+        """Emit a call, and count its usage and tokens; unreported tokens are estimated from its prompt and answer."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
                 characters = 0 if request is None else request.characters
-                if response is not None and attempt is attempts[-1]:  # answers of earlier attempts are unknown
+                if response is not None and attempt is attempts[-1]:  # the answers of earlier attempts are unknown
                     data_only = not response.text and response.data is not None
                     answer = to_json(response.data, serialize_unknown=True) if data_only else response.text
                     characters += len(answer)
@@ -480,7 +484,7 @@ class Run:
         self.emit(called)
 
     async def _open(self, model: Model) -> None:
-        self._opened_models[id(model)] = model  # referenced, so that no other model gets its id
+        self._opened_models[id(model)] = model  # keep a reference, so that no other model gets its id
         connect = getattr(model, "open_connections", None)
         if connect is not None:
             self._open_connections = self._open_connections or AsyncExitStack()
@@ -497,7 +501,7 @@ class Run:
 
 
 def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """Read a failed call with its attempts; None for a failure without any. Raises the errors of `read_call`."""
+    """Read a failed call with its attempts; None if the failure has no attempts. Raises the errors of `read_call`."""
     if "attempts" not in json.loads(text):
         return None
     failed = read_record(FailedCall, text)
@@ -520,7 +524,7 @@ _LOGGER = logging.getLogger("flowdebate")
 
 
 def _failure_row(error: str, request: ModelRequest, model: Model, seconds: float) -> str:
-    """Format a failed call with its attempts, for `_read_failure`."""
+    """Serialize a failed call with its attempts, for `_read_failure`."""
     return json_text(
         {
             "error": error,

@@ -29,7 +29,7 @@ class Session:
 
 
 SessionLike: TypeAlias = Session | dict[str, Any] | None
-"""A session, a dict to be used as its `state` (the same object, not a copy), or None for a new one."""
+"""Session, a dict to be used as its `state` (the same object, not a copy), or None for a new session."""
 
 
 def as_session(value: SessionLike) -> Session:

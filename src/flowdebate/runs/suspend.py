@@ -29,7 +29,7 @@ class HumanRequest:
     place: str
     """Unique path of the request in the run."""
     shown: str
-    """Text for the human to read: the question, and the transcript so far, with fences around models' texts."""
+    """Text for the human to read: the question and the transcript so far, with fences around text from models."""
     expects: str
     """Description of the expected answer."""
     schema: Mapping[str, Any] | None = None
@@ -37,13 +37,15 @@ class HumanRequest:
     problem: str | None = None
     """Problem with the previous answer; None for a first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """Sources that the reader may quote. They are stored once, in the journal or the plan, and not in `text`."""
+    """Sources that the reader may quote; they are stored once, in the journal or the plan, and are not part
+    of `text`.
+    """
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """Function that converts an answer to its value; it raises OutputError that lists each invalid field."""
+    """Function that converts an answer to its value; it raises an OutputError listing each invalid field."""
 
     @property
     def to_read(self) -> str:
-        """`shown` with the sources, as plain text: short ones in full, others by name and length."""
+        """Render `shown` and the sources as plain text: short sources in full, others by name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property
@@ -54,7 +56,7 @@ class HumanRequest:
 
 
 def request_of(place: str, text: str) -> HumanRequest:
-    """Read a request from its stored `text`; raise ValueError, KeyError or TypeError for any other text."""
+    """Read a request from its stored `text`; raise ValueError, KeyError or TypeError if the text is invalid."""
     stored = json.loads(text)
     names = ("block", "shown", "expects", "schema", "problem")
     role = role_in_name(stored["block"], place)
@@ -71,9 +73,9 @@ _ROLES_IN_NAMES = {
 def role_in_name(block: str, path: str) -> str | None:
     """Derive the role of a block from its name, for stored records without a role.
 
-    Failed calls have had their roles in the journal since events have them. Requests to humans never do, because a
-    resumed run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or
-    "{pattern}-{role}-{member}". None for a block named by the application.
+    Journals record the roles of failed calls only since events have them. Requests to humans never include a role,
+    because a resumed run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or
+    "{pattern}-{role}-{member}". Returns None for a block named by the application.
 
     >>> role_in_name("rent-debater-ann", "rent/round[1]/rent-turn-ann"), role_in_name("solomon", "rent/solomon")
     ('debater', None)
@@ -86,21 +88,22 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer, with `suspended` if the run was suspended for it, and `by`, its author (None: a human)."""
+    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` for it."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
-    """Read a stored answer, and whether the run had been suspended for it."""
+    """Read a stored answer; return it, and whether the run was suspended for it."""
     stored = json.loads(body)
     return stored["answer"], stored["parked"]
 
 
 class Suspended(BaseException):
-    """Raised to suspend the run until `requests` are answered: it ends with the status "awaiting", and can be resumed.
+    """Exception that suspends the run until `requests` are answered.
 
-    It is not an `Exception`, so neither failure policies of patterns nor `except` clauses of blocks catch it.
+    The run ends with the status "awaiting", and can be resumed. The class is not a subclass of `Exception`, so neither
+    failure policies of patterns nor `except` clauses of blocks catch it.
     """
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
@@ -112,7 +115,7 @@ class Suspended(BaseException):
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:
     """Return one exception with the requests of several branches, in the order of the branches.
 
-    All humans of a round are thus asked at once, and a run suspended again asks them in the same order.
+    All humans of a round are thus asked at once, and in the same order if the run is suspended again.
     """
     return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
 

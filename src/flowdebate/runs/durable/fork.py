@@ -1,4 +1,4 @@
-"""Forks begin like a stored run and only call models for what differs; continued runs add rounds to it."""
+"""Forks and continuations of stored runs: they reuse recorded steps, and call models only for the rest."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from flowdebate.store.open import StoreChoice, open_store
 MOST = 1_000
 """Maximum number of rounds by which a run can be continued."""
 _MOST_HELD = 10_000
-"""Maximum number of earlier rounds, which is the maximum of a debate."""
+"""Maximum number of earlier rounds, equal to the maximum number of rounds in a debate."""
 LONGEST = 4_000
-"""Maximum length of a reader's question in characters, because each prompt of its round contains it."""
+"""Maximum length of a reader's question, in characters; each prompt of the next round contains it."""
 ASKED = f"a question of at most {LONGEST:,} characters, or None"
 
 
@@ -42,18 +42,18 @@ class GoesOn:
     rounds: Annotated[int, Field(ge=1, le=MOST)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()
-    """Questions from readers, each with the round that answers it."""
+    """Questions from readers, each with the number of the round that answers it."""
 
     def to_plan(self) -> dict[str, Any]:
-        """Convert the continuation to its form in the plan of the fork."""
+        """Serialize the continuation for the plan of the fork."""
         questions = [{"round": number, "text": text} for number, text in self.asked]
         return {"held": self.held, "rounds": self.rounds, "asked": questions}
 
     @classmethod
     def of_plan(cls, stored: object) -> GoesOn | None:
-        """Read the result of `to_plan`; None if there is none.
+        """Read the continuation from a plan written by `to_plan`; None if the plan has none.
 
-        ConfigurationError for data that can only come from an import.
+        Raise ConfigurationError for invalid data, which can only come from an import.
         """
         if stored is None:
             return None
@@ -65,7 +65,10 @@ class GoesOn:
 
 
 def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> GoesOn:
-    """Plan to continue a stored run for `rounds` more; ConfigurationError if it is unfinished or has no rounds."""
+    """Plan the continuation of a stored run by `rounds` rounds.
+
+    Raise ConfigurationError if the run is unfinished or has no rounds.
+    """
     check_count(location, maximum=MOST, rounds=rounds)
     if ask is not None and (not isinstance(ask, str) or is_blank(ask) or len(ask) > LONGEST):
         raise ConfigurationError(location, "ask", ask, ASKED)
@@ -82,7 +85,7 @@ def goes_on(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | Non
 
 
 def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
-    """Plan to continue a stored run at the request of a front end, with "rounds", "ask" or both."""
+    """Plan the continuation of a stored run that a front end requested with "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError("options", "goes_on", more, 'a table of "rounds" (default 1), "ask" or both')
     return goes_on(stored, location="goes_on", **{key: value for key, value in more.items() if value is not None})
@@ -91,7 +94,7 @@ def asked_to_go_on(stored: StoredRun, more: object) -> GoesOn:
 async def read_goes_on(
     location: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
 ) -> GoesOn:
-    """Plan to continue the run with this id; raise ConfigurationError without the store of the run."""
+    """Plan the continuation of the run with this id; raise ConfigurationError if no store is configured."""
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
@@ -114,18 +117,17 @@ class _Parent:
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time when the fork diverges from the run (and its start, `began_at`), on the parent's clock."""
+    """Time when the fork diverges from its parent, on the parent's clock (like `began_at`, the parent's start)."""
     reused_key: str | None = None
     """Part of the keys of steps that are reused regardless of their current requests; None if there are none."""
 
 
 class ForkJournal(Journal):
-    """Journal of a fork: a step that it has not recorded is taken from its parent, if it is the same step.
+    """Journal of a fork: steps not recorded yet are copied from the parent, provided that they are the same.
 
-    A model call is the same if its request and its model are the same, and a human's answer if its request is. Side
-    effects and provider failures have no request: they are taken as long as nothing before them differs. Stop
-    conditions are evaluated again. A reused step is recorded in the fork before any later one, so the fork is
-    self-contained.
+    Model calls are the same if request and model are equal; human answers, if the requests are equal. Side effects and
+    provider failures have no request, so they are reused as long as no earlier step differs. Stop conditions are
+    evaluated again. A reused step is recorded in the fork before any later one, so the fork is self-contained.
     """
 
     def __init__(self, store: Store, header: RunHeader, parent: _Parent, **options: Unpack[JournalOptions]) -> None:
@@ -146,7 +148,7 @@ class ForkJournal(Journal):
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:
         row = super().find(key, request)
         inherited = self._find_in_parent(key, request, model)
-        if row is not None:  # a resumed fork differs from its parent wherever it differed before
+        if row is not None:  # a resumed fork differs from its parent wherever it did before
             self._differs = self._differs or inherited is None or row.body != inherited.body
             return row
         if inherited is not None:
@@ -156,7 +158,7 @@ class ForkJournal(Journal):
         return inherited
 
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
-        """Return the parent's step as one of the fork; None if it has to be executed."""
+        """Return the parent's step as a step of the fork; None if it has to be executed."""
         row = self._parent.rows.get(key)
         if row is None or row.body is None or UNANSWERED in key:  # a fork calls the role again
             return None
@@ -165,10 +167,11 @@ class ForkJournal(Journal):
         if self._parent.reused_key is not None and self._parent.reused_key in key:
             return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
-            # Any asked model counts, including fallbacks; an answer edited by the parent has no model.
+            # The model may be any of those called, including fallbacks; an answer edited by the parent has no model.
             same = row.request == request and (model is None or model in (models_asked(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
-        # Decisions are taken again: a fork is a cheap way to continue longer, or stop earlier, than its parent.
+        # Decisions are not reused: forking is a cheap way to let a run continue longer, or stop earlier, than its
+        # parent.
         return None if self._differs or key.endswith(DECISION) else row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
@@ -206,7 +209,7 @@ class ForkJournal(Journal):
 
     async def _write_taken(self) -> None:
         """Record all steps reused from the parent so far."""
-        async with self._writing:  # in order, because a fork that is killed halfway would otherwise have a gap
+        async with self._writing:  # written in order, because a fork killed halfway would otherwise have a gap
             while self._unwritten:
                 row = self._unwritten.popleft()
                 await self.store.intend(self.run_id, row.key, row.kind, row.request)
@@ -224,7 +227,7 @@ def fork_header(
     at: str | None,
     prefix: str | None = None,
 ) -> RunHeader:
-    """Create the header of a fork of `parent`; raise ConfigurationError for unsuitable edits and paths."""
+    """Create the header of a fork of `parent`; raise ConfigurationError for invalid edits and paths."""
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
@@ -242,7 +245,7 @@ def fork_header(
         edited_body(rows_by_key[place], edit)
     first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
-    # A fork of a fork starts on the clock of the first run, on which its answers were given.
+    # A fork of a fork starts on the clock of the original run, by which its answers are dated.
     began_at = (header.parent or {}).get("began_at", header.created_at)
     return replace(
         header,
@@ -261,16 +264,16 @@ def fork_header(
 
 
 async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalOptions]) -> Journal:
-    """Open the journal of a run; a fork's journal reads its parent, if it still exists.
+    """Open the journal of a run; a fork's journal also reads its parent's, if the parent still exists.
 
-    An imported fork has no parent here, even if another run has the parent's id.
+    An imported fork has no parent in this store, even if another run has the parent's id.
     """
     parent = header.parent
     if parent is None or "began_at" not in parent:
         return Journal(store, header, **options)
     labels: Mapping[str, str] = {}
     rows: Sequence[StepRow] = ()
-    with suppress(RunNotFound):  # a fork outlives its parent: only steps that it has not taken yet are requested
+    with suppress(RunNotFound):  # a fork outlives its parent: only steps that it has not copied yet are requested again
         labels = (await store.run(parent["run"])).header.labels
         rows = await store.steps(parent["run"])
     done = [row for row in rows if row.seq is not None]
@@ -292,11 +295,11 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
 
 
 def edited_body(row: StepRow, edit: object) -> str:
-    """Return the record of an edited step; raise ConfigurationError for an edit of another kind."""
+    """Return the record of an edited step; raise ConfigurationError for an edit that does not fit the step."""
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):
-                edit = json.loads(edit)  # the command line only has texts
+                edit = json.loads(edit)  # the command line only passes text
             return json_text({**json.loads(answer_text(edit, suspended=False)), "origin": "edited"})
         return edited_text(row.body or "", edit)
     except (ValueError, TypeError, RecursionError) as error:
@@ -305,7 +308,7 @@ def edited_body(row: StepRow, edit: object) -> str:
 
 
 def unfit(place: str, edit: object, why: str) -> ConfigurationError:
-    """Create the error for an edit that the step at `place` does not accept."""
+    """Create the error for an edit that does not fit the step at `place`."""
     return ConfigurationError("fork()", f"edits[{place!r}]", edit, f"an answer that the step takes ({why})")
 
 

@@ -1,4 +1,4 @@
-"""Replay of a stored run: its events and raw output from the journal, without making any request."""
+"""Replay of a stored run: its events and raw output, read from the journal without making any requests."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
 """Callback that receives the path and the request of each call in a replay."""
 
 _QUIET = 16
-"""Number of event loop turns without news after which a run has reached the end of its journal."""
+"""Number of idle event loop turns after which a run counts as having reached the end of its journal."""
 _SPINS, _PAUSE, _LONGEST_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
-"""Number of event loop turns before a replay waits for a thread or for time to pass; then the seconds of its first
-wait, of its longest wait, and of all waits together.
+"""Number of event loop turns before a replay waits for a thread or for time to pass, followed by the durations of its
+first wait, its longest wait, and all waits together, in seconds.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
-"""Pattern of a fingerprint's line with the models of a run."""
+"""Regular expression for a line of a fingerprint that lists the models of a run by intent."""
 _OVERRIDING = "override: "
-"""Prefix of the line if one model replaced all others."""
+"""Prefix of the line with the models if one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -53,13 +53,13 @@ class Replay:
     handle: RunHandle[Any]
     """The replayed and finished run: its raw output, transcript and usage."""
     output: object
-    """Output of the block; None if the run did not reach its end."""
+    """Output of the block; None if the run did not complete."""
     events: Sequence[object]
     """The events so far, including `RunFinished` if the run has ended."""
     calls: Sequence[CallStarted]
-    """Next calls: those in progress while a process executes the run."""
+    """Calls that the run makes next; they are in progress if a process is executing the run."""
     failure: FlowDebateError | None
-    """Error of the run, if its replay fails as well."""
+    """Error of the run, if the replay raised it too."""
     parked: Sequence[str]
     """Paths at which branches of the run have reached the end of the journal."""
 
@@ -76,12 +76,12 @@ async def replay(
 ) -> Replay:
     """Replay the steps of a stored run; the stored run is not touched, and another process may be executing it.
 
-    The events are a prefix of the run's events. Concurrent branches may come in another order, and facts known only to
-    the executing process are missing: `CallRetried` and `CallFellBack` of its model calls. No models, humans or
-    conditions are called, and side effects do not happen: the replay stops at the end of the journal, or after ten
-    seconds if a block waits for time to pass. `profile` is that of a model object of the run, unless `model` is given,
-    because a journal only has its name. `on_request` is called with the path and the request of each call, including
-    the next ones; a prompt is rendered only if it reads the messages, or if there is no answer.
+    The events are a prefix of the run's events, with two exceptions: concurrent branches may come in a different order,
+    and `CallRetried` and `CallFellBack` are missing, because only the executing process knows them. No models, humans
+    or conditions are called, and no side effects happen. The replay stops at the end of the journal, or after ten
+    seconds if a block waits for time to pass. Pass `profile` (or `model`) if the run used a model object, because the
+    journal only contains the object's name. `on_request` is called with the path and the request of each call,
+    including the next ones; a prompt is rendered only if the callback reads the messages, or if there is no answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
@@ -89,7 +89,7 @@ async def replay(
         await _wait_for_end_of_journal(run, journal)
         _tell_end_of_journal(run, journal, stored)
         events, calls = _events_of(handle), _calls_of(handle, run)
-        if stored.owned:  # before the replay is cancelled, which would set the status "interrupted"
+        if stored.owned:  # determined before the replay is cancelled, because that sets the status "interrupted"
             run.build_partial_output("running")
     finally:
         output, failure = await _end_replay(handle)
@@ -110,10 +110,10 @@ class News:
     """News from a followed run since it was last read."""
 
     anew: bool
-    """True if `events` contains all events of the run, not only new ones."""
+    """True if `events` contains all events of the run, rather than only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
-    """Next calls: those in progress while a process executes the run."""
+    """Calls that the run makes next; they are in progress if a process is executing the run."""
 
 
 class Follower:
@@ -133,7 +133,7 @@ class Follower:
         return len(self._steps)
 
     async def read(self, stored: StoredRun, steps: Sequence[StepRow]) -> News:
-        """Continue with `steps`: finished ones after the last read step, and all open ones."""
+        """Advance the replay by `steps`: the steps finished since the last call, and all open steps."""
         self._steps += [row for row in steps if row.seq is not None]
         anew = self._replay is None or not self._replay[1].add(steps) or stored.status == "awaiting"
         if not anew:
@@ -153,12 +153,12 @@ class Follower:
         calls = _calls_of(handle, run)
         if stored.status in _ENDED:
             events.append(_finish(stored, run, handle.events))
-        if not stored.owned:  # a process that takes over the run starts where its journal ends
+        if not stored.owned:  # if a process owns the run, it continues where its journal ends
             self.close()
         return News(anew=anew, events=events, calls=calls)
 
     async def _go_on(self, stored: StoredRun) -> bool:
-        """Wait until the replay has read the journal; False if it passed a step before that step was recorded."""
+        """Wait until the replay has read the journal; return False if it passed a step before the step was recorded."""
         assert self._replay is not None  # noqa: S101 - the caller has looked
         run, journal, _ = self._replay
         await _wait_for_end_of_journal(run, journal)
@@ -183,14 +183,14 @@ def _start_replay(
     limits: Limits | None,
     profile: Profile = "full",
 ) -> tuple[_Replayed, _ReadOnlyJournal, RunHandle[Any]]:
-    header, store = stored.header, MemoryStore()  # only used in errors
+    header, store = stored.header, MemoryStore()  # the store is only used in errors
     journal = _ReadOnlyJournal(store, header, steps, stored.status)
     run = _Replayed(
         run_id=header.run_id,
         session=session_of(store, header, f"{block.name}.replay()"),
         seed=header.seed,
         models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        limits=None if limits is None else replace(limits, seconds=None),  # the replay has different durations
+        limits=None if limits is None else replace(limits, seconds=None),  # the replay takes a different time
         journal=journal,
     )
     return run, journal, start_block(block, header.input, run)
@@ -198,9 +198,9 @@ def _start_replay(
 
 def _tell_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
     """Emit the events at the end of the journal that only the executing process knows about."""
-    for path in () if stored.owned else [*run.records.held_events]:  # the finished part of both halves
+    for path in () if stored.owned else [*run.records.held_events]:  # the events that both halves have finished so far
         run.records.release(path)
-    for place in [*journal.parked]:  # where the run would continue and count them itself
+    for place in [*journal.parked]:  # the run would continue here, and count the calls itself
         run.count_failed(place)
 
 
@@ -220,16 +220,16 @@ async def check_edits(
     *,
     model: ModelChoice = None,
 ) -> None:
-    """Replay a stored run with `edits` of its answers; raise ConfigurationError for an unsuitable edit.
+    """Replay a stored run with `edits` of its answers; raise ConfigurationError for an invalid edit.
 
-    This happens before a fork is stored, because only the block knows which answers are valid. An edit that is not
-    reached is not checked.
+    The check runs before the fork is stored, because only the block knows which answers are valid. Edits of steps that
+    the replay does not reach are not checked.
     """
     edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
     replayed = await replay(block, stored, edited, model=model)
     for place, edit in edits.items():
         failure, asking = replayed.failure, unquote(place.rpartition("/")[2].partition("#")[0])
-        # the answer may still be unusable, and a human is asked again
+        # the answer may be unusable, in which case a human is asked again
         if (isinstance(failure, JournalMismatch) and failure.key == place) or (
             isinstance(failure, OutputError) and failure.block == asking
         ):
@@ -244,7 +244,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
     while run.status == "running" and quiet < _QUIET and waited < _PATIENCE:
         if journal.parked or spins < _SPINS:
             await asyncio.sleep(0)
-        else:  # a block waits for a thread, or for time to pass, which is not visible in the loop
+        else:  # a block waits for a thread or for time to pass; the event loop shows neither
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
         recorded = len(run.records.events) + sum(map(len, run.records.held_events.values()))
@@ -268,7 +268,7 @@ async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateE
 
 
 def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinished:
-    """Return the last event, as emitted by the executing process."""
+    """Return the final event, as the executing process emitted it."""
     outcome = stored.outcome or {}
     status: RunStatus = stored.status  # type: ignore[assignment]  # one of _ENDED
     return RunFinished(
@@ -293,7 +293,7 @@ class _Replayed(Run):
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
         if self.on_request is not None:
             self.on_request(path, request)
-        await asyncio.sleep(0)  # a replay of many calls must not block the loop
+        await asyncio.sleep(0)  # yield, so that a replay of many calls does not block the loop
         if self.journal.lacks(path):
             calling = self.records.call_started(request, model.name, path)
             try:
@@ -324,7 +324,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def lacks(self, key: str) -> bool:
-        """Return whether the step `key` is missing from the known part of the journal."""
+        """Return whether the known part of the journal lacks the step `key`."""
         return key not in self._done
 
     async def arrival(self, key: str) -> None:
@@ -351,14 +351,14 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def has_unread(self) -> bool:
-        """Return whether the run has yet to reach some of the added steps, and forget them."""
+        """Return whether the run has yet to reach some of the added steps, and clear the list of added steps."""
         unread, self._added = not self._added <= self._seen, set()
         return unread
 
     async def _park(self, key: str) -> NoReturn:
         self.stops += 1
         self.parked[key] = asyncio.Event()
-        # not an error, which blocks could catch to continue with steps that the run has not done
+        # wait instead of raising an error: blocks could catch it, and continue with steps that the run never took
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -382,7 +382,7 @@ class _ReadOnlyJournal(Journal):
         return await super().decide(key, call, returns)
 
     async def fail(self, *_: object) -> None:
-        """Record nothing."""
+        """Do nothing, because the journal is read-only."""
 
 
 class _NoModels(ModelResolver):

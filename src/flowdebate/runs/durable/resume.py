@@ -1,4 +1,4 @@
-"""Loading of stored runs, in order to resume or fork them."""
+"""Functions that load a stored run in order to resume or fork it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_RECOVERIES = 25
-"""Number of consecutive crashes without progress after which a run is given up."""
+"""Number of consecutive crashes without progress after which a run is abandoned."""
 
 
 async def load_run(
@@ -54,13 +54,12 @@ async def load_run(
     asks_again: bool = True,
     **common: Unpack[SessionOptions],
 ) -> tuple[Run, Any]:
-    """Load the stored run and its input.
+    """Load a stored run and its input, and take ownership of the run.
 
-    This process then owns it, except that it takes ownership of a complete run only once another step is needed.
-
-    A run that ended without an answer from its judge, chair or synthesizer calls it again, if it `asks_again`; an
-    interrupted run first continues to its end. Errors: RunNotFound, RunConflict, RunChanged, DeadLetter,
-    ConfigurationError; the stored run then stays unchanged.
+    Complete runs are an exception: this process takes ownership of them only once another step is needed. With
+    `asks_again`, a complete run without an answer from its judge, chair or synthesizer calls that role again; an
+    interrupted run first continues to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or
+    ConfigurationError, and then leaves the stored run unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
@@ -70,7 +69,7 @@ async def load_run(
     if on_uncertain not in ("retry", "raise"):
         raise ConfigurationError(location, "on_uncertain", on_uncertain, "'retry' or 'raise'")
     stored = await opened.run(run_id)
-    # Anybody may read a complete run; `take` refuses one that still has an owner.
+    # Anybody may read a complete run; `take` rejects a run that still has an owner.
     unanswered = asks_again and stored.status in COMPLETE and has_unanswered(await opened.steps(run_id))
     owned = stored.owned or stored.status not in COMPLETE or unanswered
     if owned:
@@ -79,7 +78,7 @@ async def load_run(
         header = stored.header
         if not allow_changes:
             now = fingerprint_of(block, outline, model)
-            if model is None and header.model is not None:  # resumed with the models of its start
+            if model is None and header.model is not None:  # resume with the models from the start of the run
                 now["model"] = header.fingerprint.get("model", "")
             then = header.fingerprint
             check_unchanged(opened, run_id, {name: (then.get(name, ""), text) for name, text in now.items()})
@@ -91,7 +90,7 @@ async def load_run(
             rows=await opened.steps(run_id),
             owned=owned,
             on_uncertain=on_uncertain,
-            # A complete run makes no further calls: its answers count, even if prompts would differ now.
+            # A complete run makes no further calls, so its answers are valid even if the prompts have changed.
             accepts_changes=allow_changes or stored.status in COMPLETE,
         )
         journal.reopens = unanswered
@@ -106,7 +105,7 @@ async def load_run(
             observe=common.get("observe"),
         )
     except BaseException as error:
-        if owned:  # released unchanged, so that a refused attempt does not block the next one
+        if owned:  # release it unchanged, so that a failed attempt does not block the next one
             status = "dead_letter" if isinstance(error, DeadLetter) else stored.status
             await opened.finish(run_id, status, stored.outcome)
         raise
@@ -128,7 +127,7 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
     edits: Mapping[str, Any] | None = None,
     at: str | None = None,
 ) -> tuple[Run, Any]:
-    """Create an unstarted fork of the stored run, and return it with its input. Errors: see `prepare_fork`."""
+    """Create an unstarted fork of the stored run, and return it with its input; raise the errors of `prepare_fork`."""
     location = f"{block.name}.fork()"
     model = choose_model(model, override_model)
     stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
@@ -188,7 +187,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
     labels: Mapping[str, str] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> RunHeader:
-    """Create the header of a fork of the stored run; RunNotFound, and ConfigurationError for unsuitable edits."""
+    """Create the header of a fork of the stored run; raise RunNotFound, or ConfigurationError for invalid edits."""
     parent, rows = await store.run(run_id), await store.steps(run_id)
     fingerprint = fingerprint_of(block.name, block.outline(), model)
     if model is None:
@@ -217,7 +216,9 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
 
 
 _LONGEST_PAUSE = 1.0
-"""Seconds between two checks of another process's run: a turn takes seconds, and a check is one small query."""
+"""Maximum number of seconds between two checks of a run in another process: a turn takes seconds anyway, and a check is
+one small query.
+"""
 
 
 async def load_same(
@@ -232,8 +233,8 @@ async def load_same(
 ) -> Run:
     """Load the stored run with the same id as `run`, an unstarted durable run.
 
-    With `wait`, load it after the other process has ended, or has finished the run. Errors: RunNotFound; RunChanged if
-    it was started with another question, pattern, model or seed; those of `load_run`.
+    With `wait`, load it once the other process has ended or has finished the run. Raises RunNotFound, RunChanged if it
+    was started with a different question, pattern, model or seed, and the errors of `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
     store, now = run.journal.store, run.journal.header
@@ -258,7 +259,7 @@ async def load_same(
 
 async def _take(store: Store, run_id: str) -> StoredRun:
     """Take ownership of the run; release it if the caller is cancelled in the meantime."""
-    # A write completes even if its caller is cancelled: the run would stay owned by a process unaware of it.
+    # The write completes even if its caller is cancelled, and the run would then be owned by a process unaware of it.
     taking = asyncio.ensure_future(store.take(run_id))
     cancelled = await wait_uncancelled(taking)
     if cancelled is not None and taking.exception() is None:
