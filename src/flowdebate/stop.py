@@ -1,6 +1,6 @@
 """Conditions to end the rounds of a pattern early: by usage, by time, by similarity, or by an application's own rule.
 
-They are combined with `|` (one of them holds), `&` (both hold) and `~` (it does not hold), and with plain functions:
+Combine them with `|` (one of them holds), `&` (both hold) and `~` (it does not hold), and with plain functions:
 
 >>> from flowdebate import stop
 >>> enough = stop.tokens(20_000) | stop.seconds(120) & stop.rounds(2)
@@ -9,7 +9,7 @@ tokens(20000) | seconds(120) & rounds(2)
 >>> stop.parse("tokens(20_000) | seconds(120) & rounds(2)") == enough
 True
 
-Each pattern takes one as `terminate_when=`. The name of what held is the pattern's `stop_reason`.
+Each pattern takes a condition as `terminate_when=`. Its `stop_reason` is the name of the condition that held.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from flowdebate.measures.similarity import Convergence, Similarity, best_similar
 from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
-"""Name for a function that has none."""
+"""Name of conditions made from functions without a name."""
 PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
-"""Stop reasons of the patterns themselves; no condition may have these names."""
+"""Stop reasons of the patterns themselves, which are reserved: no condition may use these names."""
 _LONGEST_NAME = 100
 _LONGEST_TEXT = 1_000
 
@@ -46,23 +46,26 @@ _LONGEST_TEXT = 1_000
 class Condition(ABC):
     """A condition for the end of the rounds; compose conditions with `|`, `&` and `~`.
 
-    All members of a combination are evaluated after each round, in written order, so their order never changes whether
-    the rounds end. `await condition(ctx)` is the answer as a bool, and `await condition.reason(ctx)` the name of the
-    condition that holds.
+    All members of a combination are evaluated after each round, so their order never affects whether the rounds end.
+    `await condition(ctx)` is the answer as a bool, and `await condition.reason(ctx)` the name of the condition that
+    holds.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The condition as an expression, which `parse` reads unless it contains functions."""
+        """Expression for the condition, which `parse` can read unless it contains functions."""
 
     @abstractmethod
     async def reason(self, ctx: Context) -> str | None:
-        """Return the name of the condition that holds now, or None: of `a | b` the first member, of `a & b` both."""
+        """Return the name of the condition that holds now, or None.
+
+        For `a | b`, this is the name of the first member that holds; for `a & b`, it contains both names.
+        """
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """The application's functions in the condition, in order; for a custom class, its `reason`."""
+        """Functions of the application in the condition, in order; a custom class contributes its `reason`."""
         return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:
@@ -96,12 +99,12 @@ StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
 
 @dataclass(frozen=True)
 class _One(Condition):
-    """A single condition, not a combination."""
+    """A single condition rather than a combination."""
 
     called: str
     test: Callable[[Context], object] = field(compare=False, repr=False)
     function: Callable[..., object] | None = None
-    """The application's function, if the test is one."""
+    """Function of the application that the condition calls; None for built-in conditions."""
 
     @property
     def name(self) -> str:
@@ -123,7 +126,8 @@ class _One(Condition):
 
 
 def _as_bool(answer: object, name: str) -> bool:
-    if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):  # comparisons of numpy
+    # numpy comparisons return its own bool type
+    if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):
         return bool(answer)
     if not isinstance(answer, bool):
         raise OutputError("terminate_when", "True or False", [("", f"got {shown(answer)} from {name}")])
@@ -186,7 +190,7 @@ def _members(condition: Condition, kind: type[_Combined]) -> tuple[Condition, ..
 
 
 def rounds(number: int) -> Condition:
-    """Stop after at least `number` rounds (of a handoff: turns); combine it to delay another condition until then."""
+    """Stop after at least `number` rounds (turns, in a handoff); combined with `&`, it delays another condition."""
     check_count("stop.rounds()", number=number)
     return _One(f"rounds({number})", lambda ctx: bool(ctx.sequencer.state.round >= number))
 
@@ -194,22 +198,22 @@ def rounds(number: int) -> Condition:
 def tokens(number: int) -> Condition:
     """Stop after the run has used at least `number` tokens, prompts and answers together, in all its blocks.
 
-    If a server does not report usage, tokens are estimated at four characters each.
+    Usage that a server does not report is estimated at four characters per token.
     """
     check_count("stop.tokens()", number=number)
     return _One(f"tokens({number})", lambda ctx: ctx.run.tokens >= number)
 
 
 def seconds(number: float) -> Condition:
-    """Stop at least `number` seconds after the run first began; time before a resumption counts."""
+    """Stop when at least `number` seconds have passed since the run first began, including any time before a resume."""
     check_seconds("stop.seconds()", number=number)
     return _One(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
 
 
 def flag(name: str) -> Condition:
-    """Stop when `ctx.session.state[name]` is True: a block of the application, or the application itself, has set it.
+    """Stop when `ctx.session.state[name]` is True, as set by a block or by the application.
 
-    Missing, None and False are no; any other value ends the run with an error.
+    A missing value, None and False do not stop the rounds; any other value ends the run with an error.
     """
     _check_name("stop.flag()", name)
     return _One(f"flag({json.dumps(name, ensure_ascii=False)})", partial(_flag, name))
@@ -223,9 +227,9 @@ def _flag(name: str, ctx: Context) -> object:
 def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
     """Stop when the speakers' last texts are similar: the mean similarity of all pairs is `threshold` or more.
 
-    Similarity is not agreement: opposite answers in the same words are similar. It does not hold if somebody stands
-    apart, or if speakers state different positions (in `consensus`), or if there is only one speaker. `similarity` is
-    the measure (`flowdebate.measures`); None is the best one installed.
+    Similarity is not agreement: opposite answers in the same words are similar. The condition does not hold if one
+    speaker stands apart, if speakers state different positions (in `consensus`), or if there is only one speaker.
+    `similarity` is the measure (`flowdebate.measures`); None selects the best one installed.
     """
     return _similar("converged", threshold, similarity, lambda convergence: convergence.status == "converged")
 
@@ -233,8 +237,8 @@ def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -
 def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
     """Stop when the speakers repeat themselves: the last text of each is similar to an earlier one of the same speaker.
 
-    It holds if everybody has spoken twice, and the mean similarity of their last two contributions is `threshold` or
-    more. `similarity` as in `converged`.
+    The condition holds once everybody has spoken twice and the mean similarity of each speaker's last two contributions
+    is `threshold` or more. `similarity` works as in `converged`.
     """
     return _similar("repeated", threshold, similarity, lambda convergence: (convergence.stability or 0.0) >= threshold)
 
@@ -256,7 +260,8 @@ def _similar(
             return False
         from flowdebate.measures.similarity import convergence
 
-        measurement = await asyncio.to_thread(  # measures load libraries, and must not block the event loop
+        # run in a thread, because measures load libraries and must not block the event loop
+        measurement = await asyncio.to_thread(
             convergence,
             {speaker: texts[-1] for speaker, texts in texts_by_name.items()},
             {speaker: texts[-2] for speaker, texts in texts_by_name.items() if len(texts) > 1},
@@ -274,7 +279,7 @@ def _similar(
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
     """Stop by the application's own rule: a sync or async `function` of `(ctx)` that returns True or False.
 
-    `name` is its name in `stop_reason`; None takes the function's ("predicate" for one without a name).
+    `name` appears in `stop_reason`; None means the function's name ("predicate" if the function has none).
     """
     if not is_predicate(function):
         raise ConfigurationError("stop.when()", "function", function, "a sync or async function of (ctx)")
@@ -300,7 +305,7 @@ def as_condition(value: StopWhen) -> Condition:
 
 
 def name_of(value: StopWhen) -> str:
-    """Return the name of a condition or function in outlines."""
+    """Return the name of a condition or function, as used in outlines."""
     return value.name if isinstance(value, Condition) else function_name(value)
 
 
@@ -308,7 +313,7 @@ def is_predicate(value: object) -> bool:
     """Return whether `value` is a function that can be called with the context alone and may return a bool."""
     if not callable(value) or isinstance(value, Block):
         return False
-    uncalled = any(value is condition for condition in _UNCALLED)  # `stop.rounds` without its number
+    uncalled = any(value is condition for condition in _UNCALLED)  # for example `stop.rounds` without its number
     generates = inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
     return not uncalled and not generates and takes(value, 1)
 
@@ -338,10 +343,11 @@ _READABLE: Mapping[str, Callable[..., Condition]] = {
 
 
 def parse(text: str, *, location: str = "stop.parse()", field: str = "text", flags: bool = True) -> Condition:
-    """Read a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
+    """Parse a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
 
-    It may contain tokens, seconds, rounds, converged, repeated and flag (unless `flags` is False), each with its one
-    number or name, and `|`, `&`, `~` and parentheses. ConfigurationError points at the location of any other part.
+    It may contain `|`, `&`, `~`, parentheses, and calls of tokens, seconds, rounds, converged, repeated and flag
+    (unless `flags` is False), each with a single number or name. ConfigurationError points at the location of any other
+    part.
     """
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _LONGEST_TEXT:
@@ -397,7 +403,7 @@ class _Reader:
 
     def error(self, at: ast.expr | int | None, allowed: str, hint: str = "") -> ConfigurationError:
         if isinstance(at, ast.expr):
-            before = self.line.encode()[: at.col_offset - 1]  # it was parsed in parentheses
+            before = self.line.encode()[: at.col_offset - 1]  # the expression was parsed in parentheses
             at = len(before.decode(errors="replace"))
         place = "" if at is None else f", at character {at + 1}"
         return ConfigurationError(self.location, self.field, self.text, f"{allowed}{place}", hint=hint)

@@ -1,4 +1,4 @@
-"""Runs in progress as seen by one process: those it executes, and runs of other processes that it follows."""
+"""Runs in progress as seen by one process: runs that it executes, and runs of other processes that it follows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _LINGER = 60.0
-"""Time in seconds to keep a run in memory after its end, so that a reader who reconnects needs no replay."""
+"""Time in seconds for which an ended run stays in memory, so that reconnecting readers need no replay."""
 _LOGGER = logging.getLogger("flowdebate")
 
 
@@ -42,7 +42,7 @@ class _Waiting:
     begin: Callable[[], Awaitable[object]]
     owner: str
     turn: tuple[int, int]
-    """Priority of the run, and its turn among the runs with the same priority."""
+    """Priority of the run, and its turn among runs with the same priority."""
 
 
 @dataclass(slots=True)
@@ -56,11 +56,11 @@ class _Watched:
 
 
 class ActiveRuns:
-    """The handles of the runs executed by this process, and a channel for each followed run.
+    """Handles of the runs executed by this process, and a channel for each followed run.
 
-    At most `max_concurrency` runs are executed at once, and `owner_concurrency` per owner; up to `max_queued` wait for
-    their turn, lowest priority first, with owners taking turns. The journals of other processes are read every `poll`
-    seconds, by one `follower` per run, as long as the run `goes_on`.
+    At most `max_concurrency` runs are executed at once, and `owner_concurrency` per owner. Up to `max_queued` more wait
+    for their turn: those with the lowest priority come first, and owners take turns. For each run in another process, a
+    `follower` reads the journal every `poll` seconds, as long as `goes_on` returns True.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ActiveRuns:
         self._goes_on = goes_on
         self._executed: dict[str, _Executed] = {}
         self._watched: dict[str, _Watched] = {}
-        self._starting = Counter[str]()  # by owner
+        self._starting = Counter[str]()  # keyed by owner
         self._queue: list[_Waiting] = []
         self._serving = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -91,12 +91,12 @@ class ActiveRuns:
         self.closing: bool = False
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run that this process is executing, or finished within the last minute."""
+        """Return the handle of a run that this process is executing or finished within the last minute, if any."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.handle
 
     def in_progress(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run that this process is executing."""
+        """Return the handle of a run that this process is executing, if any."""
         handle = self.handle(run_id)
         return None if handle is None or handle.done() else handle
 
@@ -125,14 +125,14 @@ class ActiveRuns:
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """Return the next run in the queue, if one may start now."""
+        """Return the next queued run, or None if no queued run may start now."""
         waiting = (queued for queued in self._queue if self._has_room(queued.owner))
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
-        """Start a run when it is its turn and there is capacity; raise TooManyRuns if too many are waiting."""
+        """Queue a run, to start in its turn when there is capacity; raise TooManyRuns if too many are waiting."""
         self.check_queue()
-        # as in the workers' queue: the turn of the first waiting run, but after the last one of the same owner
+        # As in the workers' queue, the turn is that of the first waiting run, but after the last run of the same owner.
         waiting = [
             (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
         ]
@@ -165,8 +165,8 @@ class ActiveRuns:
             try:
                 await head.begin()
             except TooManyRuns:
-                break  # another run took the place, and its end calls this again
-            except FlowDebateError as error:  # such as RunNotFound, if it was deleted in the meantime
+                break  # another run took the slot; this method is called again when that run ends
+            except FlowDebateError as error:  # for example RunNotFound, if the run was deleted in the meantime
                 _LOGGER.warning("run %s does not begin: %s", head.run_id, error_text(error))
             self._queue = [queued_run for queued_run in self._queue if queued_run is not head]
         self._serving = False
@@ -181,12 +181,12 @@ class ActiveRuns:
     ) -> StoredRun:
         """Start a run, with a channel from its first event.
 
-        Raises TooManyRuns if there is no room or, unless `in_turn`, if other runs are waiting.
+        Raises TooManyRuns if the maximum number of runs is in progress or, unless `in_turn`, if other runs are waiting.
         """
         if not self._has_room(owner) or (not in_turn and self._next() is not None):
             starting.close()  # otherwise asyncio warns about a coroutine that was never awaited
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
-        # until it has a handle, which `_running` counts, because others may start at the same time
+        # Counted until the run has a handle, which `_running` counts, because other runs may start at the same time.
         self._starting[owner] += 1
         try:
             handle = await starting
@@ -195,22 +195,22 @@ class ActiveRuns:
             self._tell_change()
         finally:
             self._starting[owner] -= 1
-            self._take_turns()  # after a failure, the next one may begin
+            self._take_turns()  # after a failure, the next run may begin
         try:
             await handle.started()
             stored = await self._store.run(handle.run_id)
-        except FlowDebateError:  # the caller may start it elsewhere after the error
+        except FlowDebateError:  # the caller may start the run elsewhere after the error
             self.forget(handle.run_id)
             handle.cancel()
             raise
         if (watched := self._watched.pop(handle.run_id, None)) is not None:
             watched.task.cancel()
-            watched.channel.end()  # its readers continue with the new channel
+            watched.channel.end()  # readers of this channel continue with the new one
         return stored
 
     def _forget_later(self, run_id: str, executed: _Executed) -> None:
         def forget() -> None:
-            if self._executed.get(run_id) is executed:  # it may have been resumed here in the meantime
+            if self._executed.get(run_id) is executed:  # the run may have been resumed here in the meantime
                 self.forget(run_id)
 
         self._tell_change()
@@ -218,7 +218,7 @@ class ActiveRuns:
         asyncio.get_running_loop().call_later(_LINGER, forget)
 
     def forget(self, run_id: str) -> None:
-        """Forget a run, so that its journal is read from now on."""
+        """Forget a run, so that from now on its events are read from its journal."""
         self._executed.pop(run_id, None)
 
     async def follow(self, run_id: str, after: str | None) -> AsyncGenerator[Update]:
@@ -228,7 +228,7 @@ class ActiveRuns:
             async for update in channel.read(after):
                 executed = self._executed.get(run_id)
                 if update.kind == "end" and executed is not None and executed.channel is not channel:
-                    break  # it was resumed here, and continues in the channel of its new handle
+                    break  # the run was resumed here, and continues in the channel of its new handle
                 after = None if update.kind == "reset" else update.mark or after
                 yield update
             else:
@@ -256,7 +256,7 @@ class ActiveRuns:
             watched.task.cancel()
 
     async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
-        """Read the journal of a run until it ends, and put new events into its channel."""
+        """Read the journal of a run until the run ends, and put new events into its channel."""
         seen: object = None
         follower: Follower | None = None
         try:
@@ -265,7 +265,7 @@ class ActiveRuns:
                 now = (stored.updated_at, stored.steps, stored.status, stored.owned)
                 if now != seen:
                     seen = now
-                    with suppress(ConfigurationError):  # without its pattern, only its end can be reported
+                    with suppress(ConfigurationError):  # only the run's end can be reported without its pattern
                         follower = follower or self._follower(stored)
                         news = await follower.read(stored, await self._store.steps(run_id, after=follower.steps))
                         take = channel.update if news.anew else channel.extend
@@ -274,7 +274,7 @@ class ActiveRuns:
                 if not self._goes_on(stored):
                     return
                 await asyncio.sleep(self._poll)
-        except RunNotFound:  # it was deleted in the meantime
+        except RunNotFound:  # the run was deleted in the meantime
             return
         except FlowDebateError as error:
             _LOGGER.warning("run %s cannot be followed: %s", run_id, error_text(error))
@@ -282,18 +282,18 @@ class ActiveRuns:
             if follower is not None:
                 follower.close()
             channel.end()
-            read.set()  # even if the first read failed, because readers wait for it
+            read.set()  # also after a failed first read, because readers wait for it
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that `close` cancels."""
+        """Start a task in the background; `close` cancels it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)  # otherwise a task could be garbage-collected before its end
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self, quiet: Callable[[], Awaitable[None]], patience: float) -> None:
-        """Stop starting runs, await `quiet` for at most `patience` seconds, interrupt the runs, and end all reading."""
+        """Stop starting runs, await `quiet` for at most `patience` seconds, and end all runs and channels."""
         self.closing = True
         running = self._running()
         if running:

@@ -20,7 +20,8 @@ from flowdebate.runs.events import (
 )
 from flowdebate.runs.result import RunHandle
 
-_PACE = 0.04  # at most 25 a second, as documented in docs/service.md: pages need not be rendered for each token
+# At most 25 updates per second, as documented in docs/service.md: pages need not be rendered for each token.
+_PACE = 0.04
 """Interval in seconds between pieces of text, for all readers."""
 _START = b""
 
@@ -30,8 +31,9 @@ class Update:
     """An update from a followed run."""
 
     kind: Literal["event", "text", "reset", "end"]
-    """"event": something happened. "text": a piece of a model's text. "reset": all events follow again from the first
-    one, because the mark does not belong to this run or the order has changed. "end": the run is over, or suspended.
+    """Kind of the update. "event": something happened. "text": a model wrote a piece of text. "reset": all events
+    follow again from the first one, because the mark does not belong to this run or the order of events has changed.
+    "end": the run is over, or suspended.
     """
     event: Any = None
     """The event; a `TextDelta` for "text", None for "reset" and "end"."""
@@ -72,7 +74,7 @@ class _Text:
         self.length += len(text)
 
     def whole(self) -> str:
-        if len(self.pieces) > 1:  # joined when read: appending each piece to one text would be quadratic
+        if len(self.pieces) > 1:  # pieces are joined when read, because appending each to one text would be quadratic
             self.pieces = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
 
@@ -89,8 +91,8 @@ class _Text:
 class Channel:
     """Events of one run, for any number of readers: a single log, and a position in it for each reader.
 
-    A slow reader does not delay others, and many readers need no copies. The log contains a call's text only for
-    readers who follow while it is written; afterwards the text is in the event of the answer.
+    A slow reader does not delay others, and further readers require no copies. The log contains a call's text only
+    while the model is writing it; later readers find the text in the event of the answer.
     """
 
     def __init__(self) -> None:
@@ -115,7 +117,7 @@ class Channel:
 
     @classmethod
     def of(cls, handle: RunHandle[Any]) -> Self:
-        """Create the channel of a run executed by this process, from its first event to its end."""
+        """Create the channel of a run executed by this process, open from the run's first event to its end."""
         channel = cls()
         handle.listen(channel.put)
         handle.on_end(channel.end)
@@ -126,7 +128,7 @@ class Channel:
     def put(self, event: object) -> None:
         """Add an event of the run as it happens."""
         match event:
-            # not in the log, because a replay of the journal has no such event, and marks would be wrong
+            # not logged, because a replay of the journal has no such event, and marks would be wrong
             case CallStarted():
                 self.calls[event.path] = self._numbered(event)
             case TextDelta():
@@ -140,7 +142,7 @@ class Channel:
             case CallRetried() | CallFellBack():
                 self._close_text(event.path)
                 self._append(event)
-            case TextWithdrawn():  # for readers of the text; a replay of the journal has no such event
+            case TextWithdrawn():  # for readers of the text only: a replay of the journal has no such event
                 if self.readers:
                     self._close_text(event.path)
                     self.log.append(Update("event", event))
@@ -163,7 +165,7 @@ class Channel:
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
         """Add all events of a run that another process executes, and the calls in progress there.
 
-        Readers only get the new ones. If the earlier events are now in a different order, readers start again.
+        Readers receive only the new events, but start again if the earlier ones are now in a different order.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -178,7 +180,7 @@ class Channel:
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
-        # A call keeps its number, by which readers recognize it.
+        # A call keeps its number, because readers recognize it by that number.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
         self._tell()
 
@@ -189,7 +191,8 @@ class Channel:
     def _append(self, event: object) -> None:
         mark = None
         if not isinstance(event, RunFinished):  # a resumed run continues in the same log
-            # Over all earlier events: if concurrent branches arrived in a different order, the mark is unknown.
+            # The digest covers all earlier events: if concurrent branches arrived in a different order, the mark is
+            # unknown.
             kind, path = _sort(event)
             self._digest = blake2b(self._digest + f"{kind}\n{path}\n".encode(), digest_size=6).digest()
             mark = f"{len(self.positions) + 1}-{self._digest.hex()}"
@@ -198,7 +201,7 @@ class Channel:
 
     def _close_text(self, path: str) -> None:
         text = self.texts.pop(path, None)
-        if text is not None and self.readers:  # for later readers, the event contains the whole answer
+        if text is not None and self.readers:  # later readers get the whole answer from the event
             self.log.append(text)
 
     def _tell(self) -> None:
@@ -231,7 +234,7 @@ class Channel:
                 if self.ended and reader.is_done:
                     yield Update("end")
                     return
-                # otherwise there is news that arrived while the reader took the last update
+                # otherwise, news arrived while the reader was handling the last update
                 if self._version == version:
                     await self._news.wait()
         finally:
@@ -241,9 +244,10 @@ class Channel:
 
     def _may_still_come(self, mark: str | None) -> bool:
         """Check whether a resumed run may still replay the event of `mark`."""
-        if self.ended or self._numbers or mark is None:  # a call in progress is after all recorded ones
+        if self.ended or self._numbers or mark is None:  # calls in progress come after all recorded ones
             return False
-        place = mark.partition("-")[0][:9]  # marks come from outside, and int() rejects thousands of digits
+        # marks come from outside, and int() rejects numbers with thousands of digits
+        place = mark.partition("-")[0][:9]
         return place.isdecimal() and int(place) > len(self.positions)
 
 
@@ -280,7 +284,8 @@ class _Reader:
             elif index >= self._joined:
                 yield from self._piece(item)
                 self._sent.pop(item.started.path, None)
-        for number, call in list(channel.calls.values()):  # a copy, because events arrive while the reader handles one
+        # iterate over a copy, because events arrive while the reader handles one
+        for number, call in list(channel.calls.values()):
             if number not in self._told:
                 self._told.add(number)
                 yield Update("event", call)

@@ -27,7 +27,7 @@ Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
 """Outcome of checking whether parts of a run follow from its journal; "unknown" if they could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""Parts that are not derived from a journal, where the author of an export may have put anything."""
+"""Parts of an export that are not derived from the journal, so its author may have put anything there."""
 _NAMED = 3
 _AROUND = 40
 """Number of characters shown on each side of a difference."""
@@ -44,7 +44,7 @@ class Finding(WireModel):
     answers: int = 0
     """Number of recorded answers from models and humans."""
     unchecked: tuple[str, ...] = UNCHECKED
-    """Parts without an outcome, such as the votes of readers."""
+    """Parts of the run without an outcome, such as readers' votes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class Evidence:
     async def check(self, *, same_version: bool) -> Finding:
         """Check whether transcript, ballots and verdict follow from the recorded answers.
 
-        Another version of flowdebate may word prompts differently, so different prompts prove nothing unless it is
-        known to be the `same_version`.
+        Other versions of flowdebate may word prompts differently, so different prompts prove nothing unless the export
+        is known to come from the `same_version`.
         """
         header = self.run.header
         answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)
@@ -81,7 +81,7 @@ class Evidence:
             outcome, problems = "unknown", (self.problem,)
         elif (different := await self._different_result()) is not None and (
             same_version or not different.startswith("`raw.verdict") or not self.other_prompts()
-        ):  # with other questions, a judge may also count differently
+        ):  # a judge may also count differently if it receives different requests
             outcome, problems = "differs", (different,)
         elif other := self.other_prompts():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
@@ -96,13 +96,13 @@ class Evidence:
         """Find the first difference between the stored result and the one derived from the journal."""
         outcome = outcome_of(self.run)
         if outcome is None:
-            return None  # only the journal contains its result
+            return None  # the result exists only in the journal
         assert self.replay is not None  # noqa: S101 - the caller looked
         stored_result = result_of(self.replay.handle.raw, self.replay.output)
         stored = {key: outcome.get(key) for key in stored_result}
         measured = (await self.document()).MEASURED
         besides = {f"{key}.{place}" for key in stored_result for place in measured}
-        if getattr(self.replay.handle.raw, "status", None) == "interrupted":  # where the journal ends
+        if getattr(self.replay.handle.raw, "status", None) == "interrupted":  # the status where the journal ends
             besides.add("raw.status")
         difference_found = difference(stored, stored_result, besides=besides)
         if difference_found is None:
@@ -160,18 +160,21 @@ async def evidence_of(
     try:
         evidence = await replayed_as("full")
         if run.header.model is None and evidence.other_prompts():
-            # A journal only has the name of a model object; its profile is the one that produces the recorded prompts.
+            # A journal only contains the name of a model object; its profile is the one that reproduces the recorded
+            # prompts.
             concise = await replayed_as("concise")
             return evidence if concise.other_prompts() else concise
     except FlowDebateError as error:
         return Evidence(run=run, steps=steps, votes=votes, replay=None, problem=f"It cannot be replayed: {error}")
-    except RecursionError:  # the export is not trusted
+    except RecursionError:  # the export is untrusted, and may be nested too deeply
         raise BadFile(f"run {run.header.run_id}", "is nested too deeply") from None
     return evidence
 
 
 def difference(one: object, other: object, *, besides: Collection[str] = ()) -> tuple[str, str, str] | None:
-    """Find the first position with different values in JSON data, with both values; positions in `besides` are ignored.
+    """Find the first difference between two JSON values; return its position and both values there.
+
+    Positions in `besides` are ignored.
 
     >>> difference({"transcript": [{"text": "Cap them."}]}, {"transcript": [{"text": "Cut them."}]})
     ('transcript[0].text', "'Cap them.'", "'Cut them.'")

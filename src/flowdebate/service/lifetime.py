@@ -1,4 +1,4 @@
-"""Lifetime of a service: its socket, warm-up before the first run, and recovery of an earlier process's runs."""
+"""Lifetime of a service: its socket, warm-up before the first run, and recovery of runs from an earlier process."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
         used = getattr(error, "errno", None) == errno.EADDRINUSE
         hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
         raise ConfigurationError(location, "port", port, f"a free port of {host}, or 0 for any", hint=hint) from None
-    # inherited by connections; otherwise the body of a response waits 40 ms for the client to confirm the head
+    # Connections inherit this; otherwise the body of a response waits 40 ms for the client to acknowledge the head.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
 
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import the modules for a first run in a thread, and keep model connections open inside this context."""
+    """Import the modules for a first run (in a thread), and keep model connections open inside this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -53,7 +53,7 @@ async def keep_warm() -> AsyncIterator[None]:
 
 
 def import_ahead() -> None:
-    """Import the modules for a debate and its first call, which takes half a second, before anybody has to wait."""
+    """Import the modules for a debate and its first call ahead of time, because this takes half a second."""
     import flowdebate.models.wrapper
     import flowdebate.patterns.debate.factory  # noqa: F401
 
@@ -65,7 +65,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Background recovery of runs, as many at once as allowed, with another attempt every `poll` seconds."""
+    """Background recovery of runs, within the limit of concurrent runs; it tries again every `poll` seconds."""
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store
@@ -98,7 +98,7 @@ class Recovery:
                 while not self._active.closing:
                     try:
                         await resume(run_id)
-                    except TooManyRuns:  # the remaining runs wait until one of them has ended
+                    except TooManyRuns:  # the remaining runs wait until a running one has ended
                         await self._active.wait_for_change(self._poll)
                         continue
                     except FlowDebateError as error:

@@ -42,7 +42,7 @@ def _of_owner(
 class OwnedService:
     """The runs of `owner` in `service`; no operation finds runs of other owners.
 
-    It has the methods of `Service`. The label `owner` cannot be set: it is always this owner.
+    The class has the methods of `Service`. Callers cannot set the label `owner`, which always names this owner.
     """
 
     def __init__(self, service: Service, owner: str) -> None:
@@ -100,7 +100,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunResult[Any]:
-        """Request one plain answer from the model of a pattern, counted for this owner."""
+        """Request one plain answer from the model of a pattern, counting it towards this owner's budget."""
         return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(
@@ -121,7 +121,7 @@ class OwnedService:
         return await self._service.runs(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the runs listed on a page, by run."""
+        """Return the notes on the runs listed on a page, keyed by run id."""
         return await self._service.notes(runs)
 
     async def resume_all(self, *, labels: Mapping[str, str] | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - those of the service
@@ -135,7 +135,7 @@ class OwnedService:
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def budgets(self) -> list[BudgetState]:
-        """Return the used budget of all runs and of this owner."""
+        """Return the usage of the budget for all runs and of this owner's budget."""
         return await self._service.budgets(self.owner)
 
     def archive(self) -> StoredArchive:
@@ -172,7 +172,7 @@ class OwnedService:
         """Return a stored run of this owner."""
         run = await self._service.store.run(run_id)
         if run.header.labels.get(OWNER) != self.owner:
-            # as for a missing run, because ids of others are not revealed
+            # the same error as for a missing run, to avoid revealing other owners' ids
             raise RunNotFound(self._service.store.name, run_id)
         return run
 

@@ -24,7 +24,7 @@ from flowdebate.ui.models import AllowedModels, Policies, with_policies
 from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan, with_sides
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
-"""Function that checks a plan's options; raises ConfigurationError for options that the caller may not use."""
+"""Function that checks a plan's options; it raises ConfigurationError for options not available to the caller."""
 
 _BEGIN = "Service.begin()"
 _OPTIONS = "options"
@@ -43,18 +43,18 @@ class Recipe:
     seed: int | None = None
     stored: Mapping[str, Any] | None = None
     queued: bool = False
-    """True for a run that workers execute."""
+    """True if workers execute the run."""
     plan: Plan | None = None
     """Plan from which the run is built; None for a registered pattern."""
 
     @property
     def proposes(self) -> bool:
-        """True if the block proposes the speakers of a plan that names none."""
+        """True if the block proposes the speakers for a plan without any."""
         return self.plan is not None and not self.plan.speakers
 
 
 async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
-    """Build a recipe, in a separate thread if its `options` name files, so that nobody else has to wait.
+    """Build a recipe, in a separate thread if its `options` name files, so that other tasks can continue.
 
     Reading a document takes up to 15 seconds, or longer in a queue. The process does not wait for the thread when it
     exits.
@@ -82,7 +82,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
             elif problem is not None:
                 future.set_exception(problem)
 
-        with suppress(RuntimeError):  # the loop has ended
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle)
 
     Thread(target=run, name="flowdebate-sources", daemon=True).start()
@@ -115,7 +115,7 @@ class Recipes:
 
     @property
     def model_name(self) -> str | None:
-        """The name of the default model for debaters; None if the environment decides."""
+        """Name of the default model for debaters; None if the environment decides."""
         model = self._model.get("chat") if isinstance(self._model, Mapping) else self._model
         return model if isinstance(model, str) or model is None else model.name
 
@@ -160,7 +160,7 @@ class Recipes:
         return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
 
     def _of_proposer(self, plan: Plan, limits: Limits | None) -> Recipe:
-        """Build the recipe of the call that proposes the speakers of a plan."""
+        """Build the recipe for the call that proposes the speakers of a plan."""
         page = plan.info.load_page()
         assigned_plan = self._on_own_model(plan)
         return Recipe(
@@ -186,7 +186,7 @@ class Recipes:
         if self._model == EACH and values.get("model") is None:
             values["model"] = EACH
         plan_options = info.load_page().options.read({}, file=values, location=_OPTIONS)
-        if check is not None:  # before reading a file named in the options
+        if check is not None:  # check before reading any file named in the options
             check(plan_options)
         if self.allowed is not None:
             self.allowed.check(plan_options)
@@ -203,11 +203,11 @@ class Recipes:
     def of_run(
         self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
     ) -> Recipe:
-        """Build the recipe to resume a stored run, or to replay it unless models are `to_ask`.
+        """Build the recipe for resuming a stored run or, unless models are `to_ask`, for replaying it.
 
-        `plan` replaces the stored one. Raises ConfigurationError if this service does not have the run's pattern.
+        `plan` replaces the stored one. Raises ConfigurationError if this service lacks the run's pattern.
         """
-        # runs that are only shown, or imported, replay their reads, and do not change the archive
+        # imported runs, and runs that are only shown, replay their reads and do not change the archive
         labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
             return self._of_plan(plan, limits, labels, recording=False)
@@ -220,11 +220,12 @@ class Recipes:
             )
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)
-        if to_ask and self.allowed is not None:  # imported, or started by a program that may use other models
+        # the run was imported, or started by a program that may use other models
+        if to_ask and self.allowed is not None:
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]
             self.allowed.check(plan.options, *(name for name in names if isinstance(name, str)))
-        if not to_ask:  # a replay opens no recording, and does not wrap models, because it never calls them
+        if not to_ask:  # a replay never calls models, so it neither opens a recording nor wraps models
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, labels, recording=False)
 
@@ -246,9 +247,9 @@ class Recipes:
         limits: Limits | None,
         check: CheckOptions | None,
     ) -> Recipe:
-        """Build the recipe of a fork of a stored run.
+        """Build the recipe for a fork of a stored run.
 
-        It is like the run's own, with another registered `pattern` or plan, or with other `options`.
+        The fork may use a different registered `pattern`, a different plan, or different `options`.
         """
         if isinstance(pattern, Plan):
             return self._of_plan(pattern, limits, labels or {}, recording=False)
@@ -293,7 +294,7 @@ class Recipes:
         plan = run.header.plan or {}
         # Workers store their pattern's name under the same key as plans store a built-in pattern's name.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
-        if name is None and not plan:  # a program started it, and only its block identifies the pattern
+        if name is None and not plan:  # the run was started by a program, and only its block identifies the pattern
             name = next(
                 (pattern_name for pattern_name, block in self.patterns.items() if block.name == run.header.block), None
             )
@@ -324,14 +325,14 @@ class Recipes:
     ) -> Recipe:
         """Build the recipe of a plan.
 
-        With `labels`, its run uses the archive of their owner, unless the plan excludes it.
+        With `labels`, the run uses the archive of the owner named there, unless the plan excludes the archive.
         """
         needs_archive = getattr(plan.options, "archive", False)
-        if needs_archive is None:  # a recording is replayed although the archive has grown
+        if needs_archive is None:  # a recording is replayed even if the archive has grown
             needs_archive = plan.options.record is None and plan.options.replay is None
         if needs_archive and labels is not None:
             plan = replace(plan, archive=archive_of(self._store, labels))
-        stored = {**stored_plan(plan), **self._recover}  # as passed by the caller, without the service's model
+        stored = {**stored_plan(plan), **self._recover}  # as passed by the caller, without the service's default model
         plan = with_policies(self._on_own_model(plan), recording=recording)
         bounds = self._bounded(plan.limits if limits is None else limits)
         return Recipe(
@@ -346,7 +347,7 @@ class Recipes:
         )
 
     def _on_own_model(self, plan: Plan) -> Plan:
-        """Return `plan`, with the service's model if it names none."""
+        """Return `plan`, adding the service's model if the plan names none."""
         if plan.models is not None or self._model in (None, EACH):
             return plan
         model = self._model
@@ -359,5 +360,5 @@ class Recipes:
 
 
 def _goes_on(run: StoredRun) -> GoesOn | None:
-    """Return how the run of a registered pattern continues an earlier run; None if it does not."""
+    """Return how a run of a registered pattern continues an earlier run; None if it does not."""
     return GoesOn.of_plan((run.header.plan or {}).get("goes_on"))

@@ -1,4 +1,4 @@
-"""Stored runs: finding, listing, and reading them as documents."""
+"""Functions that find and list stored runs, and read them as documents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
     """Return the archive for runs with these labels: their owner's, or that of all runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
-    # names in a store are short and printable, but names of users may not be
+    # names in a store must be short and printable, but user names may not be
     digest = sha256(labels[OWNER].encode(errors="surrogatepass")).hexdigest()
     return stored_archive(store, name=f"{OWNER} {digest}")
 
@@ -82,7 +82,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | N
         if plan is not None:
             return document_of_plan(plan, reached, so_far.output, **facts)
         raw = None if reached is None else reached.to_wire()
-    if plan is not None and raw is None:  # it failed before it started
+    if plan is not None and raw is None:  # the run failed before it started
         return document_of_plan(plan, None, None, **facts)
     if not isinstance(raw, dict):
         why = f": {outcome['error']}" if outcome.get("error") else ""
@@ -167,9 +167,9 @@ class Place:
 
 @contextmanager
 def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
-    """Open the store at `location` (a file or a URL); None: FLOWDEBATE_STORE, or the user's data directory.
+    """Open the store at `location`, a file or a URL; None means FLOWDEBATE_STORE, or the user's data directory.
 
-    Raises ConfigurationError for an invalid location and, unless it may be a `new` one, for a missing file. Nothing is
+    Raises ConfigurationError for an invalid location, and for a missing file unless the store may be `new`. Nothing is
     read or created yet.
     """
     from flowdebate.store.address import read_place
@@ -211,7 +211,7 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 
 def state_of(run: StoredRun) -> str:
-    """Return the status of `run`; a running one counts as abandoned if its process is gone."""
+    """Return the status of `run`; a running run counts as abandoned if its process is gone."""
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 
@@ -254,7 +254,7 @@ async def last_resumable(store: Store) -> StoredRun:
     newest: list[StoredRun] = []
     for state in RESUMABLE:
         async for run in each_run(store, state=state, brief=True):
-            if run.header.plan is not None:  # programs resume their own runs
+            if run.header.plan is not None:  # programs resume their runs themselves
                 newest.append(run)
                 break
     if newest:
@@ -293,7 +293,7 @@ async def each_run(
 ) -> AsyncIterator[StoredRun]:
     """Yield the runs that `list_runs` lists, reading the store page by page as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
-    if state == "left_behind":  # unknown to stores: a running run without a live owner
+    if state == "left_behind":  # stores do not have this status: it means a running run without a live owner
         status = "running"
     remaining = sys.maxsize if limit is None else limit
     while remaining > 0:
@@ -322,7 +322,7 @@ async def delete_run(store: Store, run_id: str) -> None:
     if isinstance(options, dict) and options.get("archive") and not header.foreign:
         await archive_of(store, header.labels).forget(f"{run_id}:{header.block}")
     await end_shares(store, run_id)
-    # Stores cannot delete documents, so they are overwritten, unless somebody has replaced them in the meantime.
+    # Stores cannot delete documents, so overwrite them, unless somebody has replaced them in the meantime.
     for key, body in (await store.documents(documents_of(run_id))).items():
         await store.put(documents_of(run_id), key, GONE, expected=body)
 
@@ -330,9 +330,10 @@ async def delete_run(store: Store, run_id: str) -> None:
 async def delete_old_runs(store: Store, before: float) -> int:
     """Delete runs that are not in progress and have not changed since `before`; return their number."""
     number = 0
-    async for run in each_run(store, before=(before, ""), brief=True):  # no run changes before its creation
+    # a run never changes before it is created, so this finds all old runs
+    async for run in each_run(store, before=(before, ""), brief=True):
         if not run.owned and run.updated_at < before:
-            with suppress(RunNotFound, RunConflict):  # another process has deleted or resumed it
+            with suppress(RunNotFound, RunConflict):  # another process has deleted or resumed the run
                 await delete_run(store, run.header.run_id)
                 number += 1
     return number
@@ -367,7 +368,7 @@ def ago(seconds: float) -> str | None:
 
 
 def moment(seconds: float) -> datetime:
-    """Convert seconds since the epoch to a datetime; times outside the calendar become the first or last possible one.
+    """Convert seconds since the epoch to a datetime; times outside the calendar become its first or last moment.
 
     >>> moment(0).isoformat(), moment(1e18).year, moment(-1e18).year
     ('1970-01-01T00:00:00+00:00', 9999, 1)

@@ -88,19 +88,20 @@ class Service(Readership):
 
     `patterns` are the application's own, by name; unless `plans` is False, the built-in ones, described by plans, can
     be started as well. Runs are kept in `store` (None: FLOWDEBATE_STORE, or the user's data directory). `model` is the
-    default model of runs; `limits` are upper bounds for every run, and `budget` limits all runs together, in calls,
-    tokens and cost (None: the budget of the workers), counted in the store; `owner_budget` limits the runs of each
-    owner (the label `owner`) on one day (UTC). At most `max_concurrency` runs are executed here at once, and
-    `owner_concurrency` per owner; `max_queued` may wait for their turn. With `workers`, runs of their patterns are
+    default model of runs, and `limits` are upper bounds for every run. `budget` limits the calls, tokens and cost of
+    all runs together, counted in the store (None: the budget of the workers); `owner_budget` limits the runs of each
+    owner (the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and
+    `owner_concurrency` per owner; `max_queued` more may wait for their turn. With `workers`, runs of their patterns are
     executed by worker processes. Runs of other processes are followed through their journals, which are read every
-    `poll` seconds if they have changed. With `recover`, runs that a process leaves unfinished are resumed by
-    `recover()` of the next one; with `keep_days`, this also deletes runs unchanged for that many days, now and every
-    hour. `observe` traces the runs that this process executes; workers have their own. `allow_models` are the models
-    allowed in options and stored plans, or patterns such as "openai/*" (empty: the configured models); None allows all,
-    but in an HTTP or MCP server only the configured ones. A `Plan` created by this program may name any model.
+    `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed by `recover()`
+    in the next one; with `keep_days`, this method also deletes runs unchanged for that many days, now and every hour.
+    `observe` traces the runs executed by this process; workers have observers of their own. `allow_models` lists the
+    models allowed in options and stored plans, or patterns such as "openai/*" (empty: only the configured models). None
+    allows all models, except in an HTTP or MCP server, where it allows only the configured ones. A `Plan` created by
+    this program may name any model.
 
-    All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use it as an async context
-    manager, or call `close`.
+    All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use the service as an async
+    context manager, or call `close`.
 
     >>> import asyncio
     >>> from flowdebate.testing import ScriptedModel
@@ -153,8 +154,7 @@ class Service(Readership):
             raise ConfigurationError("Service", "store", store, "a store: a service has durable runs")
         self._opened = None if opened is store else opened
         """Store opened here, to be closed here."""
-        # `close` lets calls in flight be recorded, because they are paid for, and the next process need not repeat
-        # them.
+        # `close` lets calls in flight finish, because they are paid for, and recorded answers need no repetition.
         self._draining = Draining(opened, requeue=recover)
         self._recovers = recover
         self.store: Store = self._draining
@@ -199,7 +199,7 @@ class Service(Readership):
 
     @property
     def model_name(self) -> str | None:
-        """The name of the default model for debaters; None if the environment decides."""
+        """Name of the default model for debaters; None if the environment decides."""
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
@@ -240,11 +240,10 @@ class Service(Readership):
         """Start a run and return once it is stored; if a run `run_id` already exists, return it.
 
         `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. If runs have to
-        wait, those with lower priorities start first, and within the same priority (0 to 100) owners take turns. Raises
-        ConfigurationError for unsuitable options, RunExists or RunChanged if the run `run_id` was started by a
-        different request, TooManyRuns if no more runs may wait, and BudgetReached. `check` receives the options before
-        anything in them is read or connected to, and may raise ConfigurationError for options that this caller may not
-        use.
+        wait, those with lower priorities (0 to 100) start first, and owners take turns within the same priority. Raises
+        ConfigurationError for invalid options, RunExists or RunChanged if the run `run_id` was started by a different
+        request, TooManyRuns if no more runs may wait, and BudgetReached. `check` receives the options before any file
+        or URL in them is accessed, and may raise ConfigurationError for options not available to this caller.
         """
         check_count("Service.begin()", minimum=0, maximum=LOWEST, priority=priority)
         options = options or {}
@@ -284,7 +283,7 @@ class Service(Readership):
                 self._active.check_queue()
                 assert run.journal is not None  # noqa: S101 - it has a store
                 return await self._queue_new(run.journal.header, recipe)
-        except RunExists:  # somebody has started it at the same time
+        except RunExists:  # another request has started the run at the same time
             same_run = None if run_id is None else await self._same(run, recipe)
             if same_run is None:
                 raise
@@ -300,10 +299,10 @@ class Service(Readership):
         limits: Limits | None = None,
         check: CheckOptions | None = None,
     ) -> Sequence[Any]:
-        """Return the speakers of a new run: from its options or question, or otherwise as proposed by a model.
+        """Return the speakers of a new run, taken from its options or question, or else proposed by a model.
 
-        A proposal is one call to the model of the debaters, and counts towards budgets. `begin` makes proposals itself;
-        this method is for front ends that show sides before the debate. It raises the same errors as `begin`.
+        A proposal takes one call to the model of the debaters, and counts towards budgets. `begin` makes proposals
+        itself; this method is for front ends that show sides before the debate. It raises the same errors as `begin`.
         """
         new = partial(
             self._recipes.new, pattern, question, options or {}, seed=None, labels=labels, limits=limits, check=check
@@ -333,7 +332,7 @@ class Service(Readership):
         The call counts towards budgets, and raises the same errors as `begin`.
         """
         options = options or {}
-        question = "What does the client want?"  # options are checked with an arbitrary question
+        question = "What does the client want?"  # options are checked with a placeholder question
         new = partial(self._recipes.new, pattern, question, options, seed=None, labels=labels, limits=None, check=None)
         recipe = await make_recipe(new, options)
         await self._check_budget(labels)
@@ -347,7 +346,7 @@ class Service(Readership):
         self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
     ) -> RunResult[Any]:
         """Run a block without storing it, with the model and the limits of a recipe."""
-        self._active.check_queue()  # a full server rejects the request before paying
+        self._active.check_queue()  # a full server rejects the request before any paid call
         run = make_run(
             block,
             value,
@@ -370,14 +369,14 @@ class Service(Readership):
         return ()
 
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
-        """Store a run that starts when it is its turn."""
+        """Store a run that starts in its turn."""
         await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
         return await self._queue(header, partial(self._resume, header.run_id, recipe=recipe))
 
     async def _queue(self, header: RunHeader, resume: Callable[..., Awaitable[RunState]]) -> RunState:
         async def in_turn() -> None:
             if (await self.store.run(header.run_id)).status != "queued":
-                return  # it was cancelled, or taken by another process
+                return  # the run was cancelled, or another process has taken it
             try:
                 await resume(in_turn=True)
             except TooManyRuns:
@@ -392,7 +391,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run that `make` returns together with its input; raise TooManyRuns, and the errors of `make`."""
+        """Start the run returned by `make` with its input; raise TooManyRuns, or an error of `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -424,7 +423,7 @@ class Service(Readership):
             return None
         assert run.journal is not None  # noqa: S101 - it has a store
         pairs = changes_of(stored.header, run.journal.header)
-        if recipe.seed is None:  # then each request draws another seed
+        if recipe.seed is None:  # otherwise each request would draw a different seed
             del pairs["seed"]
         check_unchanged(self.store, run.run_id, pairs)
         return self._told(stored)
@@ -435,7 +434,7 @@ class Service(Readership):
         """Return a run with its document so far and its pending requests to humans."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
-        # A run in progress here reports its state itself: replaying its journal takes as long as the run.
+        # A run in progress here reports its own state: replaying its journal would take as long as the run.
         steps = () if handle is not None and stored.header.parent is None else await self.store.steps(run_id)
         return await self._details(stored, steps)
 
@@ -447,7 +446,7 @@ class Service(Readership):
         if events is None:
             try:
                 replayed = await self._replayed(stored, steps)
-            except FlowDebateError as error:  # such as an unknown pattern
+            except FlowDebateError as error:  # for example, the pattern is unknown
                 replayed = error
         return RunRecord(
             details=await self._details(stored, steps, replayed=replayed),
@@ -461,14 +460,15 @@ class Service(Readership):
     async def _details(
         self, stored: StoredRun, steps: Sequence[StepRow], *, replayed: Replay | FlowDebateError | None = None
     ) -> RunDetails:
-        """Return the details of a run; it is replayed here unless the caller passes `replayed`."""
+        """Return the details of a run, replaying it unless the caller passes `replayed`."""
         run_id = stored.header.run_id
         handle = self._active.in_progress(run_id)
         document: Document | None = None
         problem: str | None = None
         try:
             if handle is not None and outcome_of(stored) is None:
-                document = read_document(stored, steps, so_far=SoFar(handle))  # continues in this loop
+                # read in this event loop, because the run continues in it
+                document = read_document(stored, steps, so_far=SoFar(handle))
             else:
                 so_far = None
                 if outcome_of(stored) is None:
@@ -527,7 +527,7 @@ class Service(Readership):
             block=None if pattern is None else self._recipes.block_name(pattern),
             search=text,
             labels=labels,
-            limit=limit + 1,  # one more than shown, to see if there is a next page
+            limit=limit + 1,  # one more than shown, to find out whether there is a next page
             before=None if before is None else RunPage.cursor(before),
             brief=True,
         )
@@ -549,9 +549,9 @@ class Service(Readership):
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return how much of each budget limit is used, for all runs and for the day of `owner`.
+        """Return the usage of each budget limit, for all runs and for the day of `owner`.
 
-        Empty if there are no limits.
+        The result is empty if there are no limits.
         """
         return [
             BudgetState(budget=account.name, kind=kind, used=used, limit=limit, until=account.until)
@@ -594,12 +594,12 @@ class Service(Readership):
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """Return the names of the blocks that people play in a run: from its pattern, and from earlier requests."""
+        """Return the names of blocks played by people in a run, according to its pattern and earlier requests."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
         people = list[str]()
-        with suppress(ConfigurationError):  # for an unknown pattern, the blocks that have asked
+        with suppress(ConfigurationError):  # for an unknown pattern, only blocks with requests are listed
             people += self._recipes.of_run(stored, to_ask=False).block.outline().texts_of("human")
         people += [request.block for request, _ in asked_in(steps, stored.header.run_id, store=self.store.name)]
         return list(dict.fromkeys(people))
@@ -607,8 +607,8 @@ class Service(Readership):
     async def call(self, run_id: str, place: str, *, record: RunRecord | None = None) -> CallDetails | None:
         """Return a model call as it was sent, by replaying the run; None if the run has no call at this path.
 
-        The run is read from the store unless it is passed as a `record`. Raises ConfigurationError if the run's pattern
-        is unknown here.
+        The run is read from the store unless `record` is passed. Raises ConfigurationError if the run's pattern is
+        unknown here.
         """
         stored = await self.store.run(run_id) if record is None else record.stored
         steps = await self.store.steps(run_id) if record is None else record.steps
@@ -622,14 +622,14 @@ class Service(Readership):
         return details[-1] if details else None
 
     async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
-        """Return the lines of a run's export as of now, and the result of replaying them, for its report."""
+        """Return the current lines of a run's export, and the result of replaying them, for the run's report."""
         recipe = self._recipes.registered(await self.store.run(run_id))
         if recipe is None:
             return await evidence_in(self.store, run_id)
         return await evidence_in(self.store, run_id, block=recipe.block, model=recipe.model)
 
     async def wait(self, run_id: str, seconds: float | None = None) -> RunDetails:
-        """Wait until the run is over, suspended or abandoned, or for `seconds`."""
+        """Wait until the run is over, suspended or abandoned, or until `seconds` have passed."""
         ends = None if seconds is None else time.monotonic() + seconds
         while self._goes_on(await self.store.run(run_id)):
             remaining = None if ends is None else ends - time.monotonic()
@@ -637,12 +637,12 @@ class Service(Readership):
                 break
             if (handle := self._active.in_progress(run_id)) is not None:
                 await handle.wait(remaining)
-            else:  # another process executes it, or it waits for its turn here
+            else:  # another process executes the run, or it waits for its turn here
                 await self._active.wait_for_change(self._poll if remaining is None else min(self._poll, remaining))
         return await self.run(run_id)
 
     def _goes_on(self, stored: StoredRun) -> bool:
-        """Check whether a worker is executing or will execute a run, or this process will after a recovery."""
+        """Check whether a run is in progress or waiting, or will be resumed by a worker or a recovery."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
         return self._workers_of(stored) is not None or self._recovery.awaits(stored)
@@ -652,25 +652,25 @@ class Service(Readership):
     async def answer(
         self, run_id: str, answer: object, *, place: str | None = None, resume: bool = True, by: str | None = None
     ) -> RunState:
-        """Record a human's answer, and resume the run once it waits for no further answer.
+        """Record a human's answer, and resume the run unless it waits for further answers.
 
-        The journal records `by` as the author if it is not the person using this service: a program, or a link. If the
-        budget is used up, the run waits until it is resumed. Raises NotAwaited, OutputError for an invalid answer,
-        RunConflict, and the errors of `resume`.
+        `by` is recorded as the author if the answer does not come from the user of this service but, for example, from
+        a program or a link. If the budget is used up, the run waits until it is resumed. Raises NotAwaited, OutputError
+        for an invalid answer, RunConflict, and the errors of `resume`.
         """
         if place is None:
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
         await submit_answer(self.store, run_id, answer, place=place, by=by)
         if resume and not await open_requests(self.store, run_id):
-            with suppress(BudgetReached):  # not relevant to the person: the answer is recorded
+            with suppress(BudgetReached):  # no concern of the person, whose answer is recorded
                 return await self.resume(run_id)
         return await self._state(run_id)
 
     async def cancel(self, run_id: str) -> RunState:
-        """Cancel a run, which ends as "interrupted" and can be resumed.
+        """Cancel a run, which then ends as "interrupted" and can be resumed.
 
-        A finished run stays unchanged. Raises RunConflict if another process executes the run, unless it is a worker:
-        workers stop within seconds.
+        A finished run stays unchanged. Raises RunConflict if another process executes the run, unless that process is a
+        worker: workers stop within seconds.
         """
         self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
@@ -684,7 +684,7 @@ class Service(Readership):
         elif stored.owned:
             raise RunConflict(self.store.name, run_id)
         elif stored.status in (*_UNFINISHED, "awaiting"):
-            # RunConflict if a process has started to execute it in the meantime
+            # raises RunConflict if a process has started to execute the run in the meantime
             taken_run = await self.store.take(run_id)
             await self.store.finish(run_id, "interrupted", taken_run.outcome)
         return await self._state(run_id)
@@ -736,7 +736,7 @@ class Service(Readership):
         recipe: Recipe | None = None,
         in_turn: bool = False,
     ) -> RunState:
-        """Resume a run now, from `recipe` if known; raise TooManyRuns."""
+        """Resume a run immediately, from `recipe` if passed; raise TooManyRuns if that is impossible now."""
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE and not has_unanswered(await self.store.steps(run_id)):
             return self._told(stored)
@@ -773,7 +773,7 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the runs listed on a page, by run; "" for a run without a note."""
+        """Return the notes on the runs listed on a page, keyed by run id; "" for a run without a note."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(
@@ -783,17 +783,17 @@ class Service(Readership):
         retry_dead_letter: bool = False,
         **filters: Any,  # noqa: ANN401 - see `change_all`
     ) -> Changed:
-        """Resume the runs that match all filters, as in `runs`, but with a `limit` of 200.
+        """Resume the runs that match all filters of `runs`; the default `limit` is 200.
 
-        Without `status`, it resumes all runs that stopped before their end; dead letters require `retry_dead_letter`.
-        If this service executes them, it starts as many as allowed.
+        Without `status`, all runs that stopped before their end are resumed; dead letters require `retry_dead_letter`.
+        If this service executes the runs, it starts as many as allowed.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
         return await change_all(self.runs, states, change, **filters)
 
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
-        """Cancel the runs that match all filters, like `resume_all`; without `status`, all unfinished ones."""
+        """Cancel the runs that match all filters, as in `resume_all`; without `status`, cancel all unfinished ones."""
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
         return await change_all(self.runs, states, self.cancel, **filters)
 
@@ -815,9 +815,9 @@ class Service(Readership):
         fork_id: str | None = None,
         check: CheckOptions | None = None,
     ) -> RunState:
-        """Start a new run from the steps of another one; models are called only for what differs.
+        """Start a new run from the steps of an earlier one; models are called only for steps that differ.
 
-        `edits` replaces answers by path, and `at` repeats all calls from a path on. `options` changes the options of
+        `edits` replaces answers by path, and `at` repeats all calls from that path on. `options` changes the options of
         the run's plan; `pattern` is a registered pattern, or a Plan, that replaces the run's pattern. Workers execute
         the fork if they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and RunExists if
         `fork_id` is taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if the pattern
@@ -836,7 +836,7 @@ class Service(Readership):
             check=check,
         )
         recipe = await make_recipe(fork, options)
-        # A changed pattern may require a different form of answer than the recorded requests.
+        # A changed pattern may expect answers in a different form from the recorded requests.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             requests, places = dict[str, ModelRequest](), frozenset(edits)
@@ -874,7 +874,7 @@ class Service(Readership):
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume in the background the runs left by an earlier process; with `keep_days`, delete old ones."""
+        """Resume runs left by an earlier process in the background; with `keep_days`, also delete old runs."""
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
@@ -884,11 +884,11 @@ class Service(Readership):
         """
         for run_id in self._active.close_queue():
             if not self._recovers:
-                with suppress(FlowDebateError):  # it may have been deleted
+                with suppress(FlowDebateError):  # the run may have been deleted
                     await self.cancel(run_id)
         self._draining.stop()
         await self._active.close(self._draining.quiet, patience)
-        # The workers close their store, because they may have other services.
+        # Workers close their store themselves, because they may serve other services.
         if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
             with suppress(StoreError):
                 await close_store(self._opened)

@@ -28,19 +28,19 @@ class PendingInput(WireModel):
     block: str
     """Name of the block that made the request."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge"; None outside all roles."""
+    """Role of the block in its pattern, such as "judge"; None outside any role."""
     place: str
     """Path of the request in the run: pass it as `place=` with the answer."""
     shown: str
-    """Text to show to the human, in which models' texts are fenced."""
+    """Text to show to the human, with fences around text from models."""
     expects: str
     """Description of the expected answer."""
     answer_schema: dict[str, Any] | None = None
-    """The JSON Schema of the answer; None for text."""
+    """JSON Schema of the answer; None for text."""
     problem: str | None = None
     """Problem with the previous answer, if any."""
     sources: tuple[Source, ...] = ()
-    """Sources to quote from; JSON leaves out their texts, which are at `/runs/{run_id}/sources/{name}`."""
+    """Sources to quote from. JSON omits their texts, which are available at `/runs/{run_id}/sources/{name}`."""
 
     @field_serializer("sources")
     def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
@@ -48,7 +48,7 @@ class PendingInput(WireModel):
 
     @property
     def to_read(self) -> str:
-        """`shown` with the sources as plain text: short ones in full, others by name and length."""
+        """Render `shown` and the sources as plain text: short ones in full, others by name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @classmethod
@@ -67,25 +67,25 @@ class PendingInput(WireModel):
 
 
 class RunSummary(WireModel):
-    """A run's result in one line."""
+    """Result of a run in one line."""
 
     speakers: tuple[str, ...] = ()
-    """The speakers, in the order of their first turns."""
+    """Speakers, in the order of their first turns."""
     decision: str | None = None
-    """The winner with the winning stance, or the decision, in one line; None if there is none."""
+    """Winner with the winning stance, or the decision, in one line; None if there is none."""
     models: tuple[str, ...] = ()
-    """The models called in this run."""
+    """Models called in this run."""
     cost: float | None = None
-    """Cost based on the prices in the run's limits, or on known prices; None if there are none."""
+    """Cost based on the prices in the run's limits, or on known prices; None if the prices are unknown."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the price list with its date; None if unknown."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:
-        """Read a stored summary; None for an invalid one."""
+        """Read a stored summary; return None if it is invalid."""
         try:
             return cls.model_validate(data)
-        except ValidationError:  # from another version, or imported
+        except ValidationError:  # the summary is from another version, or was imported
             return None
 
 
@@ -99,7 +99,7 @@ class RunState(WireModel):
     """Name of the run's block."""
     question: str
     status: str
-    """The stored status; "left_behind" for a running one whose process is gone."""
+    """Stored status, or "left_behind" for a running run whose process is gone."""
     created_at: float
     """Time when the run was created, in seconds since the epoch."""
     updated_at: float
@@ -110,7 +110,7 @@ class RunState(WireModel):
     parent: str | None
     """Id of the run from which this one was forked; None for other runs."""
     models: dict[str, list[str]] | None
-    """The models that gave the recorded answers, by seat; None until the run ends."""
+    """Models that gave the recorded answers, keyed by seat; None until the run ends."""
     usage: Tokens | None
     """Token usage of the run; None until it ends."""
     seconds: float | None
@@ -170,7 +170,7 @@ class RunPage(WireModel):
 
     @staticmethod
     def cursor(text: str) -> tuple[float, str]:
-        """Read the `next` value of a page; raise ConfigurationError for any other text."""
+        """Read the `next` value of a page; raise ConfigurationError if the text is not such a value."""
         created_at, _, run_id = text.partition(":")
         try:
             return float(created_at), run_id
@@ -182,7 +182,7 @@ class RunDetails(RunState):
     """A run with its document so far and its requests to humans."""
 
     document: Document | None
-    """The document so far, with all contributions; None if there is none. Its JSON is the same as the output of
+    """Current document, with all contributions so far; None if there is none. Its JSON is the same as the output of
     `--json`.
     """
     problem: str | None
@@ -194,9 +194,9 @@ class RunDetails(RunState):
 
     @staticmethod
     def _read_question(header: RunHeader) -> str:
-        return read_question(header.input)  # not cut: voters must be able to read what they vote on
+        return read_question(header.input)  # not truncated: voters must be able to read what they vote on
 
-    # In the form of `--json`, which omits fields and orders them differently from pydantic's dump.
+    # Same form as `--json`, which omits some fields and uses an order different from pydantic's dump.
     @field_serializer("document")
     def _document_data(self, document: Document | None) -> dict[str, Any] | None:
         return None if document is None else document.to_data()
@@ -212,7 +212,7 @@ class RunRecord:
     events: Sequence[object]
     """Recorded events so far; empty if the run's pattern is unknown here."""
     people: Sequence[str]
-    """Names of the blocks that people play: those of the pattern, and all blocks with requests so far."""
+    """Names of the blocks played by people: those in the pattern, and all blocks with requests so far."""
     readers: RunReaders
 
 
@@ -222,13 +222,13 @@ class Changed(WireModel):
     runs: tuple[RunState, ...]
     """The runs that were changed."""
     refused: dict[str, str]
-    """Reasons why other runs were not changed, by run id."""
+    """Reasons why other runs were not changed, keyed by run id."""
     more: bool
     """True if more runs match: repeat the request."""
 
 
 class BudgetState(WireModel):
-    """Usage of a budget limit by all processes that share it."""
+    """Usage of one budget limit by all processes that share the budget."""
 
     budget: str
     """Scope of the budget: "all runs", or an owner's day."""
@@ -255,7 +255,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs that `find` returns for each of `statuses` and all filters, at most `limit` per status."""
+    """Change the runs that match all filters, at most `limit` for each of `statuses`; `find` returns them."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

@@ -31,18 +31,18 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop, like uvicorn, but within five seconds."""
+        """Begin to stop as uvicorn does, but within five seconds."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, like uvicorn, but within a time limit."""
+        """Stop as uvicorn does, but within a time limit."""
         if self._deadline is not None:
             self._end_after(self._patience + _TO_END, signal.SIGTERM)
         try:
             await super().shutdown(sockets)
         finally:
-            if self._deadline is not None:  # a surrounding application may continue
+            if self._deadline is not None:  # the surrounding application may continue after the server stops
                 self._deadline.cancel()
 
     def _end_after(self, seconds: float, number: int) -> None:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_IN_SPANS = ("true", "span_only", "span_and_event")  # values that put content into spans
+_IN_SPANS = ("true", "span_only", "span_and_event")  # values that enable content in spans
 
 
 class FlowDebateInstrumentor:
-    """The entry point `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
+    """Entry point `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
 
-    Runs with `observe` keep it. Content is exported only if the environment variable
+    Runs with an `observe` option keep their observer. Content is exported only if the environment variable
     OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `SPAN_ONLY` or `SPAN_AND_EVENT`.
     """
 

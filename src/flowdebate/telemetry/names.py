@@ -1,7 +1,7 @@
 """Names of spans, attributes, events and metrics, from the GenAI conventions and this library.
 
 The conventions have no release yet: `CONVENTIONS` is the commit of github.com/open-telemetry/semantic-conventions-genai
-from which the names are taken. docs/telemetry.md lists all of them, as the tests check.
+from which the names are taken. docs/telemetry.md lists all names, and the tests check this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 CONVENTIONS: Final = "004902b8cb70aa5ae6ca4ae07132b7daabcd3e10"
 SCOPE: Final = "flowdebate"
 
-# Operations: the first words of the names of spans
+# Operations, with which the names of spans begin
 
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 INVOKE_AGENT: Final = "invoke_agent"
@@ -53,7 +53,7 @@ ERROR: Final = "error.type"
 SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
 
-# Attributes with content, which are left out by default
+# Attributes with content, omitted by default
 
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
@@ -113,13 +113,13 @@ GIVEN_UP: Final = "flowdebate.queue.given_up"
 # Values
 
 VERDICT: Final = "debate.verdict"
-# Kinds of links: to the span that put the run on a queue, to the first span of the run, to that of the run's parent.
+# Kinds of links: to the span that queued the run, to the first span of the run, and to that of the run's parent.
 SUBMITTED: Final = "submitted"
 RESUMED: Final = "resumed"
 FORKED: Final = "forked"
 CANCELLED: Final = "cancelled"  # `error.type` of cancelled work; for failures, it is the class of the error
 OTHER_PROVIDER: Final = "custom"
-# Providers whose names in the conventions differ from those in names of models.
+# Providers with different names in the conventions and in model names.
 PROVIDERS: Final = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
@@ -141,7 +141,7 @@ def model_names(name: str) -> tuple[str, str]:
 
 
 def server_names(address: str) -> tuple[str | None, str | None, int | None]:
-    """Return the provider at an address (None if unknown), its host and its port.
+    """Return the provider at an address (None if unknown), and the address's host and port.
 
     >>> server_names("https://api.mistral.ai/v1"), server_names("http://localhost:8000/v1")
     (('mistral_ai', 'api.mistral.ai', 443), (None, 'localhost', 8000))

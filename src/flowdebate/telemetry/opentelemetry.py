@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 
 Content = Literal["none", "spans"]
-"""Destination of prompts, answers, tool arguments and results, and explanations of verdicts: none, or spans."""
+"""Destination of content (prompts, answers, tool arguments and results, explanations of verdicts): none, or spans."""
 
-TRACEPARENT = "traceparent"  # the label of a stored run with the W3C context of its first trace
+TRACEPARENT = "traceparent"  # label of a stored run for the W3C context of its first trace
 
 # Buckets recommended by the conventions.
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -59,10 +59,10 @@ Attributes = dict[str, "AttributeValue"]
 
 
 class OpenTelemetry(Observer):
-    """Exporter of runs as spans and metrics: `run(…, observe=OpenTelemetry())`; one object serves any number of runs.
+    """Exporter of runs as spans and metrics: `run(…, observe=OpenTelemetry())`. One object serves any number of runs.
 
-    None for the global providers. With `content="spans"`, spans also contain the texts of prompts, answers and tools;
-    otherwise, no text of a person or a model leaves the process.
+    Providers that are None default to the global ones. With `content="spans"`, spans also contain the texts of prompts,
+    answers and tools; otherwise, no text written by a person or a model leaves the process.
     """
 
     def __init__(
@@ -158,9 +158,9 @@ class _Meters:
 
 
 class _Current(AbstractContextManager["Any"]):
-    """Context manager for a current span, which ends with it; an exception becomes its `error.type`, without a message.
+    """Context manager that makes a span current and ends it; an exception sets `error.type`, without its message.
 
-    It is not a generator, because an exception of the application may be frozen, and `contextlib` sets tracebacks.
+    A generator would not work here: `contextlib` sets tracebacks, and an application's exception may be frozen.
     """
 
     def __init__(self, span: Span) -> None:
@@ -188,7 +188,7 @@ class _Current(AbstractContextManager["Any"]):
 
 
 _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
-"""True if a worker executes the run for the first time, so it is not a resumption."""
+"""True if a worker executes the run for the first time, rather than resuming it."""
 
 
 class _Delivery(_Current):
@@ -199,11 +199,11 @@ class _Delivery(_Current):
         self._first = first
 
     def given(self) -> None:
-        _FIRST.set(self._first)  # in the worker's task for this run, which ends together with it
+        _FIRST.set(self._first)  # set in the worker's task for this run, which ends with the run
 
 
 class _Agent(AbstractContextManager[None]):
-    """Answer of a generator; its span begins with the first call or tool, so replayed answers have none."""
+    """Answer of a generator; its span begins with the first call or tool, so replayed answers have no span."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer
@@ -280,7 +280,7 @@ class _Chat(_Current):
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
-        # the name of a model at a custom address does not identify its provider
+        # the name of a model at a custom address does not identify the provider
         provider, host, port = names.server_names(self._request.attempts.server or "")
         if provider is not None:
             self._about[names.PROVIDER] = provider
@@ -359,7 +359,7 @@ class _RunTrace(_Current, Observer):
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
         """Count the cost of `attempts`, if known."""
         for attempt in attempts:
-            with suppress(Exception):  # a price function belongs to the application; the run raises its errors
+            with suppress(Exception):  # a price function belongs to the application; the run itself raises its errors
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:
                     self.meters.cost.add(cost, attributes)
@@ -486,13 +486,13 @@ class _RunTrace(_Current, Observer):
 
 
 def _within_agent() -> context.Context | None:
-    """Return the context with the acting agent's span as the parent of its calls; None for the current context."""
+    """Return the context in which the acting agent's span is the parent of its calls; None for the current context."""
     agent = _AGENT.get()
     return None if agent is None else trace.set_span_in_context(agent.span)
 
 
 def _kind_of(error: BaseException | None) -> str | None:
-    """Return the `error.type` of an activity that ended with `error`; None if it did not fail."""
+    """Return the `error.type` of an activity that ended with `error`; None if the activity did not fail."""
     if error is None or isinstance(error, Suspended):
         return None
     return names.CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
@@ -506,7 +506,7 @@ def _end(span: Span, error: str | None) -> None:
 
 
 def _inject(span: Span, labels: dict[str, str]) -> None:
-    """Add the context of `span` to `labels`, if it has one."""
+    """Add the trace context of `span` to `labels`, if the span has one."""
     if span.get_span_context().is_valid:
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span))

@@ -1,4 +1,4 @@
-"""Workers: runs executed by several machines. DBOS queues run ids; the turns are stored in PostgreSQL.
+"""Workers: runs executed on several machines. DBOS queues run ids; PostgreSQL stores the turns.
 
 Needs `flowdebate[dbos]`, which is imported only when it is used.
 """

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("flowdebate").setLevel(logging.INFO)
     try:
         asyncio.run(_work(load(options.workers), options.patience, options.health))
-    except (FlowDebateError, OSError) as error:  # a port that is taken
+    except (FlowDebateError, OSError) as error:  # for example, if the port is taken
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

@@ -26,22 +26,23 @@ from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRu
 from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
-# Seconds for an ending delivery to end, and between two checks of it.
+# Maximum wait for a delivery to end, and interval between two checks, in seconds.
 _PATIENCE, _PAUSE = 10.0, 0.05
 
 
 class Workers:
     """A queue of runs, shared by any number of clients and worker processes on any number of machines.
 
-    Clients and workers create the same object from the same module: the PostgreSQL database at `url`, the `patterns` by
-    name, the `model` and `limits` of their runs, the `budget` of all runs together, and the `owner_budget` of each
-    owner's runs on one day. Turns are stored in a PostgresStore in `schema`; DBOS, with its tables in `{schema}_queue`,
-    only distributes run ids. `name` is the name of the queue. Only workers of the same `version` execute a run: change
-    it whenever a pattern or a model changes. Each worker executes up to `max_concurrency` runs at once, all workers
-    together up to `owner_concurrency` per owner, and each polls the queue every `poll` seconds. A run whose provider is
-    unavailable goes back to the queue, for at most `outage` seconds without progress (0: it fails at once). Imported
-    runs are refused unless `allow_imported` is set, because the author of the file chose their models, limits and
-    recorded answers. `observe` observes what this process submits and executes, for tracing.
+    Clients and workers create the same object from the same module. It has the PostgreSQL database at `url`, the
+    `patterns` by name, the `model` and `limits` of their runs, the `budget` of all runs together, and the
+    `owner_budget` of each owner's runs per day (UTC). Turns are stored in a PostgresStore in `schema`; DBOS, with its
+    tables in `{schema}_queue`, only distributes run ids. `name` is the name of the queue. A run is executed only by
+    workers of the same `version`, so change it whenever a pattern or a model changes. Each worker executes up to
+    `max_concurrency` runs at once and polls the queue every `poll` seconds; all workers together execute up to
+    `owner_concurrency` runs per owner. A run whose provider is unavailable goes back to the queue, for at most `outage`
+    seconds without progress (0: it fails at once). Imported runs are refused unless `allow_imported` is set, because
+    the author of the file chose their models, limits and recorded answers. `observe` traces the runs that this process
+    submits and executes.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])
@@ -127,13 +128,13 @@ class Workers:
     ) -> str:
         """Store a run, put it on the queue, and return its id; `limits` are capped at those of the workers.
 
-        Workers take runs with a lower `priority` first; within a priority, owners (the label `owner`) take turns, each
-        with their runs in the order of submission. A run that had already started comes first when it is delivered
-        again.
+        Workers take runs with a lower `priority` first. Within a priority, owners (the label `owner`) take turns, and
+        each owner's runs start in the order of submission. A run that had already started comes first when it is
+        delivered again.
 
-        It is safe to repeat with the same `run_id`: the run is stored once, and delivered at most once more. Errors:
-        ConfigurationError for an unknown pattern, or a question or limit that cannot be stored; RunExists if another
-        run has the id; StoreError.
+        Calling this again with the same `run_id` is safe: the run is stored once, and delivered at most once more.
+        Raises ConfigurationError for an unknown pattern, and for a question or limit that cannot be stored; RunExists
+        if a different run has the id; and StoreError.
         """
         check_count("Workers.submit()", minimum=0, maximum=LOWEST, priority=priority)
         block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
@@ -147,7 +148,7 @@ class Workers:
                 await self.store.add(queued, ())
             except RunExists:
                 stored = await self._find_same(queued.header, seeded=seed is not None)
-            # Also an existing run, because the client that stored it may have died before queueing it.
+            # Also deliver an existing run, because the client that stored it may have died before queueing it.
             if stored.status in ("queued", "running"):
                 await self._deliver(stored.header)
         return stored.header.run_id
@@ -173,7 +174,7 @@ class Workers:
     ) -> str:
         """Put a fork of a stored run on the queue, as `Block.fork` of the pattern would start it, and return its id.
 
-        Errors: those of `Block.fork` before it starts; RunExists if `fork_id` is taken.
+        Raises the errors of `Block.fork` that occur before its start, and RunExists if `fork_id` is taken.
         """
         block = self._pattern("fork", pattern)
         header = await prepare_fork(
@@ -197,12 +198,13 @@ class Workers:
         return header.run_id
 
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
-        """Put an ended run back on the queue, whatever the reason for its end.
+        """Put an ended run back on the queue, whatever ended it.
 
-        A complete run is left unchanged, unless its judge, chair or synthesizer failed, which is then called again.
+        A complete run is left unchanged, unless its judge, chair or synthesizer failed and is called again.
 
-        RunNotFound; RunConflict while something other than a worker is executing it, or a worker is about to give it
-        up; DeadLetter for a run that was given up because it killed its workers, unless `retry_dead_letter`.
+        Raises RunNotFound; RunConflict if something other than a worker is executing the run, or a worker is about to
+        give it up; and DeadLetter for a run that was given up because it killed its workers, unless `retry_dead_letter`
+        is set.
         """
         stored = await self.store.run(run_id)
         self.check_accepted(stored.header)
@@ -211,27 +213,29 @@ class Workers:
         if stored.status == "dead_letter" and not retry_dead_letter:
             raise DeadLetter(self.store.name, run_id, stored.recoveries)
         if stored.owned and not await asyncio.to_thread(self.queue.active, run_id):
-            raise RunConflict(self.store.name, run_id)  # its worker is giving it up, or it does not belong to a worker
+            # the worker is giving the run up, or the run does not belong to a worker
+            raise RunConflict(self.store.name, run_id)
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
-        await self._deliver(stored.header, first=stored.status == "awaiting")  # a person has answered, and is waiting
+        # a person has answered, and is waiting for the result
+        await self._deliver(stored.header, first=stored.status == "awaiting")
 
     async def cancel(self, run_id: str) -> None:
         """Cancel the run: it ends as "interrupted", with all recorded steps; its worker stops within seconds.
 
-        It has no effect on a finished run. RunNotFound.
+        A finished run stays unchanged. Raises RunNotFound.
         """
         stored = await self.store.run(run_id)
         await asyncio.to_thread(lambda: self.queue.cancel(self.queue.active(run_id)))
         if stored.status in ("queued", "running") and not stored.owned:
             try:
                 await self._set(run_id, "interrupted", only=("queued", "running"))
-            except RunConflict:  # a worker has taken it in the meantime, and will notice the cancellation
+            except RunConflict:  # a worker has taken the run in the meantime, and will notice the cancellation
                 return
 
     async def status(self, run_id: str) -> QueuedRunStatus:
         """Return the status of the run; raise RunNotFound for an unknown one."""
-        # Read the run last: before ending the delivery, a worker stores there why it gave up.
+        # Read the run last: a worker that gives up stores the reason in the run before it ends the delivery.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)
@@ -250,18 +254,19 @@ class Workers:
         )
 
     async def overview(self) -> QueueState:
-        """Return the waiting runs of the queue and its live workers; StoreError if the database does not answer."""
+        """Return the waiting runs and live workers of the queue; raise StoreError if the database does not answer."""
         await asyncio.to_thread(self.queue.open)
         return await asyncio.to_thread(read_queue, self)
 
     async def work(
         self, stop: asyncio.Event | None = None, *, patience: float = 30.0, health: int | None = None
     ) -> None:
-        """Run a worker until `stop` is set; only one at a time per process, which must not use DBOS otherwise.
+        """Run a worker until `stop` is set. A process can run only one at a time, and must not use DBOS otherwise.
 
-        After `stop` no new calls start. Calls in flight have `patience` seconds to finish; unfinished runs go back to
-        the queue. The worker waits for an unreachable database; StoreError if the database refuses the user. On the
-        port `health`, GET /health reports that the worker is running, and GET /ready that its database answers.
+        After `stop` no new calls start. Calls in flight have `patience` seconds to finish, and unfinished runs go back
+        to the queue. The worker waits for an unreachable database, but raises StoreError if the database rejects the
+        user. On the port `health`, GET /health reports that the worker is running, and GET /ready that its database
+        answers.
         """
         from flowdebate.workers.worker import Worker
 
@@ -281,12 +286,12 @@ class Workers:
         await asyncio.to_thread(self.queue.close)
 
     def is_ours(self, header: RunHeader) -> bool:
-        """Return whether the run was submitted to this queue, for workers of this version."""
+        """Return whether the run was submitted to this queue and this version of the workers."""
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """Return the limits that apply to a run in the workers: its own, capped at theirs."""
+        """Return the limits of a run in the workers: its own limits, capped at theirs."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
@@ -317,7 +322,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return the limits of a run; raise ConfigurationError for a separate cost limit."""
+        """Return the limits of a run; raise ConfigurationError if it has a cost limit of its own."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -329,7 +334,7 @@ class Workers:
         """Return the stored run with this id; raise RunExists if it is a different one."""
         existing = await self.store.run(header.run_id)
         then = existing.header
-        # A submission without a seed draws a new one on each repetition.
+        # A submission without a seed draws a new seed each time it is repeated.
         as_then = replace(header, created_at=then.created_at, seed=header.seed if seeded else then.seed)
         if (as_then.input, as_then.seed, _request(as_then)) != (then.input, then.seed, _request(then)):
             raise RunExists(self.store.name, header.run_id)
@@ -337,11 +342,11 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue; if a delivery that is just ending would miss it, wait for its end."""
+        """Put the run on the queue; if a delivery that is just ending would miss the run, wait for its end."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
-            if stored.owned or stored.status != "queued":  # the delivery in progress has noticed it
+            if stored.owned or stored.status != "queued":  # the delivery in progress has noticed the run
                 return
             await asyncio.sleep(_PAUSE)
 
@@ -351,16 +356,16 @@ class Workers:
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
 
     async def reject(self, run_id: str, problem: str) -> None:
-        """Record why no worker can execute a waiting run, for everybody who waits for it."""
-        with suppress(StoreError):  # it was deleted, is executed elsewhere, or its store is down
+        """Record the reason why no worker can execute a waiting run, so that everybody waiting for the run sees it."""
+        with suppress(StoreError):  # the run was deleted or is executed elsewhere, or its store is down
             if (await self.store.run(run_id)).status in ("queued", "running"):
                 await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
 
     async def _set(
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
-        """Set the stored status; with `only`, only if the current one is among these."""
-        before = await self.store.take(run_id)  # RunConflict if a worker was faster
+        """Set the stored status; with `only`, do so only if the current status is listed there."""
+        before = await self.store.take(run_id)  # raises RunConflict if a worker was faster
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}
         await self.store.finish(run_id, before.status if unchanged else status, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import pickle  # only used to write a pickle and check that it is rejected
+import pickle  # only used to write a pickle, and to check that it is rejected
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAY
 _TAKEN = """
 SELECT executor_id, count(*) FROM {deliveries} WHERE queue_name = %(queue)s AND status = 'PENDING' GROUP BY 1
 """
-# Turn of a run within its priority: that of the first waiting run, but after the last one of its owner.
+# The turn of a run within its priority is that of the owner's first waiting run, but after the owner's last run.
 _TURN = """
 WITH waiting AS NOT MATERIALIZED (
     SELECT priority, queue_partition_key AS owner FROM "{schema}".workflow_status
@@ -52,7 +52,7 @@ WITH waiting AS NOT MATERIALIZED (
 )
 SELECT least(coalesce(max(turn), %(first)s), %(last)s) FROM turns
 """
-# Rows with another marker are not read, because DBOS would unpickle, and thus execute, their contents.
+# Rows with a different marker are not read: DBOS would unpickle them, and thus execute their contents.
 _PROBLEM = """
 SELECT delivery.serialization, coalesce(ended.output, delivery.output), coalesce(ended.error, delivery.error)
 FROM "{schema}".workflow_status AS delivery LEFT JOIN "{schema}".workflow_output AS ended USING (workflow_uuid)
@@ -63,7 +63,7 @@ SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
 FOREIGN = "its delivery was not written by this library, and is not read: it may hold a program"
-"""Reason for giving up a run that has a pickled or unmarked row in the queue."""
+"""Reason for giving up a run with a pickled or unmarked row in the queue."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1
@@ -128,16 +128,16 @@ def read_queue(workers: Workers) -> QueueState:
     )
 
 
-WORKFLOW = "flowdebate.deliver"  # name of the only workflow
+WORKFLOW = "flowdebate.deliver"  # name of DBOS's only workflow here
 _TURNS = 2**24
-"""Number of turns per priority, out of DBOS's 2**31; few are needed, because an empty queue starts over."""
+"""Number of turns per priority, out of DBOS's 2**31; few are needed, because numbering restarts with an empty queue."""
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS's statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's last delivery: waiting, taken by a worker, ended, failed, or cancelled."""
-_DEATHS_TOGETHER = 2  # deaths of workers that executed other runs as well, after which the run is executed alone
+_DEATHS_TOGETHER = 2  # number of deaths of workers with other runs in progress, after which the run is executed alone
 
-# DBOS's own statuses, translated.
+# Translation of DBOS's statuses.
 DELIVERIES: Mapping[str, Delivery] = {
     "ENQUEUED": "waiting",
     "DELAYED": "waiting",
@@ -184,9 +184,9 @@ class History:
     deaths: int = 0
     """Number of workers in a row that died while executing the run, without recording one of its steps."""
     alone: int = 0
-    """Number of these workers that were executing nothing else, so that the run must have caused the crash."""
+    """Number of these workers that were executing nothing else, which means that the run caused the crash."""
     outages: int = 0
-    """Number of consecutive delays because its provider was unavailable, without a recorded step."""
+    """Number of consecutive delays because the run's provider was unavailable, without a recorded step."""
     since: int = 0
     """Time of the first such delay, in seconds since the epoch."""
     steps: int = 0
@@ -199,12 +199,12 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True if the run is to be executed alone, because it may be killing its workers."""
+        """True if the run must be executed alone, because it may be killing its workers."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
     def delay(self) -> float:
-        """Seconds until the run is delivered again, which double each time."""
+        """Delay in seconds until the run is delivered again; it doubles each time."""
         longest = 0.0
         for number, (first, longest_delay) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
             if number:
@@ -212,7 +212,7 @@ class History:
         return longest
 
     def after_death(self, steps: int) -> History:
-        """Return the history after the death of another worker, with this number of recorded steps.
+        """Return the history after another worker died, with the run at this number of recorded steps.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
@@ -223,7 +223,7 @@ class History:
         return replace(before, deaths=before.deaths + 1, alone=before.alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
-        """Return the history after another outage of the provider, with this number of recorded steps."""
+        """Return the history after another outage of the provider, with the run at this number of recorded steps."""
         before = self._without_progress(steps)
         return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
 
@@ -232,15 +232,15 @@ class History:
 
 
 DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
-"""Initial and maximum number of seconds until a run is delivered again."""
+"""Initial and maximum delay in seconds until a run is delivered again."""
 
 
 class RunQueue:
     """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
 
-    A delivery is a workflow whose only argument is a run id. Its id is the run's id with a number, since a run may be
-    delivered again; at most one of its deliveries waits at a time. All methods block, and may be called from any
-    thread.
+    A delivery is a workflow whose only argument is a run id. The workflow's id is the run id followed by a number,
+    since a run may be delivered again; at most one delivery per run waits at a time. All methods block, and may be
+    called from any thread.
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
@@ -254,7 +254,7 @@ class RunQueue:
         self._lock = threading.Lock()
 
     def open(self) -> DBOSClient:
-        """Import DBOS, create its tables, and connect before anything is stored, because this may fail or be slow.
+        """Import DBOS, create its tables, and connect. Call this before storing anything: it may fail or be slow.
 
         Raise StoreError if the database cannot be used.
         """
@@ -265,7 +265,7 @@ class RunQueue:
                 from sqlalchemy import create_engine, make_url
 
                 url = make_url(self.url).set(drivername="postgresql+psycopg")
-                # two sessions: for DBOS, and for querying turns
+                # two sessions: one for DBOS, one for queries about turns
                 self._engine = create_engine(
                     url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
                 )
@@ -284,16 +284,16 @@ class RunQueue:
             yield
         except Exception as error:
             address = Address(self.url, schema=self.schema, timeout=10.0, patience=2.0)
-            cause = getattr(error, "orig", error)  # the driver's error inside SQLAlchemy's
+            cause = getattr(error, "orig", error)  # SQLAlchemy's error wraps the driver's
             if not address.is_error(cause):
                 raise
             raise StoreError(address.name, address.describe(cause)) from None
 
     def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
-        """Put the run on the queue, unless a delivery is active; return whether one is waiting, and none is ending.
+        """Put the run on the queue, unless a delivery is active; return whether one is waiting and none is ending.
 
-        Runs with lower priorities are taken first, and owners take turns within a priority. None precedes all
-        priorities.
+        Runs with lower priorities are taken first, and owners take turns within a priority. A priority of None comes
+        before all others.
         """
         deliveries = self.of(run_id)
         active = [delivery.status for delivery in deliveries if delivery.status in ACTIVE]
@@ -304,7 +304,7 @@ class RunQueue:
         return "PENDING" not in active
 
     def send_again(self, old: str, run_id: str, history: History, *, delay: float) -> None:
-        """Put the run first on the queue after `delay` seconds, replacing its delivery `old`; safe to repeat."""
+        """Put the run first on the queue after `delay` seconds, replacing the delivery `old`; safe to repeat."""
         deliveries = self.of(run_id)
         if {delivery.workflow_id for delivery in deliveries if delivery.status in ACTIVE} <= {old}:
             partition = next(
@@ -320,14 +320,14 @@ class RunQueue:
             return FOREIGN if rows else None
         try:
             output, error = (None if text is None else json.loads(text) for text in rows[0][1:])
-        except ValueError:  # a forged text under this library's marker
+        except ValueError:  # a forged text with this library's marker
             return FOREIGN
         problem = output.get("problem") if isinstance(output, dict) else None
         failure = error.get("message") if isinstance(error, dict) else None
         return str(problem or failure) if problem or failure else None
 
     def foreign(self) -> list[str]:
-        """Find deliveries not written by this library."""
+        """Find deliveries that were not written by this library."""
         return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
 
     def _query(self, query: str, **values: object) -> Sequence[Any]:
@@ -342,26 +342,26 @@ class RunQueue:
         self.open().delete_workflows([delivery])
 
     def _send(self, run_id: str, deliveries: Sequence[WorkflowStatus], history: History, **options: object) -> None:
-        # The next number instead of a random one, so that concurrent clients find the delivery of the first.
+        # Consecutive rather than random numbers, so that concurrent clients find each other's deliveries.
         number = 1 + max((int(delivery.workflow_id.rpartition("/")[2], 16) for delivery in deliveries), default=-1)
         options_sent: Any = options | {
             "workflow_name": WORKFLOW,
             "queue_name": self.name,
             "workflow_id": f"{encode_text(run_id)}/{number:x}",
             "app_version": self.version,
-            "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON, not pickles
+            "serialization_type": driver().WorkflowSerializationFormat.PORTABLE,  # JSON instead of pickles
             "attributes": {"run": encode_text(run_id)} | asdict(history),
         }
         self.open().enqueue(options_sent, run_id)
 
     def _turn(self, partition: str, priority: int) -> int:
-        first = 1 + priority * _TURNS  # started runs have no priority, which DBOS takes first
+        first = 1 + priority * _TURNS  # runs that have started get no priority, which DBOS takes first
         values = {"first": first, "last": first + _TURNS - 1, "queue": self.name, "version": self.version}
         [[turn]] = self._query(_TURN, **values, owner=partition)
         return int(turn)
 
     def taken_by(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
-        """Return the delivery as observers receive it, and the history of earlier deliveries."""
+        """Return the delivery in the form passed to observers, and the history of earlier deliveries."""
         workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
         if not workflows:
@@ -381,7 +381,7 @@ class RunQueue:
             load_input=False,
             load_output=False,
         )
-        # The id of another run may begin with this one and "/".
+        # Compare the whole id: the id of another run may consist of this one, "/" and more.
         return [workflow for workflow in workflows if workflow.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:
@@ -417,7 +417,7 @@ class RunQueue:
             self.open().resume_workflows(list(ids), queue_name=self.name)
 
     def prepare(self, max_concurrency: int, owner_concurrency: int | None, poll: float) -> None:
-        """Create or change the queue: runs per worker, runs per owner, and seconds between polls."""
+        """Create or change the queue: maximum runs per worker and per owner, and polling interval in seconds."""
         self.open().register_queue(
             self.name,
             worker_concurrency=max_concurrency,
@@ -438,7 +438,7 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """Return an owner's partition of the queue, in short form, because DBOS has an index on it."""
+    """Return a short name for an owner's partition of the queue, because DBOS has an index on it."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -455,11 +455,11 @@ def driver() -> ModuleType:
     return dbos
 
 
-_OURS = "portable_json"  # DBOS's marker of JSON rows, as written by this library
+_OURS = "portable_json"  # DBOS's marker for JSON rows, which this library writes
 
 
 def json_serializer() -> Serializer:
-    """Return DBOS's JSON serializer, for rows without a marker, because its default reads pickles."""
+    """Return DBOS's JSON serializer, for rows without a marker, because DBOS's default serializer reads pickles."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-DEATHS_ALONE = 3  # maximum deaths of workers that executed nothing else, after which the run is given up
-STRANDED = 60.0  # seconds that a run waits for a worker of its version before it is rejected
-GRACE = 1.0  # minimum seconds of a worker's absence, because a restart of the server briefly affects all
+DEATHS_ALONE = 3  # number of deaths of workers without other runs, after which the run is given up
+STRANDED = 60.0  # time in seconds that a run waits for a worker of its version before it is rejected
+# minimum time in seconds for which a worker must be absent, because a server restart briefly affects all workers
+GRACE = 1.0
 _PAGE = 500
-_ONE_AT_A_TIME = 0x464C4452  # the first half of the advisory lock of a sweep: "FLDR"
+_ONE_AT_A_TIME = 0x464C4452  # first half of the advisory lock key of a sweep: "FLDR"
 _UNDELIVERED = """
 WITH left_out AS MATERIALIZED (
     SELECT run_id, header FROM runs WHERE status = 'queued' AND run_id > %(after)s AND NOT EXISTS (
@@ -74,7 +75,7 @@ class Reaper:
         self._gone: dict[str, float] = {}
 
     async def sweep(self) -> None:
-        """Deliver the runs of dead workers again; errors of the driver are raised."""
+        """Deliver the runs of dead workers again; let errors of the driver propagate."""
         lock = (_ONE_AT_A_TIME, self._workers.name)
         if not (await self._ask(b"SELECT pg_try_advisory_lock(%s, hashtext(%s))", lock))[0]:
             return
@@ -86,7 +87,7 @@ class Reaper:
             }
             alive = set(await self._ask(_ALIVE))
             dead = [name for name, workflow in taken_deliveries.items() if number_of(workflow.executor_id) not in alive]
-            # Concurrently, because each take may wait for the owner to come back.
+            # Run concurrently, because each take may wait to see whether the owner comes back.
             await asyncio.gather(
                 *(self._redeliver(taken_deliveries[name]) for name in self._long_enough("delivery", dead))
             )
@@ -108,7 +109,7 @@ class Reaper:
         """Deliver the run of a dead worker again, with a delay if the worker had started it."""
         queue, store = self._workers.queue, self._workers.store
         run_id = decode_text((delivery.attributes or {}).get("run", ""))
-        with suppress(RunNotFound, RunConflict):  # deleted, or being executed
+        with suppress(RunNotFound, RunConflict):  # the run was deleted, or is being executed
             stored = await store.run(run_id)
             if stored.status == "running" and not stored.owned:
                 stored = await store.take(run_id)
@@ -120,7 +121,7 @@ class Reaper:
                     )
                     await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": reason})
                 else:
-                    # so that its next take does not count as a recovery
+                    # Queued, so that the next take does not count as a recovery.
                     await store.finish(run_id, "queued", stored.outcome)
                     name = delivery.workflow_id
                     await asyncio.to_thread(queue.send_again, name, run_id, history, delay=history.delay)
@@ -131,7 +132,8 @@ class Reaper:
     async def sweep_left(self) -> None:
         """Deliver running runs whose deliveries have ended, and queued runs without a delivery.
 
-        This happens if a worker loses its connection and dies, or a client dies between storing and queueing the run.
+        Such runs exist if a worker loses its connection and dies, or a client dies between storing and queueing the
+        run.
         """
         workers, unowned, before = self._workers, list[str](), None
         while page := await workers.store.runs(status="running", brief=True, limit=_PAGE, before=before):
@@ -144,13 +146,13 @@ class Reaper:
         unowned += await self._undelivered()
 
         def send_if_done(stored: StoredRun) -> None:
-            # A delivery in progress belongs to its worker, and a run that a worker gave up on needs a person.
+            # A delivery in progress belongs to its worker, and a run given up by a worker needs a person.
             last = next(iter(workers.queue.of(stored.header.run_id)), None)
             if last is None or (last.status == "SUCCESS" and not workers.queue.problem_of(last.workflow_id)):
                 workers.send(stored.header, first=stored.status == "running")
 
         for run_id in self._long_enough("run", unowned):
-            with suppress(RunNotFound):  # deleted
+            with suppress(RunNotFound):  # the run was deleted
                 await asyncio.to_thread(send_if_done, await workers.store.run(run_id))
         await self._ask(FORGET, (workers_of(workers.name),))
         state = await workers.overview()
@@ -158,7 +160,7 @@ class Reaper:
         await self._reject_stranded(state)
 
     async def _reject_stranded(self, state: QueueState) -> None:
-        """Mark runs that have waited for a while without a live worker of their version, which may still start."""
+        """Mark runs that have waited too long without a live worker of their version; such a worker may still start."""
         from psycopg import sql
 
         workers, versions = self._workers, ", ".join(sorted({repr(worker.version) for worker in state.workers}))
@@ -183,7 +185,7 @@ class Reaper:
         return undelivered
 
     async def _ask(self, query: bytes | Composed, values: Params = ()) -> list[Any]:
-        """Return the first column of the database's result."""
+        """Return the first column of the result of a query."""
 
         def ask() -> list[Any]:
             if self._session is None or self._session.closed:
@@ -199,7 +201,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Return the `ids` that have been seen for at least GRACE; forget other ids of this kind."""
+        """Return the `ids` that were first seen at least GRACE seconds ago; forget all other ids of this kind."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

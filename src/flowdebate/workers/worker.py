@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Seconds without new runs after an outage of the provider, until each worker tries one."""
+"""Time in seconds after an outage of the provider before each worker tries to start a run."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_TRIES = 100  # maximum attempts to resume a run while its store is unreachable: at least ten minutes
+_TRIES = 100  # maximum number of attempts to resume a run while its store is unreachable, for at least ten minutes
 _SWEEPS_PER_STORE_SWEEP = 3  # number of sweeps of the queue for each sweep of the store, which reads all running runs
 
 
 class _WorkerStore(Draining):
-    """A drainable store that knows whether the runs' provider is available."""
+    """A drainable store that tracks whether the runs' provider is available."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)
@@ -67,7 +67,7 @@ class _WorkerStore(Draining):
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         if status == "failed" and await self._provider.puts_off(run_id, self):
-            status = "queued"  # at once, so that followers do not assume that the run has failed
+            status = "queued"  # set before anything else, so that followers do not assume that the run has failed
         await super().finish(run_id, status, outcome)
 
 
@@ -107,7 +107,7 @@ class _Provider:
         """Return whether to retry a failed run later, because its provider became unavailable only recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
-        # while the provider is unavailable, another call would fail as well
+        # Errors of a provider that is unavailable, for which another call would fail as well.
         temporary = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
         is_away = isinstance(error, CircuitOpen) or (isinstance(error, temporary) and error.transient)
         if not is_away or not self._outage:
@@ -126,7 +126,7 @@ class _Provider:
 _SESSIONS = 16
 """Minimum number of sessions that a worker needs to execute its runs."""
 _HELD = 2
-"""Number of sessions that a worker keeps open before any run: for its lock and for its queue."""
+"""Number of sessions that a worker keeps open before it executes any runs: for its lock and for its queue."""
 
 
 class Worker:
@@ -150,13 +150,13 @@ class Worker:
         """The tasks of DBOS."""
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Take runs until `stop` is set, then release them all; errors at the start are raised."""
+        """Take runs until `stop` is set, then release them all; raise errors that occur at the start."""
         if not await self._reach(stop):
             return
 
         async def drain() -> None:
             await stop.wait()
-            self._store.stop()  # regardless of what the worker is waiting for
+            self._store.stop()  # whatever the worker is waiting for
 
         draining = asyncio.ensure_future(drain())
         try:
@@ -181,7 +181,7 @@ class Worker:
     async def _reach(self, stop: asyncio.Event) -> bool:
         """Wait for a database that is down or has too few sessions; return False if `stop` is set first.
 
-        StoreError for a database that refuses access.
+        Raise StoreError for a database that refuses access.
         """
         workers, reported = self._workers, ""
         while not stop.is_set():
@@ -204,12 +204,13 @@ class Worker:
                 location = self._address.name
                 _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, location, problem)
             reported = problem
-            with suppress(TimeoutError):  # random, so that workers that start together do not check at the same time
+            # a random interval, so that workers that start together do not check at the same time
+            with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), 1.0 + SystemRandom().random())
         return False
 
     def _make_engine(self) -> type[DBOS]:
-        """Configure DBOS, which runs its workflows in the loop that launches it."""
+        """Configure DBOS, which runs its workflows in the event loop that launches it."""
         engine: type[DBOS] = driver().DBOS
         refuse_pickles()
         deliveries = self._workers.queue
@@ -218,8 +219,9 @@ class Worker:
                 "name": deliveries.name,
                 "system_database_url": deliveries.url,
                 "dbos_system_schema": deliveries.schema,
-                "application_version": deliveries.version,  # the default would be a hash of our source
-                "executor_id": self.id,  # with DBOS's default, one id for all, workers would repeat each other's work
+                "application_version": deliveries.version,  # the default would be a hash of this library's source
+                # by default DBOS gives all workers one id, and they would repeat each other's work
+                "executor_id": self.id,
                 "sys_db_pool_size": 5,
                 "run_migrations": False,
                 "serializer": json_serializer(),
@@ -284,7 +286,7 @@ class Worker:
                 await asyncio.to_thread(self._workers.queue.send_again, delivery, run_id, later, delay=delay)
                 return "queued"
             except FlowDebateError as error:
-                await self._workers.reject(run_id, error_text(error))  # unless it is stored as failed
+                await self._workers.reject(run_id, error_text(error))  # has no effect if the run is stored as failed
                 raise
             finally:
                 self._executing -= 1
@@ -300,10 +302,10 @@ class Worker:
         for tries_left in reversed(range(_TRIES)):
             try:
                 if away:
-                    await self._store.release(run_id)  # this worker may still own it, and could not take it again
+                    await self._store.release(run_id)  # this worker may still own the run, and could not take it again
                 return await self._once(run_id, history, delivered, failed=away)
             except RunConflict:
-                return "elsewhere"  # the executing process has another delivery
+                return "elsewhere"  # the process that executes the run has a different delivery
             except StoreError as error:
                 if type(error) is not StoreError or not tries_left:
                     raise
@@ -314,11 +316,11 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """Try to resume once; with `failed`, a failed run is also resumed, because its store caused the failure."""
+        """Try once to resume the run; with `failed`, also resume a failed run, because its store caused the failure."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
-            return str(stored.status)  # ended or cancelled
+            return str(stored.status)  # the run has ended or was cancelled
         header = stored.header
         before = delivered.delivery > 1 or stored.status != "queued" or stored.steps > 0
         delivered = delivered.model_copy(update={"resumed": before})
@@ -343,7 +345,7 @@ class Worker:
             model=workers.model,
             limits=limits,
             observe=workers.observe,
-            retry_dead_letter=True,  # the reaper counts deaths, and delivers no run that it has given up
+            retry_dead_letter=True,  # the reaper counts deaths, and does not deliver runs that it has given up
         )
         run.accounts = self._accounts.of(stored.header.labels)
         self._provider.runs[run_id] = (run, history)
@@ -387,7 +389,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt the cancelled runs of this worker."""
+        """Interrupt this worker's runs that have been cancelled."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):
@@ -412,7 +414,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
         deliveries = self._workers.queue
-        with suppress(Exception):  # otherwise the reaper of another worker does it
+        with suppress(Exception):  # if this fails, the reaper of another worker does it
             await asyncio.to_thread(
                 lambda: deliveries.hand_back([delivery.workflow_id for delivery in deliveries.taken(self.id)])
             )
