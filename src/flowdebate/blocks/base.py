@@ -1,4 +1,4 @@
-"""Block: a named step with resources. It turns an input into an output, runs on its own, and can be drawn."""
+"""Block: a named step with resources that turns an input into an output, can run independently, and can be drawn."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """Line of a drawing, with the lines below it."""
+    """Line of an outline, with the lines nested below it."""
 
     text: str
     """The step: a block's name, or a verb and its object."""
     kind: str = "block"
-    """"handler", "generator", "router", "sequencer", or the name of a step."""
+    """"handler", "generator", "router", "sequencer", or the name of a builder method such as "then"."""
     children: Sequence[Outline] = ()
     target: str | None = None
-    """Name of the target step of a jump back."""
+    """Name of the step that a loop jumps back to."""
     target_index: int | None = None
-    """Index of the target step among the siblings of this one."""
+    """Index of the target step among the siblings of this line."""
 
     note: str = ""
-    """Note for readers, such as the condition that ends a loop; not part of `structure`."""
+    """Note for readers, such as the condition that ends a loop; not included in `structure`."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0, notes=True))
 
     @property
     def structure(self) -> str:
-        """The drawing without notes: a stored run is resumed only if it is unchanged."""
+        """The outline without notes. A stored run can be resumed only if its structure is unchanged."""
         return "\n".join(_lines(self, 0, notes=False))
 
     def texts_of(self, kind: str) -> Iterator[str]:
@@ -76,12 +76,12 @@ class Outline:
             yield from child.texts_of(kind)
 
     def mermaid(self) -> str:
-        """Render the drawing as a Mermaid flowchart."""
+        """Render the outline as a Mermaid flowchart."""
         return "\n".join(["flowchart TD", *_Mermaid().draw(self)])
 
 
 def outline(block: Block[Any, Any]) -> Outline:
-    """Draw `block`: `str()` of the outline is text, `.mermaid()` is a flowchart.
+    """Draw `block` as an outline: `str()` renders it as text, `.mermaid()` as a flowchart.
 
     >>> from flowdebate import handler, sequencer
     >>> print(outline(sequencer(name="sum").map(abs).then(handler(lambda value, ctx: value + 1, name="add"))))
@@ -149,21 +149,21 @@ OutT_co = TypeVar("OutT_co", covariant=True)
 RawT_co = TypeVar("RawT_co", covariant=True, default=Any)
 """Type of a pattern's raw output: `result.raw`."""
 
-_NONE: Mapping[str, Resource] = MappingProxyType({})  # frozen: all blocks without resources share it
+_NONE: Mapping[str, Resource] = MappingProxyType({})  # immutable, because all blocks without resources share it
 
 
 class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
-    """Step of a debate, which contains only configuration, so that one block can serve a thousand runs at once.
+    """Step of a debate. It contains only configuration, so one block can serve a thousand runs at the same time.
 
     Applications create blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
-    not need to inherit from anything.
+    not need to subclass anything.
     """
 
     keeps: str | None = None
-    """Part of the keys of steps that a fork reuses even if their requests differ."""
+    """Substring of step keys; a fork reuses matching steps even if their requests differ."""
     lengthen: Callable[[GoesOn], Block[Any, Any]] | None = None
-    """Function that converts a pattern to one that continues a finished run; None if the pattern cannot be
-    continued.
+    """Function that converts a pattern to one that continues a finished run; None if the pattern does not
+    support this.
     """
 
     def __init__(
@@ -184,12 +184,14 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Private resources by key; no other block may use another object under these keys."""
 
     role: str | None = None
-    """Role in its pattern, such as "judge", set by the pattern that creates the block; None outside any role."""
+    """Role of the block in its pattern, such as "judge", set by the pattern that creates the block; None if it has no
+    role.
+    """
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
         """Return this block in `role` of a pattern, for blocks passed to a pattern.
 
-        The block itself is not changed, because the application may use it in another role, or in another pattern.
+        The block itself is not modified, because the application may use it in another role or pattern.
         """
         return self if self.role == role else InRole(self, role)
 
@@ -205,7 +207,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """List the seats for models inside the block; seats of blocks that a function runs are unknown."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
-        for log in values:  # the list grows
+        for log in values:  # the loop appends to this list
             kind: type = type(log)
             if _is_kind_of_block(kind):
                 inner_seats += log.seats(around)
@@ -214,13 +216,13 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return inner_seats
 
     async def __call__(self, value: InT_contra, ctx: Context, /) -> OutT_co:
-        """Run `act`; an exception gets a note that names the block."""
+        """Run `act`, adding a note with the block's name to any exception."""
         if self.role is not None:
             ctx.role = self.role
         try:
             return await self.act(value, ctx)
         except Exception as error:
-            if isinstance(error, ReadOnly):  # raised by a resource, which may not know the caller
+            if isinstance(error, ReadOnly):  # raised by a resource that may not know which block called it
                 error.block = error.block or self.name
             notes = getattr(error, "__notes__", None)
             if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
@@ -241,19 +243,19 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         if_exists: IfExists = "raise",
         observe: Observer | None = None,
     ) -> RunResult[OutT_co, RawT_co]:
-        """Run the block to its end.
+        """Run the block to completion.
 
         `model` is the default model (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping of both intents);
-        `override_model`, for tests, replaces every model. `seed` repeats all random draws; `limits` bounds calls,
-        tokens, cost and time. With a `store` (a path, `"postgresql://…"`, a `Store`; None: FLOWDEBATE_STORE, False:
-        none) the run is durable: every answer is committed before it is used, and `resume(run_id)` continues after a
-        crash. If the store already has a run `run_id`, RunExists is raised; with `if_exists="resume"` this call resumes
-        it instead, or returns its result if it is complete, and raises RunChanged if it was started with another
-        question, pattern, model or seed. RunConflict while another process is executing it; `if_exists="wait"` waits
-        for that process, and returns its result, or continues in its place. `observe` observes the run, its agents,
-        calls and tools while they last, for tracing: see docs/telemetry.md. Exceptions of the application's code are
-        raised unchanged; the library's own are `flowdebate.errors.FlowDebateError`, whose `run` has the transcript,
-        events and raw output so far.
+        `override_model`, for tests, replaces every model. `seed` makes all random draws repeatable; `limits` bounds
+        calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, or a `Store`; None means
+        FLOWDEBATE_STORE, False means no store) the run is durable: every answer is committed before it is used, and
+        `resume(run_id)` continues after a crash. If the store already has a run `run_id`, RunExists is raised. With
+        `if_exists="resume"` this call instead resumes that run, or returns its result if it is complete, and raises
+        RunChanged if it was started with another question, pattern, model or seed. RunConflict is raised while another
+        process is executing the run; `if_exists="wait"` waits for that process and then returns its result, or takes
+        over the run. `observe` observes the run, its agents, calls and tools while they are active, for tracing: see
+        docs/telemetry.md. Exceptions from the application's code are raised unchanged; the library's own exceptions are
+        `flowdebate.errors.FlowDebateError`, whose `run` has the transcript, events and raw output so far.
         """
         run = make_run(
             self,
@@ -296,75 +298,78 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
             except RunExists as error:
                 if error.run_id != run_id:
                     raise
-            return await resume()  # another process has started it in the meantime
+            return await resume()  # another process has created the run in the meantime
 
     def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Start a run in the background; return a handle to follow, await, cancel and read. Needs a running loop."""
+        """Start a run in the background; return a handle to follow, await, cancel and read it.
+
+        Needs a running event loop.
+        """
         return start_block(self, value, make_run(self, value, **options))
 
     def run_sync(
         self, value: InT_contra, *, if_exists: IfExists = "raise", **options: Unpack[RunOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """Run the block synchronously with `run`, for scripts and notebooks."""
+        """Run the block synchronously, like `run`, for scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
     async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Resume a stored run, whatever ended it; the result covers the whole run.
+        """Resume a stored run, regardless of how it ended; the result covers the whole run.
 
-        Recorded answers are replayed without new calls; a complete run makes none. `model`, `limits` and `session`
-        default to those of the first start; model objects must be passed again, and limits may differ. A call that was
-        started but has no recorded result is repeated, or raises RunUncertain with `on_uncertain="raise"`. RunChanged
-        if the block or the models differ from the stored ones, unless `allow_changes`; JournalMismatch if a recorded
-        answer belongs to another request; RunNotFound; RunConflict while another process is executing it; DeadLetter if
-        it has repeatedly crashed its process, unless `retry_dead_letter`.
+        Recorded answers are replayed without new calls, so a complete run makes no calls. `model`, `limits` and
+        `session` default to those of the first start; model objects must be passed again, and limits may differ. A call
+        that was started but has no recorded result is repeated, or raises RunUncertain with `on_uncertain="raise"`.
+        Raises RunChanged if the block or the models differ from the stored ones, unless `allow_changes`;
+        JournalMismatch if a recorded answer belongs to another request; RunNotFound; RunConflict while another process
+        is executing the run; DeadLetter if the run has repeatedly crashed its process, unless `retry_dead_letter`.
         """
         check_outside(self)
         run, value = await self._load(run_id, **options)
         return await run_block(self, value, run)
 
     async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Resume a run in the background, like `resume`; return a handle to follow, await, cancel and read."""
+        """Resume a run in the background, like `resume`; return a handle to follow, await, cancel and read it."""
         run, value = await self._load(run_id, **options)
         return start_block(self, value, run)
 
     def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Resume a run synchronously with `resume`, for scripts and notebooks."""
+        """Resume a run synchronously, like `resume`, for scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Run a stored run again as a new run, and only call models for what differs.
+        """Run a stored run again as a new run, calling models only for the parts that differ.
 
-        A call with the same request and model as in the stored run reuses the recorded answer, and costs nothing.
-        `edits` replaces answers, by the paths of their steps; `at` requests new answers from that step on. This block
-        may differ from the original one of the stored run, except in its name: with another judge, only the judge is
+        A call with the same request and model as in the stored run reuses the recorded answer at no cost. `edits`
+        replaces answers, keyed by the paths of their steps; `at` requests new answers from that step on. This block may
+        differ from the original block of the stored run, except in its name: with another judge, only the judge is
         called. `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes
         and may still be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed
         like any other. Side effects of tools and of `ctx.step` are taken from the stored run until the first
-        difference, and executed after it. Stop conditions are evaluated again. Errors: RunNotFound; ConfigurationError
-        for a run of another block, and for an unknown path or an unusable answer in `edits`, before anything is stored,
-        because the run is first replayed with them; those of `run`.
+        difference, and executed after it. Stop conditions are evaluated again. Raises RunNotFound, the errors of `run`,
+        and ConfigurationError for a run of another block, and for an unknown path or an unusable answer in `edits`; the
+        edits are replayed before anything is stored.
         """
         check_outside(self)
         run, value = await self._load_fork(run_id, **options)
         return await run_block(self, value, run)
 
     async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Fork a run in the background, like `fork`; return a handle to follow, await, cancel and read."""
+        """Fork a run in the background, like `fork`; return a handle to follow, await, cancel and read it."""
         run, value = await self._load_fork(run_id, **options)
         return start_block(self, value, run)
 
     def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Fork a run synchronously with `fork`, for scripts and notebooks."""
+        """Fork a run synchronously, like `fork`, for scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
 
     async def continue_run(
         self, run_id: str, *, rounds: int = 1, ask: str | None = None, **options: Unpack[ForkOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """Continue a finished debate for `rounds` more, in a fork that pays only for new answers.
+        """Continue a finished debate for `rounds` more rounds, in a fork that pays only for new answers.
 
         `ask` is a reader's question, which the debaters answer in the first new round. Earlier entries are reused
-        unchanged; judges and other deciders are called again. Errors: ConfigurationError for an unfinished run, and for
-        a pattern that cannot be continued; all errors of `fork`.
+        unchanged; judges and other deciders are called again. Raises ConfigurationError for an unfinished run or for a
+        pattern that cannot be continued, and all errors of `fork`.
         """
         from flowdebate.runs.durable.fork import read_goes_on
 
@@ -381,11 +386,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         At most `max_concurrency` runs are in progress at once, and questions are read as slots become free, so the
         iterable may be endless; `question(row)` extracts the question from a row. `limits` apply to each run; the seed
-        of a run is derived from `seed` and its index. A failed run is an item with its error, or ends the batch with
-        `on_error="raise"`. With a `store` the runs have the ids "{batch_id}-{index}": called again with the same
-        `batch_id`, complete runs are returned without a call, and the others are resumed; RunChanged if a stored run
-        has another question, pattern, model or seed. `progress(summary)` is called after each run; once
-        `until(summary)` is true, no further questions are read.
+        of a run is derived from `seed` and its index. A failed run yields an item with its error, or ends the batch
+        with `on_error="raise"`. With a `store` the runs have the ids "{batch_id}-{index}". If `batch` is called again
+        with the same `batch_id`, complete runs are returned without a call, and the others are resumed; RunChanged is
+        raised if a stored run has another question, pattern, model or seed. `progress(summary)` is called after each
+        run; once `until(summary)` is true, no further questions are read.
         """
         from flowdebate.runs.batch import Batch
 
@@ -394,7 +399,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def batch_sync(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
     ) -> BatchResult[OutT_co, RawT_co]:
-        """Collect all results of `batch` synchronously, for scripts and notebooks."""
+        """Run a batch synchronously, like `batch`, for scripts and notebooks; return all results."""
         return run_sync(lambda: self.batch(questions, **options).all())
 
     async def _load(self, run_id: str, **options: Unpack[ResumeOptions]) -> tuple[Run, Any]:
@@ -412,7 +417,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base class of a block that replaces `inner`, with the same name, resources and outline."""
+    """Base class for a block that replaces `inner` and has the same name, resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -424,14 +429,15 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """`inner` in `role`: a wrapper rather than a copy, because a custom block may count its calls in an attribute."""
+    """Wrapper that puts `inner` in `role`; not a copy, because a custom block may count its calls in an attribute."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)
         self.role: str | None = role
 
     async def act(self, value: object, ctx: Context, /) -> object:
-        return await self._inner.act(value, ctx)  # no call: a judge used as a debater debates
+        # not `self._inner(…)`: a judge used as a debater must act as a debater
+        return await self._inner.act(value, ctx)
 
 
 def merge_resources(
@@ -442,12 +448,12 @@ def merge_resources(
     owned: Collection[Resource] = (),
     closed: Collection[Block[Any, Any]] = (),
 ) -> tuple[dict[str, Resource], dict[str, Resource]]:
-    """Collect the resources that `blocks` share with blocks around them, and their private ones, by key.
+    """Collect the shared and the private resources of `blocks`, by key.
 
-    ResourceConflict if two blocks share different objects under one key, or if one shares an object under a key that is
-    private in another. Two private objects under one key do not conflict. Resources in `owned` become private. The
-    private resources of blocks in `closed` are ignored: a debate in a debater's role has its own transcript next to the
-    transcript of the debate around it.
+    Raises ResourceConflict if two blocks share different objects under the same key, or if one shares an object under a
+    key that is private in another. Two private objects under one key do not conflict. Resources in `owned` become
+    private. The private resources of blocks in `closed` are ignored: a debate in a debater's role has its own
+    transcript next to the transcript of the debate around it.
     """
     shared: dict[str, Resource] = {}
     hidden: dict[str, Resource] = {}
@@ -472,6 +478,6 @@ def merge_resources(
     return {key: resource for key, resource in shared.items() if resource not in owned}, hidden
 
 
-@lru_cache(maxsize=1024)  # `isinstance` of an abstract class is slow, and each run checks hundreds of values
+@lru_cache(maxsize=1024)  # cached: `isinstance` with an abstract class is slow, and each run checks hundreds of values
 def _is_kind_of_block(kind: type[object]) -> bool:
     return issubclass(kind, Block)

@@ -1,4 +1,4 @@
-"""Concurrent calls: results come in call order, and one failure cancels the other calls."""
+"""Concurrent calls: results keep the order of the calls, and one failure cancels the other calls."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
 ) -> list[T]:
     """Await `calls` concurrently, at most `limit` at once, and return the results in the order of the calls.
 
-    The first failure cancels the other calls and is raised unchanged; when several fail at the same moment, the failure
-    of the earliest call is raised, with a note for each of the others. Cancelling the caller cancels all of them and
-    waits for them; a call that cancels itself also cancels the caller, because it has no result. If calls are suspended
-    for humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With `finish` the
-    others also finish when one fails.
+    The first failure cancels the other calls and is raised unchanged. If several calls fail at the same moment, the
+    failure of the earliest call is raised, with a note for each of the others. Cancelling the caller cancels all calls
+    and waits for them. A call that cancels itself also cancels the caller, because it has no result. If calls are
+    suspended for humans (`Suspended`), the others finish; then one `Suspended` with all the requests is raised. With
+    `finish`, the others also finish if one fails.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
@@ -44,7 +44,7 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
             suspended[index] = branch
         except asyncio.CancelledError:
             if not failures and caller is not None and not caller.cancelling():
-                raise _SelfCancelled from None  # a call that cancelled itself, which a task group would ignore
+                raise _SelfCancelled from None  # the call cancelled itself, which a task group would ignore
             raise
 
     try:
@@ -52,7 +52,7 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
             for index, call in enumerate(calls):
                 group.create_task(run_call(index, call))
     except BaseExceptionGroup as group_failure:
-        # callers catch the errors of calls, not exception groups
+        # callers catch the errors of the calls, not exception groups
         raise _pick_exception(group_failure, failures) from None
     if failures or suspended:
         raise _merge_failures(failures) if failures else merge_suspensions(suspended)
@@ -60,11 +60,11 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
 
 
 class _SelfCancelled(BaseException):
-    """Raised if a call has cancelled itself."""
+    """Raised if a call cancels itself."""
 
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
-    """Pick the exception to raise when calls have failed, or one has cancelled itself."""
+    """Pick the exception to raise after calls have failed or one has cancelled itself."""
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()

@@ -41,7 +41,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(location, field, function, "a function of (input) or (input, ctx)")
-    count = _plain_arguments(function)  # the usual case, without inspecting the signature, which is slow
+    count = _plain_arguments(function)  # fast path: inspecting the signature is slow
     if count == 2:  # noqa: PLR2004 - input and ctx
         return function
     if count == 1:
@@ -61,7 +61,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
 
 
 def _plain_arguments(function: Function) -> int | None:
-    """Count the arguments of a Python `function` that takes only required positional ones; None for any other."""
+    """Count the arguments of a Python `function`; None unless all of them are required and positional."""
     callable_: object = function
     if not isinstance(function, FunctionType):
         callable_ = function.__func__ if isinstance(function, MethodType) else type(function).__call__
@@ -82,7 +82,7 @@ def _of_value(function: Function) -> Invocation:
     def call(value: object, _: Context) -> object:
         return function(value)
 
-    # by which `decision` recognizes the owner of the function
+    # lets `decision` recognize who owns the function
     call.__module__ = getattr(function, "__module__", None) or ""
     return call
 
@@ -98,8 +98,8 @@ async def decision(
 ) -> T:
     """Call `function`, and convert its result with `read`, for a decision on which the run's next step depends.
 
-    A decision of the application's code is a step of the run at `place`: a resumed run keeps it. Functions of this
-    library decide by recorded data anyway.
+    A decision by the application's code is recorded as a step of the run at `place`, so that a resumed run keeps it.
+    Functions of this library need no record, because they depend only on recorded data.
     """
     if str(getattr(function, "__module__", "")).startswith("flowdebate."):
         return read(await result_of(function(value, ctx)))
@@ -120,7 +120,7 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Return whether `function` can be called with `count` arguments; True for a builtin without a signature."""
+    """Return whether `function` accepts `count` arguments; True for a builtin without a signature."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -136,22 +136,22 @@ def _awaits(kind: Hashable) -> bool:
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
     """Return `outcome`, awaited if its type is awaitable.
 
-    Only the type is checked, because attributes of values may be slow or wrong.
+    Only the type is checked, because attribute access on a value may be slow or unreliable.
     """
     kind: type = type(outcome)
     return await outcome if _awaits(kind) else outcome
 
 
 def function_name(function: Function) -> str:
-    """Return the name of `function` for paths and messages."""
+    """Return the name of `function` for use in paths and messages."""
     name = getattr(function, "__name__", type(function).__name__)
     return "function" if name == "<lambda>" else name
 
 
 BlockLike: TypeAlias = Block[Any, Any] | Function
-"""A block, or a function of `(input, ctx)` or `(input)` that is converted to one."""
+"""A block, or a function of `(input, ctx)` or `(input)` to be converted to a block."""
 
-_LONG = 1.0  # seconds that a function may block the event loop before a warning is logged
+_LONG = 1.0  # time, in seconds, that a function may block the event loop before a warning is logged
 _LOGGER = logging.getLogger("flowdebate")
 
 InT = TypeVar("InT")
@@ -160,7 +160,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` lists blocks like those that the function runs, for `seats`."""
+    """A block that calls a function; `runs` lists the blocks that the function runs, for `seats`."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ def handler(
 ) -> Handler[Any, Any] | Callable[[Function], Handler[Any, Any]]:
     """Create a block from a sync or async function `(input, ctx)` or `(input)`; also usable as a decorator.
 
-    The function accesses its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop: make it
+    The function accesses its `resources` as `ctx.resources.<key>`. A sync function runs on the event loop, so make it
     async if it waits; a warning is logged if it blocks the loop for more than a second.
 
     >>> @handler(name="shout")
@@ -249,7 +249,7 @@ def handler(
 
 
 def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block[Any, Any]:
-    """Return `value` if it is a block, and otherwise a handler called `name` for the function `value`."""
+    """Return `value` if it is a block; otherwise create a handler called `name` from the function `value`."""
     if isinstance(value, Block):
         return value
     if callable(value) and not (isinstance(value, type) and issubclass(value, Block)):
@@ -258,9 +258,9 @@ def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block
 
 
 def check_resources(resources: Mapping[str, Resource] | None, *, location: str) -> Mapping[str, Resource]:
-    """Check that each of `resources` is a resource under its own key; raise ConfigurationError otherwise."""
+    """Check that each of `resources` is a resource with a unique key; raise ConfigurationError otherwise."""
     for key, resource in (resources or {}).items():
-        # open resources are the keys of a dict
+        # resources must be hashable, because they become the keys of a dict
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
             raise ConfigurationError(location, f"resources[{key!r}]", resource, "a resource, and hashable")
         if resource.key != key:
@@ -288,11 +288,11 @@ class Capability:
     instructions: TextSlot = ""
     """Addition to the system message: text, or a function of `(input, ctx)` that returns it."""
     context: MessagesSlot = ()
-    """Messages before the prompt; a string is a user message."""
+    """Messages inserted before the prompt; a string is a user message."""
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
     """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
-    """Check of the model for the named block before a run makes its first call; it raises if the model cannot handle
+    """Check of the named block's model before a run makes its first call. It raises an error if the model cannot handle
     the capability's additions.
     """
 
@@ -303,27 +303,27 @@ class Tool:
 
     spec: ToolSpec
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]
-    """Function that takes validated arguments by name."""
+    """Function to call with the validated arguments by name."""
     arguments: type[BaseModel]
     """Model that validates the arguments; the alias of a field, if it has one, is the argument's name."""
     block: Block[Any, Any] | None = None
-    """Block that the tool runs; its resources become resources of the block that offers the tool."""
+    """Block that the tool runs; the block offering the tool also gets its resources."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
         """Return the text for the model: the result, or the problems with its arguments.
 
-        Arguments come from a model: if they do not fit the schema, the model gets the problems and nothing is called.
-        Exceptions of the tool itself are raised, because they belong to the application.
+        A model writes the arguments: if they do not fit the schema, the model receives the problems and nothing is
+        called. Exceptions from the tool itself are raised, because they belong to the application.
         """
         try:
             values = self._checked(arguments)
         except ValidationError as error:
             problems = listed((field or "arguments", problem) for field, problem in problems_of(error))
             return f"Error: the arguments of {self.spec.name} are not valid: {problems}"
-        return clean_text(result_text(await self._called(values, ctx)))  # a lone surrogate could not be sent
+        return clean_text(result_text(await self._called(values, ctx)))  # providers cannot receive a lone surrogate
 
     async def value(self, arguments: str, ctx: Context) -> object:
-        """Return the result of a call that is the model's answer; raise SchemaViolation for invalid arguments."""
+        """Return the result of a call that serves as the answer; raise SchemaViolation for invalid arguments."""
         try:
             values = self._checked(arguments)
         except ValidationError as error:
@@ -343,14 +343,14 @@ class Tool:
 
 
 ToolLike: TypeAlias = "Tool | Block[Any, Any] | Function"
-"""A tool, or a block or function that is converted to one."""
+"""A tool, or a block or function to be converted to a tool."""
 
 
 def tool(value: ToolLike, *, location: str = "tool") -> Tool:
     """Convert `value` to a tool.
 
     A function is called with the arguments in its signature (types from the annotations, description from the
-    docstring); a block is called with the single argument `input`, a string.
+    docstring). A block is called with a single string argument, `input`.
 
     >>> def add(a: int, b: int = 0) -> int:
     ...     '''Add two numbers.'''
@@ -393,12 +393,13 @@ def check_uses(uses: object, *, location: str) -> None:
 
 
 def function_schema(function: Function) -> ToolSpec:
-    """Describe `function` for a model: name, docstring, and the JSON Schema of its parameters.
+    """Describe `function` for a model: its name, its docstring, and the JSON Schema of its parameters.
 
-    Types come from the annotations, as pydantic understands them (`Literal` and `Enum` as `enum`, models written out);
-    without an annotation the type comes from the default, and is otherwise a string. Descriptions come from the
-    docstring (Google, NumPy or reST); the function's is the text before the arguments. A parameter with a default is
-    not required. `function_schema(f).to_openai()` is the tool in the format of the chat completions API.
+    Types come from the annotations, as pydantic understands them (`Literal` and `Enum` as `enum`, models inlined).
+    Without an annotation, the type is taken from the default, or is a string if there is no default. Descriptions come
+    from the docstring (Google, NumPy or reST); the text before the arguments describes the function. A parameter with a
+    default is not required. `function_schema(f).to_openai()` returns the tool in the format of the chat completions
+    API.
 
     >>> from typing import Literal
     >>> def hand_over(response: str, to: Literal["pro", "con"] = "pro") -> None:
@@ -420,7 +421,7 @@ def _function_tool(function: Function, location: str) -> Tool:
     if name == "<lambda>":
         raise ConfigurationError(location, "tools", function, "functions with a name, by which the model calls them")
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
-    # line breaks in a description are due to the line width of the source
+    # line breaks in a description only reflect the line width of the source
     described = {item.arg_name: " ".join((item.description or "").split()) or None for item in docs.params}
     description = "\n".join(part for part in (docs.short_description, docs.long_description) if part)
     try:
@@ -428,7 +429,7 @@ def _function_tool(function: Function, location: str) -> Tool:
         spec = _spec(name, description, arguments, location)
     except ConfigurationError:
         raise
-    except Exception as error:  # resolving annotations and building their schemas run the application's code
+    except Exception as error:  # resolving annotations and building schemas may run the application's code
         allowed = "a function whose parameters have types that pydantic can validate"
         raise ConfigurationError(location, f"tools: {name}", function, allowed, hint=error_text(error)) from error
 
@@ -440,7 +441,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
 
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
-    """Create a model whose fields have the parameters' names as aliases, because not every name can be a field."""
+    """Create a model with the parameters' names as field aliases, because some names are not valid field names."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -466,7 +467,7 @@ class _BlockArguments(BaseModel):
 
 
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
-    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # as accepted by providers
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # the names that providers accept
         raise ConfigurationError(location, "tools", name, "functions or blocks named in at most 64 of A-Z a-z 0-9 _ -")
     schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)
@@ -475,12 +476,12 @@ def _spec(name: str, description: str, arguments: type[BaseModel], location: str
 
 
 def result_text(result: object) -> str:
-    """Convert a result to the text that a model reads: a string unchanged, data as JSON."""
+    """Convert a result to text for a model: a string is unchanged, data becomes JSON."""
     if isinstance(result, str):
         return result
     if isinstance(result, BaseModel):
         return result.model_dump_json()
     if result is None or is_dataclass(result) or isinstance(result, (Mapping, list, tuple, set, int, float, bool)):
-        with suppress(ValueError):  # values that JSON cannot hold, such as a list that contains itself
+        with suppress(ValueError):  # some values cannot be converted to JSON, such as a list that contains itself
             return to_json(result, fallback=str, by_alias=False).decode()
     return str(result)

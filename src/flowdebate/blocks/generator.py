@@ -1,4 +1,4 @@
-"""Generator block: a language model call with prompts, tools and a structured output."""
+"""Generator block: a language model call with prompts, tools and structured output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MessagesSlot: TypeAlias = Sequence[Message | str] | Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visibility:
-    """Visibility of a block's items to readers of the event stream, and to the session's history."""
+    """Visibility of a block's items in the event stream and in the session's history."""
 
     client: bool = True
     history: bool = True
@@ -113,7 +113,7 @@ class Generator(Block[Any, OutT]):
             if self.output is None:
                 if self._reading is not None:
                     text = self._reading.read(response.text, messages, ctx)
-                    # an intentionally cut text is complete
+                    # a deliberately cut text is complete
                     finish = "stop" if isinstance(text, Trimmed) else response.finish
                     response = response if text is response.text else replace(response, text=text, finish=finish)
                 output = CutOff(response.text) if response.finish == "length" else response.text
@@ -123,7 +123,7 @@ class Generator(Block[Any, OutT]):
                     with ctx.run.tracing.tool(call, inner.path):
                         output = await self.tools[call.name].value(call.arguments, inner)
                 except SchemaViolation as violation:
-                    violation.block = self.name  # a tool does not know the block that offers it
+                    violation.block = self.name  # a tool does not know which block offers it
                     raise
             if self._transform is not None:
                 output = await result_of(self._transform(output, response, ctx))
@@ -141,13 +141,13 @@ class Generator(Block[Any, OutT]):
             return result
 
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
-        """Return the same block with another `transform`."""
-        changed = copy.copy(self)  # a judge makes one for each view, concurrently
+        """Return this block with another `transform`."""
+        changed = copy.copy(self)  # a judge calls this concurrently, once per view
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return the same block with `form(input, ctx)` as the required form of its answers."""
+        """Return this block with `form(input, ctx)` as the required form of its answers."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
@@ -163,7 +163,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> Self:
-        """Return this block, accepting `synonyms` for choices of the schema in structured answers."""
+        """Return this block, accepting `synonyms` for the choices of its schema in structured answers."""
         changed = copy.copy(self)
         changed.output = None if self.output is None else self.output.with_synonyms(synonyms)
         return changed
@@ -175,13 +175,13 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return this block with a `reading` of its text answers, which returns the part that counts."""
+        """Return this block with a `reading`, which selects the part of each text answer that counts."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
 
     async def request(self, messages: Sequence[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
-        """Send `messages` to the block's model; the call is the step `path` of the run."""
+        """Send `messages` to the block's model, as the step `path` of the run."""
         request = ModelRequest(
             messages=messages,
             block=self.name,
@@ -202,7 +202,7 @@ class Generator(Block[Any, OutT]):
             slot_messages = await result_of(slot(value, ctx))
             items: Sequence[Any] = (
                 [slot_messages] if isinstance(slot_messages, (str, Mapping)) else slot_messages or ()
-            )  # one or several
+            )  # a slot may return one message or several
             messages += [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
         journal = ctx.run.journal
         if self._deferred and not self._revisers and journal is not None and journal.takes_any(ctx.path):
@@ -220,7 +220,7 @@ class Generator(Block[Any, OutT]):
     async def _converse(
         self, messages: Sequence[Message], form: AnswerForm, ctx: Context
     ) -> tuple[ModelResponse, ToolCall | None]:
-        """Return the model's final response, after its tool calls, and the tool call that is the answer, if any."""
+        """Return the model's final response after its tool calls, and the call of the answer tool, if any."""
         for turn in range(self._max_tool_rounds + 1):
             path = f"{ctx.path}#{turn}" if turn else ctx.path
             response = await self.request(messages, form, ctx, path=path)
@@ -230,7 +230,7 @@ class Generator(Block[Any, OutT]):
             for number, call in enumerate(response.tool_calls, start=1):
                 if call.name == self.answer_tool:
                     return response, call
-                if turn < self._max_tool_rounds:  # the results of the last round would not be read
+                if turn < self._max_tool_rounds:  # nobody would read the results of the last round
                     messages.append(await self._tool_message(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
 
@@ -244,7 +244,7 @@ class Generator(Block[Any, OutT]):
         return tell if self._reading is None else self._reading.listen(tell)
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
-        """Return the message with the result of `call`; `place` numbers the calls, because models choose their ids."""
+        """Return the message with the result of `call`; `place` numbers the calls, because models choose the ids."""
         tool = self.tools.get(call.name)
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
@@ -258,7 +258,7 @@ class Generator(Block[Any, OutT]):
                         answered(text)
                 return text
 
-            result = await ctx.run.step(inner.path, execute)  # a resumed run must not repeat its effects
+            result = await ctx.run.step(inner.path, execute)  # a resumed run must not repeat the tool's effects
         if self.visibility.client:
             ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
         return {"role": "tool", "tool_call_id": call.id, "content": result}
@@ -271,17 +271,17 @@ class Generator(Block[Any, OutT]):
 
 
 class Reading(Protocol):
-    """Protocol for selecting the text that counts in a block's answers."""
+    """Protocol for selecting the part of a block's answers that counts."""
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return the part of `text`, the answer to `messages`, that counts; as `Trimmed` if it ends earlier."""
+        """Return the part of `text` that counts, as `Trimmed` if it is cut; `text` is the answer to `messages`."""
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
-        """Return a listener to a streamed answer that forwards only the counted text to `listener`."""
+        """Return a listener for a streamed answer that forwards only the part that counts to `listener`."""
 
 
 class AnswerForm(TypedDict, total=False):
-    """Form of a text answer required by a request; see `ModelRequest`."""
+    """Form that a request demands of a text answer; see `ModelRequest`."""
 
     words: int | None
     begins: str
@@ -289,9 +289,11 @@ class AnswerForm(TypedDict, total=False):
 
 
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
-"""Function of `(input, ctx)` that returns a pure function to render a message later; None to render it now."""
+"""Function of `(input, ctx)` that returns a pure function for rendering a message later; None to render it now."""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
-"""Review of the answer to a block's messages: returns the answer that counts, and whether it is the first of two."""
+"""Function that reviews the answer to a block's messages; it returns the accepted answer, and whether that is the first
+of two answers.
+"""
 
 
 class GeneratorOptions(TypedDict, total=False):
@@ -387,17 +389,17 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     transform: Callable[[Any, ModelResponse, Context], Any] | None = None,
     resources: Mapping[str, Resource] | None = None,
 ) -> Generator[Any]:
-    """Create a block that asks a language model for streamed text or, with `output_schema`, a validated value.
+    """Create a block that requests streamed text from a language model or, with `output_schema`, a validated value.
 
     The messages are, in this order: the system message (`prompt`, then the instructions of `uses`, then
     `instructions`), `context` and the context of `uses`, `history` (True: the session's), and `user` (default: the
     input as text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most
-    `max_tool_rounds` rounds (then `ToolLoopExceeded`). A call of `answer_tool`, which is offered with the others, is
-    the answer: the block's output is the result of this tool, or `SchemaViolation` for invalid arguments; calls before
-    it in the same response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`, `"local"`,
-    or an intent resolved by the run; None is `"intent/chat"`. `transform(output, response, ctx)` computes the block's
-    output from the model's. With `choices` ("A", "B") the model answers with one of them, and `response.logprobs` has
-    the log-probability of each, or is None if the model returns none.
+    `max_tool_rounds` rounds (then `ToolLoopExceeded`). `answer_tool` is offered with the other tools, and a call to it
+    is the answer: the block's output is the result of this tool, or `SchemaViolation` for invalid arguments. Calls
+    before it in the same response are executed, calls after it are not. `model` is a `Model`, `"provider/model"`,
+    `"local"`, or an intent resolved by the run; None is `"intent/chat"`. `transform(output, response, ctx)` computes
+    the block's output from the model's. With `choices` ("A", "B") the model answers with one of them, and
+    `response.logprobs` has the log-probability of each, or is None if the model returns none.
 
     Raises the errors of the model: see `flowdebate.errors.ModelError`.
     """

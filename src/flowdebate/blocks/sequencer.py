@@ -1,4 +1,4 @@
-"""Sequencer block: an immutable builder for blocks that act one after another."""
+"""Sequencer block: an immutable builder for blocks that run one after another."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class SequencerSetup:
 
 
 class Sequencer(Block[InT, OutT, RawT]):
-    """Steps that run one after another, each on the output of the previous one; without steps, the identity.
+    """Steps that run one after another, each on the output of the previous step.
 
-    Every builder method returns a new sequencer and leaves this one unchanged. Wherever a block is expected, a function
-    of `(input)` or `(input, ctx)` is accepted.
+    Without steps, the input is the output. Every builder method returns a new sequencer and leaves this one unchanged.
+    Wherever a block is expected, a function of `(input)` or `(input, ctx)` is accepted.
     """
 
     def __init__(self, name: str, setup: SequencerSetup, steps: tuple[Step, ...] = ()) -> None:
@@ -61,7 +61,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         super().__init__(name, resources=shared, hidden=hidden)
         self.steps = steps
         self._setup = setup
-        self._loops: list[LoopBack | None] = [None] * len(steps)  # for each step, the loop that contains it
+        self._loops: list[LoopBack | None] = [None] * len(steps)  # the loop that contains each step
         for index, step in enumerate(steps):
             if isinstance(step, LoopBack):
                 self._loops[step.target : index] = [step] * (index - step.target)
@@ -75,7 +75,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         inside = (self._setup.model, *around)
         return [seat for step in self.steps for block in step.blocks() for seat in block.seats(inside)]
 
-    # Building
+    # Builder methods
 
     @overload
     def then(self, block: Block[Any, NewT]) -> Sequencer[InT, NewT]: ...
@@ -86,11 +86,11 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
-        """Append `then` with a `condition`; if it does not hold, the value is unchanged."""
+        """Append `then` with a `condition`; if the condition does not hold, the value is unchanged."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
-        """Run `block` on the value, but keep the value."""
+        """Run `block` on the value, but discard its output."""
         return self._with(Tap(block=self._block(block, "tap")))
 
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -110,7 +110,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, dict[str, Any]]:
         """Run all `branches` on the value at once; the new value is a dict of their outputs, by key (or block name).
 
-        The first failure cancels the others, unless they are to `finish` so that answers already paid for are recorded.
+        The first failure cancels the other branches. With `finish`, they finish instead, so that answers already paid
+        for are recorded.
         """
         if not isinstance(branches, Mapping):
             blocks = [self._block(branch, "parallel") for branch in branches]
@@ -144,7 +145,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, list[Any]]:
         """Run `block` on each item of the value (or of `over(value, ctx)`); the new value is the list of outputs.
 
-        All items run at once, or at most `max_concurrency` at a time.
+        The items run all at once, or at most `max_concurrency` at a time.
         """
         return self._with(self._for_each(block, over, max_concurrency, tapped=False))
 
@@ -155,13 +156,13 @@ class Sequencer(Block[InT, OutT, RawT]):
         over: Function | None = None,
         max_concurrency: int | None = None,
     ) -> Sequencer[InT, OutT, RawT]:
-        """Append `for_each`, but leave the value unchanged."""
+        """Append `for_each`, but discard the outputs."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
-        """Run the block of the first `(condition, block)` whose condition holds, or else `otherwise`.
+        """Run the block of the first `(condition, block)` whose condition holds; otherwise run `otherwise`.
 
-        If none holds and there is no `otherwise`, the value is unchanged.
+        If no condition holds and there is no `otherwise`, the value is unchanged.
         """
         if not cases:
             raise self._error("branch", cases, "at least one (condition, block)")
@@ -180,8 +181,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, OutT, RawT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
-        `to` is the name of an earlier block of this sequencer; `label` names the passes in the paths of blocks, and
-        `note` explains to readers of the outline what ends the loop.
+        `to` is the name of an earlier block in this sequencer; `label` names the passes in the paths of blocks, and
+        `note` explains to readers of the outline when the loop ends.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -203,16 +204,16 @@ class Sequencer(Block[InT, OutT, RawT]):
         )
 
     def do_while(self, body: BlockLike, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:
-        """Apply `body` to the value once, and again while `condition` holds for its output.
+        """Apply `body` to the value once, then repeat it on its output while `condition` holds for that output.
 
-        LoopLimitExceeded if it still holds after `max_iterations`.
+        Raises LoopLimitExceeded if the condition still holds after `max_iterations`.
         """
         return self._with(self._loop(body, condition, max_iterations, until=False))
 
     def do_until(self, body: BlockLike, condition: Function, *, max_iterations: int) -> Sequencer[InT, Any]:
-        """Apply `body` to the value once, and again until `condition` holds for its output.
+        """Apply `body` to the value once, then repeat it on its output until `condition` holds for that output.
 
-        LoopLimitExceeded if it does not hold after `max_iterations`.
+        Raises LoopLimitExceeded if the condition does not hold after `max_iterations`.
         """
         return self._with(self._loop(body, condition, max_iterations, until=True))
 
@@ -222,7 +223,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         *,
         on: type[Exception] | tuple[type[Exception], ...] = Exception,
     ) -> Sequencer[InT, Any]:
-        """Run `block` on the exception if an earlier step raises `on`, and continue with its output.
+        """If an earlier step raises `on`, run `block` on the exception and continue with its output.
 
         Cancellation is never rescued.
         """
@@ -231,7 +232,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             raise self._error("rescue", on, "a subclass of Exception, or a tuple of them")
         return self._with(Rescue(block=self._block(block, "rescue"), on=kinds))
 
-    # Acting
+    # Execution
 
     async def act(self, value: InT, ctx: Context, /) -> Any:  # noqa: ANN401 - the output of the last step
         accepts = self._setup.accepts
@@ -248,7 +249,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return await self._go(current, inner, ctx, at + 2, len(self.steps))
 
     async def _go(self, current: object, inner: Context, ctx: Context, index: int, stop: int) -> object:
-        """Run the steps from `index` up to, but not including, `stop`, and return the value after them."""
+        """Run the steps from `index` up to (but not including) `stop`, and return the resulting value."""
         cancels = _count_cancellations() if self._rescues else 0
         passes = 1
         while index < stop:
@@ -258,7 +259,7 @@ class Sequencer(Block[InT, OutT, RawT]):
                     if await step.goes_back(current, inner, self._path(index, passes, ctx), passes):
                         passes, index = passes + 1, step.target
                         continue
-                    passes = 1  # a later loop of this sequencer starts counting again
+                    passes = 1  # a later loop in this sequencer starts counting again
                 elif isinstance(step, Beside):
                     ctx.run.records.release(self._path(index, passes, ctx))
                 elif not isinstance(step, Rescue):
@@ -271,13 +272,16 @@ class Sequencer(Block[InT, OutT, RawT]):
         return current
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
-        """Return the next rescue for `error`, its pass, and its output; raise the error if there is none."""
+        """Run the next rescue for `error`; return its index, its pass, and its output.
+
+        Raises the error if there is no rescue for it.
+        """
         for number in range(index + 1, len(self.steps)):
             step = self.steps[number]
             if isinstance(step, Rescue) and isinstance(error, step.on):
                 loop = self._loops[number]
                 if loop is None or loop is not self._loops[index]:
-                    passes = 1  # a rescue after the loop ends it; one inside it is part of the same pass
+                    passes = 1  # a rescue after the loop ends the loop; a rescue inside it is part of the same pass
                 try:
                     block = step.block
                     return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))
@@ -291,7 +295,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return f"{place}/{self.steps[index].place}"
 
     def _inner(self, ctx: Context) -> Context:
-        """Return the context of the steps, with this sequencer's state and the resources that it opens."""
+        """Return the context of the steps, with this sequencer's state and the resources opened by it."""
         opened, setup = ctx.scope.opened, self._setup
         fresh = [resource for resource in self._reach.values() if resource in self._anew or resource not in opened]
         if not fresh and setup.state is None and setup.model is None:
@@ -310,7 +314,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             return ctx.run.open_shared(resource, ctx.path)
         if resource in self._setup.isolated:
             around = ctx.scope.opened.get(resource)
-            if around is None:  # changes reach the session through it, so it has to be open as well
+            if around is None:  # changes reach the session through the surrounding handle, so it has to be open as well
                 around = ctx.run.open_shared(resource, ctx.path)
             assert isinstance(around, StateHandle)  # noqa: S101 - only state resources are isolated
             handle: object = ctx.run.open_within(resource, around, ctx.path)
@@ -320,12 +324,12 @@ class Sequencer(Block[InT, OutT, RawT]):
             handle.protected = True
         return handle
 
-    # Drawing
+    # Outlines
 
     def outline(self) -> Outline:
         return Outline(text=self.name, kind="sequencer", children=[step.outline() for step in self.steps])
 
-    # Helpers of the builder
+    # Helpers for building
 
     def _with(self, step: Step) -> Sequencer[Any, Any]:
         blocks = step.blocks()
@@ -336,7 +340,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=place_of(key))))
 
     def _free(self, wish: str) -> str:
-        """Return `wish`, or `wish~2` and so on if a step or a loop already uses it, because both are parts of paths."""
+        """Return `wish`, or `wish~2` and so on if a step or loop has that name, because both are parts of paths."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }
@@ -383,16 +387,16 @@ class Sequencer(Block[InT, OutT, RawT]):
 
 
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
-    """Append `pipeline.tap(block)`, run concurrently with the steps from `since` to the one after it.
+    """Append `pipeline.tap(block)`, but run it concurrently with the steps from `since` to the step after the tap.
 
-    It is for patterns without a rescue: the outline, all paths and the order of events equal those of a `tap`.
+    For patterns without a rescue. The outline, all paths and the order of events are the same as with a `tap`.
     """
     index = next(index for index, step in enumerate(pipeline.steps) if step.key == since)
     return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder method that is not public
 
 
 def _count_cancellations() -> int:
-    """Count the pending cancellations of the running task."""
+    """Count the pending cancellations of the current task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
@@ -410,13 +414,14 @@ def sequencer(
 ) -> Sequencer[Any, Any]:
     """Create an empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
-    `state()` creates the value that its blocks share as `ctx.sequencer.state`, anew each time it acts (without one, its
-    blocks see the state of the sequencer around it). The resources declared by its blocks are collected; `resources`
-    declares more. Resources in `owns` are opened anew each time it acts, and hidden from the blocks around it; so are
-    resources in `isolates`, but their changes reach the blocks around it. `accepts` converts the input for the first
-    step. `model` is the default for all inner blocks without a model: one model, or one per intent. With `protected`,
-    blocks inside can read the state (a dict or a frozen pydantic model) and newly opened resources, but not change
-    them, as in all patterns: only steps that write to `ctx.scope.handle` and `ctx.scope` can.
+    `state()` is called each time the sequencer runs, and creates the value that its blocks share as
+    `ctx.sequencer.state`; without `state`, its blocks see the state of the surrounding sequencer. The resources
+    declared by its blocks are collected; `resources` declares more. Resources in `owns` are opened anew for each run of
+    the sequencer and hidden from the blocks around it. Resources in `isolates` are opened anew as well, but their
+    changes reach the blocks around it. `accepts` converts the input for the first step. `model` is the default for all
+    inner blocks without a model: one model, or one per intent. With `protected`, as in all patterns, blocks inside can
+    read the state (a dict or a frozen pydantic model) and newly opened resources, but only steps that write to
+    `ctx.scope.handle` and `ctx.scope` can change them.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'

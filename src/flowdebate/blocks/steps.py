@@ -19,7 +19,7 @@ class Step:
     """Step of a sequencer."""
 
     key: str = ""
-    """Unique name of the step in the sequencer."""
+    """Name of the step, unique in the sequencer."""
     place: str = ""
     """`key` escaped for use in paths."""
 
@@ -28,7 +28,7 @@ class Step:
         return ()
 
     async def run(self, value: object, ctx: Context, path: str) -> object:
-        """Run the step and return the value after it; `path` is the step's path in the run."""
+        """Run the step and return the resulting value; `path` is the step's path in the run."""
         raise AssertionError(value, ctx, path)  # pragma: no cover - the sequencer itself executes jumps
 
     def outline(self) -> Outline:
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Then(Step):
-    """Replace the value with the output of a block; with `when`, only if the condition holds for the value."""
+    """Step that replaces the value with a block's output; with `when`, only if the condition holds for the value."""
 
     block: Block[Any, Any]
     when: Invocation | None = None
@@ -56,7 +56,7 @@ class Then(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tap(Then):
-    """Step that runs a block as `Then` does, but keeps the value unchanged."""
+    """Step that runs a block as `Then` does, but discards its output."""
 
     async def run(self, value: object, ctx: Context, path: str) -> object:
         await super().run(value, ctx, path)
@@ -68,14 +68,14 @@ class Tap(Then):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Beside(Tap):
-    """A tap that runs at the same time as the steps around it, from `since` to its successor."""
+    """Tap that runs at the same time as the steps from `since` to the step after the tap."""
 
     since: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Map(Step):
-    """Apply a function to the value."""
+    """Step that applies a function to the value."""
 
     function: Invocation
     name: str
@@ -89,12 +89,12 @@ class Map(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Parallel(Step):
-    """Run several blocks on the value at once; the new value is a dict of their outputs."""
+    """Step that runs several blocks on the value at once; the new value is a dict of their outputs."""
 
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
     finish: bool = False
-    """True if the others finish when one fails."""
+    """True to let the other blocks finish if one fails."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return tuple(self.branches.values())
@@ -102,7 +102,7 @@ class Parallel(Step):
     async def run(self, value: object, ctx: Context, path: str) -> object:
         outputs = await in_order(
             [
-                # with the key of the branch, because two may run the same block
+                # the path includes the branch's key, because two branches may run the same block
                 _call(block, value, ctx.child(block.name, f"{path}[{place_of(name)}]/{block.place}"))
                 for name, block in self.branches.items()
             ],
@@ -118,13 +118,13 @@ class Parallel(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForEach(Step):
-    """Run a block on each item; the new value is the list of outputs in the items' order."""
+    """Step that runs a block on each item; the new value is the list of outputs in the order of the items."""
 
     block: Block[Any, Any]
     over: Invocation | None = None
     max_concurrency: int | None = None
     tapped: bool = False
-    """True if the outputs are dropped and the value is unchanged."""
+    """True to discard the outputs and keep the value."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)
@@ -150,7 +150,7 @@ class ForEach(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Branch(Step):
-    """Run the first block whose condition holds."""
+    """Step that runs the first block whose condition holds."""
 
     cases: Sequence[tuple[Invocation, Block[Any, Any]]]
     otherwise: Block[Any, Any] | None
@@ -178,7 +178,7 @@ class Branch(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DoLoop(Step):
-    """Repeat a block on its own output, at least once, while (or until) a condition holds."""
+    """Step that repeats a block on its own output, at least once, while (or until) a condition holds."""
 
     body: Block[Any, Any]
     condition: Invocation
@@ -202,7 +202,7 @@ class DoLoop(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoopBack(Step):
-    """Go back to an earlier step while a condition holds, for at most `max_iterations` passes."""
+    """Step that goes back to an earlier step while a condition holds, for at most `max_iterations` passes."""
 
     target: int
     """The index of the step to go back to."""
@@ -214,7 +214,7 @@ class LoopBack(Step):
     """Condition that ends the loop, for readers of the outline."""
 
     async def goes_back(self, value: object, ctx: Context, path: str, passes: int) -> bool:
-        """Return whether there is another pass after this many."""
+        """Return whether to start another pass after the given number of passes."""
         return await _holds(self.when, value, ctx, f"{path}[{passes}]") and passes < self.max_iterations
 
     def outline(self) -> Outline:
@@ -229,10 +229,10 @@ class LoopBack(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rescue(Step):
-    """Recovery: if an earlier step of the sequencer fails, pass the exception to a block and use its output."""
+    """Step that passes the exception of a failed earlier step to a block, and continues with the block's output."""
 
     block: Block[Any, Any]
-    on: tuple[type[Exception], ...] = (Exception,)  # a cancellation is not a failure, and ends the run
+    on: tuple[type[Exception], ...] = (Exception,)  # excludes cancellation, which is not a failure and ends the run
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)

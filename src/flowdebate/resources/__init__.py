@@ -1,4 +1,4 @@
-"""Shared state of a pipeline."""
+"""Shared state for the blocks of a run."""
 
 import lazy_loader
 

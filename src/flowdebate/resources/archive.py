@@ -1,7 +1,7 @@
-"""Archive that outlasts runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
+"""Archive that outlives runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
-Each is a small asynchronous interface that an application may implement. The built-in ones are based on a `Log` with
-one value per debate: in memory, or as documents of a store (`store/archive.py`).
+Each of these is a small asynchronous interface for applications to implement. The built-in implementations use a `Log`
+with one value per debate, either in memory or as documents of a store (`store/archive.py`).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class PastDebate(WireModel):
     at: float = 0.0
     """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """Votes against the winner that give a reason."""
+    """Votes against the winner, with their reasons."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
-    """Recorded outcome of the winning proposal."""
+    """Recorded outcome of the winning proposal: right or wrong."""
 
 
 class CritiquePattern(WireModel):
-    """A critic's point, with the number of times that it helped."""
+    """A critic's point, with the number of times it helped."""
 
     issue: str
     suggestion: str = ""
     successes: int = 0
-    """Number of times that the criticised proposal was revised and then won."""
+    """Number of times the criticized proposal was revised and then won."""
     uses: int = 0
 
 
 class Rating(WireModel):
-    """An agent's rating, earned in its debates."""
+    """An agent's rating, based on its debates."""
 
     elo: float = 1500.0
     calibration: float | None = None
@@ -70,7 +70,7 @@ class PersonaRecord(WireModel):
 
 
 class VerdictOutcome(WireModel):
-    """Outcome of a debate that became known later: the author of the right proposal or, if unknown, of a wrong one."""
+    """Outcome that became known after a debate: the author of the right proposal or, if unknown, of a wrong one."""
 
     right: str | None = None
     wrong: str | None = None
@@ -83,20 +83,20 @@ class VerdictOutcome(WireModel):
         return self
 
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
-        """Return how the proposal of `agent` turned out; None if unknown."""
+        """Return whether `agent`'s proposal turned out right or wrong; None if unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
-            return None  # if only a wrong proposal is known, nothing is known about the others
+            return None  # if only a wrong proposal is known, the other proposals may be right or wrong
         return "right" if agent == self.right else "wrong"
 
 
 class Forecast(NamedTuple):
-    """A vote whose choice has turned out to be right or wrong."""
+    """A vote for a proposal that has turned out right or wrong."""
 
     confidence: float
     right: bool
 
 
-# The parts. Everything is written by debate, and a repeated write (of a resumed debate) has no effect.
+# The parts of the archive. Each value is written once per debate, so a resumed debate has no further effect.
 
 
 class PastDebates(Protocol):
@@ -110,10 +110,10 @@ class PastDebates(Protocol):
 
 
 class CritiquePatterns(Protocol):
-    """Points made by critics, with the number of times that they helped."""
+    """Points made by critics, with the number of times they helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        """Return at most `limit` points that helped before, the most successful first."""
+        """Return at most `limit` points that have helped before, the most successful first."""
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
         """Add the counts of `patterns`; a second call for the same debate changes nothing."""
@@ -123,7 +123,7 @@ class Ratings(Protocol):
     """Ratings of agents."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        """Return the ratings of `names`, as far as they exist."""
+        """Return the ratings of those `names` that have one."""
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
         """Add `changes` to the agents' Elo ratings; a second call for the same debate changes nothing."""
@@ -146,43 +146,43 @@ class Personas(Protocol):
         """Return the record of `agent`, which is empty if the agent is unknown."""
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
-        """Add to the records; a second call for the same debate changes nothing."""
+        """Add `records` to the stored ones; a second call for the same debate changes nothing."""
 
 
 class Outcomes(Protocol):
-    """Votes in debates, and the right choices as far as they are known."""
+    """Votes in debates, and the right choices where known."""
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
         """Store the valid votes of a debate; a second call for the same debate changes nothing."""
 
     async def ballots(self, debate: str, /) -> Sequence[Ballot]:
-        """Return the votes of a debate; none if it is unknown."""
+        """Return the votes in a debate; empty if the debate is unknown."""
 
     async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
         """Store the outcome; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        """Return the votes of `names` that are known to be right or wrong."""
+        """Return the votes of `names` that are known to be right or wrong, keyed by voter."""
 
 
 class Log(Generic[ValueT]):
-    """Log with one value per debate, in the order of addition; the first value of a debate counts."""
+    """Log with one value per debate, in insertion order. Only the first value added for a debate counts."""
 
     def __init__(self) -> None:
         self.values: dict[str, ValueT] = {}
 
     async def add(self, debate: str, value: ValueT) -> None:
-        """Add the value of `debate`, unless it has one already."""
+        """Add a value for `debate`, unless there is one already."""
         self.values.setdefault(debate, value)
 
     async def read(self) -> Mapping[str, ValueT]:
-        """Return the values by debate; the returned view also includes values added later."""
+        """Return the values by debate. The returned mapping is a live view and will also include later values."""
         return self.values
 
 
 @dataclass(slots=True)
 class LoggedDebates(PastDebates):
-    """`PastDebates` over a log."""
+    """`PastDebates` stored in a log."""
 
     log: Log[PastDebate] = field(default_factory=Log)
     outcomes: Log[VerdictOutcome] = field(default_factory=Log)
@@ -194,7 +194,7 @@ class LoggedDebates(PastDebates):
         return [past for past in ranked if words & _words(past.task)][:limit]
 
     async def all(self) -> list[PastDebate]:
-        """List all debates, the newest first, with their outcomes."""
+        """List all debates with their outcomes, newest first."""
         debates, outcomes = await self.log.read(), await self.outcomes.read()
         outcome_by_debate = {
             debate: outcomes[debate].says_of(past.winner) for debate, past in debates.items() if debate in outcomes
@@ -210,14 +210,14 @@ class LoggedDebates(PastDebates):
 
 @dataclass(slots=True)
 class LoggedPatterns(CritiquePatterns):
-    """`CritiquePatterns` over a log."""
+    """`CritiquePatterns` stored in a log."""
 
     log: Log[list[CritiquePattern]] = field(default_factory=Log)
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         patterns: dict[tuple[str, str], list[CritiquePattern]] = {}
         for point in (point for points in (await self.log.read()).values() for point in points):
-            # Models write the same point with different capitals and spaces.
+            # Models repeat a point with different capitalization and spacing.
             patterns.setdefault((_fold(point.issue), _fold(point.suggestion)), []).append(point)
         sums = []
         for same in patterns.values():
@@ -232,7 +232,7 @@ class LoggedPatterns(CritiquePatterns):
 
 @dataclass(slots=True)
 class LoggedRatings(Ratings):
-    """`Ratings` over a log of changes."""
+    """`Ratings` computed from a log of changes."""
 
     log: Log[dict[str, float]] = field(default_factory=Log)
 
@@ -251,7 +251,7 @@ class LoggedRatings(Ratings):
 
 @dataclass(slots=True)
 class LoggedPositions(Positions):
-    """`Positions` over a log."""
+    """`Positions` stored in a log."""
 
     log: Log[list[Position]] = field(default_factory=Log)
 
@@ -265,7 +265,7 @@ class LoggedPositions(Positions):
 
 @dataclass(slots=True)
 class LoggedPersonas(Personas):
-    """`Personas` over a log."""
+    """`Personas` computed from a log."""
 
     log: Log[dict[str, PersonaRecord]] = field(default_factory=Log)
 
@@ -280,7 +280,7 @@ class LoggedPersonas(Personas):
 
 @dataclass(slots=True)
 class LoggedOutcomes(Outcomes):
-    """`Outcomes` over two logs."""
+    """`Outcomes` stored in two logs."""
 
     votes: Log[list[Ballot]] = field(default_factory=Log)
     outcomes: Log[VerdictOutcome] = field(default_factory=Log)
@@ -306,7 +306,7 @@ class LoggedOutcomes(Outcomes):
 
 @dataclass(slots=True, kw_only=True)
 class Archive:
-    """Memory of debates for later ones; the application may replace each part with its own store.
+    """Memory of past debates for later debates. The application may replace each part with its own storage.
 
     Everything is in memory by default. Share one archive between the patterns and runs that should learn from each
     other.
@@ -321,7 +321,7 @@ class Archive:
     personas: Personas = field(default_factory=LoggedPersonas)
     outcomes: Outcomes = field(default_factory=LoggedOutcomes)
     patience: float = 10.0
-    """Number of seconds that a debate waits for each read or write before it continues without it."""
+    """Timeout in seconds for each read or write, after which a debate continues without it."""
 
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, (int, float)) or not self.patience > 0:
@@ -330,12 +330,12 @@ class Archive:
             self.past_debates.outcomes = self.outcomes.outcomes
 
     async def record_outcome(self, debate: str, *, right: str | None = None, wrong: str | None = None) -> None:
-        """Record whose proposal turned out `right`, or, if only the opposite is known, whose turned out `wrong`.
+        """Record whose proposal turned out `right` or, if that is unknown, whose proposal turned out `wrong`.
 
         `debate` is `output.feedback.debate`. These outcomes determine the agents' calibration, and thereby the weight
-        of their votes in later debates with `voting="weighted"`. The first outcome of a debate counts.
-        ConfigurationError for a debate without votes in this archive, and for a name that appears in none of these
-        votes and does not belong to an agent with positions in this archive.
+        of their votes in later debates with `voting="weighted"`. Only the first outcome of a debate counts. Raises
+        ConfigurationError for a debate without votes in this archive, and for a name that neither appears in the
+        debate's votes nor belongs to an agent with positions in this archive.
         """
         await self.outcomes.resolve(debate, await self._check_outcome(debate, right, wrong))
 
@@ -350,14 +350,14 @@ class Archive:
         if not ballots:
             raise ConfigurationError(location, "debate", debate, "the `feedback.debate` of a debate with this archive")
         agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
-        # it may have made a proposal without getting a vote
+        # an agent without votes may still have made a proposal
         if name not in agents and not await self.positions.of(name):
             agents_text = ", ".join(map(shown, sorted(agents)))
             raise ConfigurationError(location, field, name, f"an agent of the debate, such as {agents_text}")
         return VerdictOutcome(right=right, wrong=wrong)
 
 
-_SHORT = 3  # maximum letters of words ignored when comparing tasks: "and", "the", "how"
+_SHORT = 3  # words up to this length are ignored when tasks are compared: "and", "the", "how"
 
 
 def _fold(text: str) -> str:
@@ -365,6 +365,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words by which tasks are compared: the longer ones, or all if there are none."""
+    """Return the words by which tasks are compared: the longer words, or the whole text if it has none."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

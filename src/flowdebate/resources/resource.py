@@ -14,32 +14,32 @@ StateT = TypeVar("StateT")
 
 
 class ResourceScope(Protocol):
-    """The part of a run that a resource may use while it is being opened."""
+    """View of the run for a resource that is being opened."""
 
     @property
     def saved_states(self) -> dict[str, Any]:
-        """The session's resource states by key, left by earlier runs; changes are written here."""
+        """Resource states that earlier runs saved in the session, by key; write changes to this mapping."""
 
     def now(self) -> float:
-        """Return the time of the run's clock, in seconds since the epoch."""
+        """Return the current time of the run's clock, in seconds since the epoch."""
 
     def emit(self, event: object, /) -> None:
         """Add an event to the run's stream."""
 
 
 class Resource(Protocol):
-    """Anything with a key that can be opened; resources are compared by identity."""
+    """Protocol for objects that have a key and can be opened. Resources are compared by identity."""
 
     @property
     def key(self) -> str:
         """Name by which blocks access the resource: `ctx.resources.<key>`."""
 
     def open(self, scope: ResourceScope, /) -> Any:  # noqa: ANN401 - each resource has its own type of handle
-        """Open the handle that blocks use during one run."""
+        """Open the handle that blocks use during a run."""
 
 
 class Protectable:
-    """Handle that a sequencer can protect: blocks then get a view, and only the sequencer's steps can change it."""
+    """Handle that a sequencer can protect: blocks then get a view, and only the sequencer's own steps can change it."""
 
     __slots__ = ("protected",)
 
@@ -52,9 +52,9 @@ class Protectable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StateResource(Generic[StateT]):
-    """A session-scoped value that blocks read and replace: `ctx.resources.<key>.state`.
+    """A session-scoped value that blocks can read and replace: `ctx.resources.<key>.state`.
 
-    A run starts from the session's value under the key, or from `initial()`. Each run has its own reference, so
+    A run starts with the session's value under the key, or with `initial()`. Each run has its own reference, so
     overlapping runs of one session do not see each other's changes; each change is also written to the session, for
     later runs.
 
@@ -65,16 +65,16 @@ class StateResource(Generic[StateT]):
     initial: Callable[[], StateT]
 
     def open(self, scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open the run's handle for the value."""
+        """Open a handle on the value for one run."""
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open a separate handle inside `around`: its changes also reach `around`, but not vice versa."""
+        """Open a separate handle inside `around`. Its changes also reach `around`, but not vice versa."""
         return StateHandle(self, scope, around)
 
 
 class StateHandle(Protectable, Generic[StateT]):
-    """Handle of a run for a `StateResource`."""
+    """A run's handle on a `StateResource`."""
 
     __slots__ = ("_around", "_saved", "_state", "resource")
 
@@ -83,7 +83,7 @@ class StateHandle(Protectable, Generic[StateT]):
     ) -> None:
         super().__init__()
         self.resource: StateResource[StateT] = resource
-        # a protected one is the transcript of a pattern, which only the pattern's turns change
+        # a protected handle is a pattern's transcript, which only the pattern's turns may change
         self._around = None if around is None or around.protected else around
         self._saved = scope.saved_states
         if around is not None:
@@ -101,7 +101,7 @@ class StateHandle(Protectable, Generic[StateT]):
             self._around.set(state)
 
     def snapshot(self) -> StateHandle[StateT]:
-        """Return an isolated handle for the current value, whose changes stay inside."""
+        """Return an isolated handle on the current value; its changes do not reach this handle."""
         copied = copy(self)
         copied._saved, copied._around = {}, None  # noqa: SLF001 - same class
         return copied
@@ -111,7 +111,7 @@ class StateHandle(Protectable, Generic[StateT]):
 
 
 class StateView(Generic[StateT]):
-    """View of a protected `StateHandle` for blocks: the value is readable and frozen."""
+    """View of a protected `StateHandle` for blocks, with a readable but frozen value."""
 
     __slots__ = ("_block", "_handle")
 
@@ -134,7 +134,7 @@ class StateView(Generic[StateT]):
 
 
 class Resources:
-    """The open resources that a block can use, by attribute or by key."""
+    """The open resources available to a block, by attribute or by key."""
 
     __slots__ = ("_block", "_handles")
 
@@ -183,7 +183,7 @@ HeldT = TypeVar("HeldT")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldResource(Generic[HeldT]):
-    """A resource created by `make`; for a resource shared by all runs, `make` returns the same object each time.
+    """A resource created by `make`. To share a resource between all runs, `make` returns the same object each time.
 
     >>> HeldResource(key="notes", make=list).open(None)
     []

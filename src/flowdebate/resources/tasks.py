@@ -1,4 +1,4 @@
-"""`TaskCollection`: a task board that mirrors a pattern's turns; the events of its changes form an audit trail."""
+"""`TaskCollection`: a task board that mirrors a pattern's turns. The events of its changes form an audit trail."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ TERMINAL_STATUSES: frozenset[TaskStatus] = frozenset(("completed", "errored", "c
 """Statuses of tasks that never change again."""
 
 TaskAction = Literal["claim", "complete", "fail", "await_review", "resume_from_review", "cancel"]
-"""An action on a task: the name of a method of the collection."""
+"""An action on a task: the name of a method of `TaskCollection`."""
 
 TaskChange = Literal[
     "added", "claimed", "completed", "failed", "retried", "review_requested", "review_resumed", "cancelled"
 ]
-"""The change that an event reports: `failed` is final; after `retried` the task is pending again."""
+"""The change reported by an event. `failed` is final; after `retried` the task is pending again."""
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: copying a dict takes a tenth of the time
+@dataclass(frozen=True, kw_only=True)  # no slots: copying a `__dict__` takes a tenth of the time
 class Task:
-    """State of a task; each change creates a new value."""
+    """State of a task. Each change creates a new object."""
 
     id: str
     """Id of the task, unique in its collection."""
@@ -48,27 +48,29 @@ class Task:
     assignee: str | None = None
     """Worker for whom the task is intended; None for anybody."""
     labels: frozenset[str] = frozenset()
-    """The application's own labels for kinds of tasks."""
+    """Labels for kinds of tasks, defined by the application."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The application's own facts, as a read-only copy of the argument."""
+    """Additional data from the application, as a read-only copy of the argument."""
     attempts: int = 0
     """Number of claims so far."""
     max_attempts: int = 1
-    """Maximum number of attempts; a failure of the last one is final."""
+    """Maximum number of attempts; if the last attempt fails, the failure is final."""
     output: Any = field(default=None, hash=False)
     """Result of the task; None until the task is completed."""
     error: str | None = None
     """Reason for the status `errored`."""
     feedback: tuple[str, ...] = ()
-    """Advice for the next attempt: errors of earlier attempts and comments of reviewers, oldest first."""
+    """Advice for the next attempt: errors of earlier attempts and reviewers' comments, oldest first."""
     claimed_by: str | None = None
-    """Worker that currently holds or last held the claim; None while pending, and for an anonymous worker."""
+    """Worker that currently holds or last held the claim; None while the task is pending, and for an
+    anonymous worker.
+    """
     reason: str | None = None
     """Reason why the task awaits review or was cancelled."""
     created_at: float
-    """Time of creation, in seconds since the epoch, as is `updated_at`."""
+    """Time of creation, in seconds since the epoch."""
     updated_at: float
-    """Time of the last change."""
+    """Time of the last change, in seconds since the epoch."""
     seq: int
     """Position in the order of creation, from 1."""
 
@@ -80,7 +82,7 @@ class Task:
     def to_wire(self) -> dict[str, Any]:
         """Convert the task to plain data for JSON, with camelCase keys; `metadata` keeps its own keys.
 
-        Values that JSON cannot hold are written as text.
+        Values that JSON cannot represent are converted to text.
         """
         wire = {key: getattr(self, name) for name, key in _WIRE_KEYS.items()}
         wire["labels"] = sorted(self.labels)
@@ -95,7 +97,7 @@ _NEW = Task(id="", goal="", created_at=0.0, updated_at=0.0, seq=0)  # default va
 
 
 def _plain(value: object) -> object:
-    if value is None or isinstance(value, (str, bool, int)):  # nearly all outputs and metadata
+    if value is None or isinstance(value, (str, bool, int)):  # fast path: covers nearly all outputs and metadata
         return value
     from pydantic_core import to_jsonable_python
 
@@ -103,7 +105,7 @@ def _plain(value: object) -> object:
         return to_jsonable_python(
             value, by_alias=True, serialize_unknown=True, inf_nan_mode="null", bytes_mode="base64"
         )
-    except ValueError:  # a cycle, or a lone surrogate: an audit trail with a substitute is better than none
+    except ValueError:  # a cycle or a lone surrogate: an audit trail with a placeholder is better than none
         return shown(value)
 
 
@@ -117,7 +119,7 @@ def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:
 
 
 class Outcome(NamedTuple):
-    """The status after an action, and the change that the event reports."""
+    """The status after an action, and the change reported by the event."""
 
     status: TaskStatus
     change: TaskChange
@@ -139,7 +141,7 @@ TRANSITIONS: Mapping[tuple[TaskStatus, TaskAction], tuple[Outcome, ...]] = {
     ("awaiting_review", "resume_from_review"): (Outcome("pending", "review_resumed"),),
     ("awaiting_review", "cancel"): _CANCELLED,
 }
-"""Legal actions. If there are two outcomes, the first applies while attempts are left, the second afterwards.
+"""Legal actions by status. If there are two outcomes, the first applies while attempts are left, the second afterwards.
 
 A review ends with `complete` (accepted), `fail` (rejected) or `resume_from_review` (another attempt).
 """
@@ -147,7 +149,7 @@ A review ends with `complete` (accepted), `fail` (rejected) or `resume_from_revi
 
 @dataclass(slots=True, kw_only=True)
 class TaskChanged(BaseEvent):
-    """Change of a task; the last `task` of each id, taken together, is the whole collection."""
+    """Change to a task; the latest `task` for each id, taken together, is the whole collection."""
 
     kind: ClassVar[str] = "task_changed"
     collection_id: str
@@ -159,16 +161,16 @@ class TaskChanged(BaseEvent):
 
 
 class TaskCollection(Protectable):
-    """Task board in memory, for one thread; `TRANSITIONS` lists the legal actions.
+    """Task board in memory, for use in a single thread; `TRANSITIONS` lists the legal actions.
 
     Every method that changes a task returns its new state, and calls `on_change` for each change once it is in place. A
     listener may change the collection: it receives the resulting events after it has returned. If it raises, the
-    changes remain, all waiting events are delivered, and then the exception reaches the caller (several of them as an
-    ExceptionGroup). A refused call changes nothing and emits nothing: TaskNotFound for an unknown id, IllegalTransition
-    for an action that is invalid in the task's state, ConfigurationError for an invalid argument.
+    changes remain, all waiting events are delivered, and then the exception is raised to the caller (several exceptions
+    as an ExceptionGroup). A rejected call changes nothing and emits nothing: it raises TaskNotFound for an unknown id,
+    IllegalTransition for an action that is invalid in the task's state, or ConfigurationError for an invalid argument.
 
-    Methods with `by` are refused unless this worker holds the claim: after a failed attempt a worker cannot touch the
-    task once another one has claimed it. None skips the check.
+    Methods with `by` reject the call unless this worker holds the claim: after a failed attempt a worker cannot touch
+    the task once another worker has claimed it. None skips the check.
 
     >>> tasks = TaskCollection("paper")
     >>> draft = tasks.add_task("write", id="draft", max_attempts=2)
@@ -209,11 +211,11 @@ class TaskCollection(Protectable):
         self._where = f"task collection {collection_id!r}"
         self._now = now
         self._tasks: dict[str, Task] = {}  # in order of creation
-        # Ids, in the same order: a pattern asks for its open task at each turn, and must not look at all earlier ones.
-        self._unfinished: dict[str, None] = {}  # in order of creation, so that claims need not skip all finished tasks
+        # Ids in order of creation: a pattern looks up its open task at each turn and must not scan all earlier ones.
+        self._unfinished: dict[str, None] = {}  # in order of creation, so that claims need not scan all finished tasks
         self._counts: Counter[TaskStatus] = Counter()
         self._on_change = on_change
-        self._unsent: list[TaskChanged] = []  # changes by a listener wait until it has returned
+        self._unsent: list[TaskChanged] = []  # changes made by a listener wait until it returns
         self._busy = False
 
     @property
@@ -234,7 +236,7 @@ class TaskCollection(Protectable):
         metadata: Mapping[str, Any] | None = None,
         max_attempts: int = 1,
     ) -> Task:
-        """Add a pending task; a missing `id` is derived from the collection's id and the task's position in it."""
+        """Add a pending task; by default the `id` is derived from the collection's id and the task's position in it."""
         if not _is_name(id) and id is not None:
             raise ConfigurationError(self._where, "id", id, "a non-empty string, or None for a derived one")
         if id in self._tasks:
@@ -248,11 +250,11 @@ class TaskCollection(Protectable):
         return task
 
     def start_task(self, goal: str, *, by: str, metadata: Mapping[str, Any] | None = None) -> Task:
-        """Add a task that the worker `by` claims at once; in a protected collection only the pattern may change it."""
+        """Add a task already claimed by the worker `by`; in a protected collection, only the pattern may change it."""
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
-        self.reserved.add(task.id)  # the task of a turn ends in the same way as the turn
+        self.reserved.add(task.id)  # only the turn may end its task
         self._emit((("added", added), ("claimed", task)))
         return task
 
@@ -264,10 +266,10 @@ class TaskCollection(Protectable):
         assignee: str | None = None,
         labels: Iterable[str] = (),
     ) -> Task | None:
-        """Claim a task for the worker `by`, and return it; None if no task can be claimed.
+        """Claim a task for the worker `by` and return it; None if no task can be claimed.
 
-        The task is the earliest pending one, for `assignee` or for anybody, that has all `labels`. With `task_id` this
-        task is claimed, or IllegalTransition is raised; its assignee then matters only if `assignee` is given.
+        The task is the earliest pending task that is for `assignee` or for anybody and has all `labels`. With `task_id`
+        that task is claimed, or IllegalTransition is raised; its assignee is checked only if `assignee` is passed.
         """
         labels_wanted = self._check_labels(labels)
         if task_id is None:
@@ -289,7 +291,7 @@ class TaskCollection(Protectable):
         return self._change(task, "claim", attempts=task.attempts + 1, claimed_by=by)
 
     def complete(self, task_id: str, output: object = None, *, by: str | None = None) -> Task:
-        """Finish a task whose work is done or accepted by a reviewer."""
+        """Complete a task after its work is done or a reviewer has accepted it."""
         return self._change(self._held(task_id, "complete", by), "complete", output=output)
 
     def fail(self, task_id: str, error: str, *, by: str | None = None) -> Task:
@@ -306,12 +308,12 @@ class TaskCollection(Protectable):
         return self._change(self._held(task_id, "await_review", by), "await_review", reason=reason)
 
     def resume_from_review(self, task_id: str, feedback: str | None = None) -> Task:
-        """Request another attempt, even beyond `max_attempts`: the task is pending, with `feedback` added."""
+        """Request another attempt, even beyond `max_attempts`: the task becomes pending, with `feedback` added."""
         self._check_text("feedback", feedback, optional=True)
         return self._change(self.get(task_id), "resume_from_review", comment=feedback)
 
     def cancel(self, task_id: str, reason: str | None = None) -> Task:
-        """End a task without a result."""
+        """Cancel a task, so that it ends without a result."""
         self._check_text("reason", reason, optional=True)
         return self._change(self.get(task_id), "cancel", reason=reason)
 
@@ -325,7 +327,7 @@ class TaskCollection(Protectable):
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
-        """List the tasks with this status, this assignee (None: any) and all `labels`, in order of creation."""
+        """List the tasks with this status, this assignee (None means any) and all `labels`, in order of creation."""
         self._check_status(status)
         labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES
@@ -343,7 +345,7 @@ class TaskCollection(Protectable):
         return len(self._tasks) if status is None else self._counts[status]
 
     def to_wire(self) -> dict[str, Any]:
-        """Convert the collection to plain data for JSON, with camelCase keys; tasks in order of creation."""
+        """Convert the collection to plain data for JSON, with camelCase keys and tasks in order of creation."""
         return {"collectionId": self._collection_id, "tasks": [task.to_wire() for task in self._tasks.values()]}
 
     def _new_task(
@@ -363,7 +365,7 @@ class TaskCollection(Protectable):
         at, seq = self._now(), len(self._tasks) + 1
         if id is None:
             id, number = f"{self._collection_id}-{seq}", 1  # noqa: A001
-            while id in self._tasks:  # somebody chose an id that looks like a derived one
+            while id in self._tasks:  # the application may have chosen an id that looks like a derived one
                 number += 1
                 id = f"{self._collection_id}-{seq}-{number}"  # noqa: A001
         values = {"id": id, "goal": goal, "assignee": assignee, "metadata": dict(metadata) if metadata else {}}
@@ -375,7 +377,7 @@ class TaskCollection(Protectable):
         self._counts[status] += 1
 
     def _held(self, task_id: str, action: TaskAction, by: str | None) -> Task:
-        """Return the task, if the worker `by` (None: anybody) holds its claim."""
+        """Return the task if the worker `by` holds its claim; None skips the check."""
         task = self.get(task_id)
         if by is not None and by != task.claimed_by:
             holder = "" if task.claimed_by is None else f", {task.claimed_by!r} does"
@@ -391,7 +393,7 @@ class TaskCollection(Protectable):
     ) -> Task:
         """Set the task's next state.
 
-        `comment` becomes the error of an errored task, and feedback for the next attempt of a pending one.
+        `comment` becomes the error of an errored task, or feedback for the next attempt of a pending task.
         """
         status, change = _find_outcome(task, action)
         values: dict[str, Any] = {"status": status, "updated_at": self._now(), "reason": None}
@@ -411,13 +413,13 @@ class TaskCollection(Protectable):
         return moved
 
     def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
-        """Deliver the changes to the listener one at a time: not inside its own call, and even if one has failed."""
+        """Deliver the changes to the listener one at a time, never inside its own call, and even after an error."""
         unsent, listener = self._unsent, self._on_change
         if listener is None:
             return
         for change, task in changes:
             unsent.append(TaskChanged(collection_id=self._collection_id, change=change, task=task, at=task.updated_at))
-        if self._busy:  # inside a listener's call, which delivers these afterwards
+        if self._busy:  # called from inside a listener; the outer call delivers these changes afterwards
             return
         failures: list[Exception] = []
         self._busy = True
@@ -469,12 +471,15 @@ def _find_outcome(task: Task, action: TaskAction) -> Outcome:
 
 
 def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
-    _find_outcome(task, action)  # report an action forbidden by the status first
+    _find_outcome(task, action)  # if the status forbids the action, report this first
     raise IllegalTransition(task.id, action=action, status=task.status, allowed=[task.status], reason=reason)
 
 
 class TaskCollectionView:
-    """View of a protected `TaskCollection` for blocks, which can read everything, and change tasks added by blocks."""
+    """View of a protected `TaskCollection` for blocks.
+
+    Blocks can read everything, but change only tasks added by blocks.
+    """
 
     __slots__ = ("_block", "_tasks")
 
@@ -483,7 +488,7 @@ class TaskCollectionView:
         self._block = block
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
-        """Return the method of the collection; ReadOnly names the block if it is called for a pattern's task."""
+        """Return the method of the collection; if called for a pattern's task, it raises ReadOnly."""
         if name not in _FOR_BLOCKS:
             message = f"a task collection has no {name!r} for blocks"
             raise AttributeError(message)
@@ -508,9 +513,9 @@ _FOR_BLOCKS = _ACTIONS | {"add_task", "collection_id", "count", "get", "list", "
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCollectionResource:
-    """A `TaskCollection` shared by blocks: each run has a new one, whose changes are events of the run.
+    """A `TaskCollection` shared by blocks: each run has a new one, and its changes are events of the run.
 
-    Two with the same key and collection id are the same resource.
+    Two resources with the same key and collection id are equal.
     """
 
     key: str
@@ -521,7 +526,7 @@ class TaskCollectionResource:
 
 
 def create_task_collection(collection_id: str, *, key: str = "tasks") -> TaskCollectionResource:
-    """Create a task collection for blocks, which access it as `ctx.resources.<key>`.
+    """Create a task collection for blocks, available as `ctx.resources.<key>`.
 
     >>> create_task_collection("rent").key
     'tasks'

@@ -1,1 +1,1 @@
-"""Humans as blocks: requests, their answers, and a terminal."""
+"""Human blocks: requests, answers, and a terminal interface."""

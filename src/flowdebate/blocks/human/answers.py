@@ -1,4 +1,4 @@
-"""Answers from humans: parsed and checked field by field, and submitted to suspended runs."""
+"""Answers from humans: parsing, checks of each field, and submission to suspended runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Check free text: valid Unicode, not blank, and at most as long as an argument; raise OutputError otherwise."""
+    """Check that text is valid Unicode, not blank, and not longer than an argument; raise OutputError otherwise."""
     if not isinstance(answer, str):
         raise _misfit(block, f"must be a text (got {typed(answer)})")
     text = clean_text(str(answer))
@@ -41,9 +41,10 @@ def parse_text(answer: object, *, block: str) -> str:
 
 
 def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
-    """Parse `answer` as data for `schema`: text is read as JSON, and a bare value belongs to the only required field.
+    """Parse `answer` as data for `schema`: text is parsed as JSON; a bare value is for the only required field.
 
-    Keys may be in snake_case or camelCase. OutputError for text that is not JSON, if several fields are required.
+    Keys may be in snake_case or camelCase. Raises OutputError for text that is not JSON, unless only one field is
+    required.
 
     >>> parse_data("ann", {"properties": {"choice": {"type": "string"}}, "required": ["choice"]}, block="vote")
     {'choice': 'ann'}
@@ -58,13 +59,13 @@ def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> obje
 
 
 def only_field(schema: Mapping[str, Any]) -> str | None:
-    """Return the only required field; None if there is none, or more than one."""
+    """Return the only required field; None unless exactly one field is required."""
     required = schema.get("required", ())
     return required[0] if len(required) == 1 else None
 
 
 def check_answer(schema: Mapping[str, Any], answer: object, *, block: str) -> object:
-    """Check that `answer` satisfies `schema`, and return it as data; OutputError names each invalid field."""
+    """Check `answer` against `schema`, and return it as data; an OutputError names each invalid field."""
     validator = _create_validator(json.dumps(dict(schema)), block)
     data = parse_data(answer, schema, block=block)
     definitions = schema.get("$defs", {})
@@ -102,7 +103,7 @@ def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
     only = only_field(schema)
     is_text = only is not None and _is_text(schema["properties"][only], schema.get("$defs", {}))
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)  # NaN, which journals cannot store
+        data = json.loads(text, parse_constant=_refuse_constant)  # reject NaN, which journals cannot store
     except (ValueError, RecursionError):
         if is_text:
             return parse_text(text, block=block)
@@ -148,7 +149,7 @@ def _names(part: object) -> Iterator[str]:
 
 # Answers to suspended runs
 
-_TRIES, _PAUSE = 20, 0.05  # attempts to take a run that others are answering, and seconds between them
+_TRIES, _PAUSE = 20, 0.05  # attempts to acquire a run while others are answering, and seconds between attempts
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
@@ -158,24 +159,24 @@ async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest
 
 
 def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[HumanRequest]:
-    """List the unanswered requests among the steps of a run; `store` is a name for errors."""
+    """List the unanswered requests among the steps of a run; `store` is the name used in errors."""
     rows = [*steps]
     return [replace(_request(store, run_id, row), sources=_sources_in(rows, row.key)) for row in rows if _is_open(row)]
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the recorded sources of the pattern that asks at `place`; without texts if the run has a plan."""
+    """Return the recorded sources of the pattern around `place`, without texts if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
-            with suppress(ValidationError):  # another decision
+            with suppress(ValidationError):  # the row records another kind of decision
                 sources[row.key] = TypeAdapter(list[Source]).validate_json(row.body)
     nearest = max(sources, key=lambda key: (len(commonpath([key, place])), bool(sources[key])))
     return tuple(source for source in sources[nearest] if source.left_out is None)
 
 
 def asked_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
-    """List all requests among the steps of a run with their answers; the answer to an open request is None."""
+    """List all requests among the steps of a run with their answers; None is the answer to an open request."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
         for row in steps
@@ -206,12 +207,13 @@ async def submit_answer(
     """Record a human's answer, so that `resume(run_id)` can continue the run; return the answered request.
 
     `answer` is text or, if the request has a schema, data or its JSON. If the run waits for several answers, `block` (a
-    name) or `place` selects one. The first answer counts. `by` is recorded as the answer's author, if not a person.
-    Errors: OutputError that names each invalid field; NotAwaited if the run does not wait for such an answer, or
-    already has it; RunNotFound; RunConflict while another process is executing the run.
+    name) or `place` selects one. Only the first answer to a request counts. `by` is recorded as the author of the
+    answer, for answers that are not from a person. Raises OutputError, which names each invalid field; NotAwaited if
+    the run does not wait for such an answer, or already has it; RunNotFound; RunConflict while another process is
+    executing the run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
-    cancelled = await wait_uncancelled(recording)  # otherwise the run would stay taken until this process ends
+    cancelled = await wait_uncancelled(recording)  # otherwise the run would stay locked until this process ends
     if cancelled is not None and recording.exception() is None:
         raise cancelled
     return recording.result()
@@ -221,9 +223,9 @@ async def _record(
     store: Store, run_id: str, answer: object, block: str | None, place: str | None, by: str | None
 ) -> HumanRequest:
     pending = _find_request(store, run_id, await store.steps(run_id), block, place)
-    check_submission(pending, answer)  # before the run is changed
+    check_submission(pending, answer)  # check the answer before changing the run
     for _ in range(_TRIES):
-        with suppress(RunConflict):  # others who answer only own it for a moment
+        with suppress(RunConflict):  # other people's answers lock the run only for a moment
             stored = await store.take(run_id)
             break
         await asyncio.sleep(_PAUSE)
@@ -232,7 +234,7 @@ async def _record(
     after: StoredStatus = stored.status
     try:
         rows = await store.steps(run_id)
-        # checked again: others may have answered in the meantime
+        # check again: others may have answered in the meantime
         request = _find_request(store, run_id, rows, block, place)
         data = check_submission(request, answer)
         await store.commit(run_id, request.place, "human", answer_text(data, suspended=True, by=by), time.time())
@@ -246,7 +248,7 @@ async def _record(
 def submit_answer_sync(
     store: StoreChoice, run_id: str, answer: object, /, *, block: str | None = None, place: str | None = None
 ) -> HumanRequest:
-    """Submit an answer synchronously with `submit_answer`, for scripts and notebooks."""
+    """Submit an answer synchronously, like `submit_answer`, for scripts and notebooks."""
     return run_sync(lambda: submit_answer(store, run_id, answer, block=block, place=place))
 
 

@@ -1,4 +1,4 @@
-"""Human block: a person in any role of a pattern, who answers at once or suspends the run."""
+"""Human block: a person in any role of a pattern. The person answers immediately, or the run is suspended."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from flowdebate.runs.suspend import HumanRequest, Suspended, answer_text, read_a
 from flowdebate.sources.source import Source
 
 Ask = Callable[[HumanRequest], Any]
-"""Function, sync or async, that takes a request to a human and returns the answer."""
+"""Function, sync or async, that takes a request to a human and returns the human's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsStore:
-    """Resource of humans who answer later, which rejects a run without a store before it begins."""
+    """Resource of humans who answer later; it rejects a run without a store before the run begins."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
 
     def open(self, scope: ResourceScope, /) -> NeedsStore:
-        """Return the resource itself: there is nothing to open."""
+        """Return the resource itself, because there is nothing to open."""
         del scope
         return self
 
 
 class Human(Block[Any, Any]):
-    """Block that asks a human; created by `human`."""
+    """Block that requests answers from a human; created by `human`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Human(Block[Any, Any]):
     def with_answer_schema(
         self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
     ) -> Self:
-        """Return this human in a role with answers of `schema` (None: text); its own output schema has precedence.
+        """Return this human in a role with answers of `schema` (None: text); an explicit output schema wins.
 
         `who` describes the role to the human; None adds nothing. `sources` lists the sources that the human may quote.
         """
@@ -79,7 +79,7 @@ class Human(Block[Any, Any]):
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
-        """Return this human as a blind reader of `entries(ctx)` instead of the transcript, without names next to it."""
+        """Return this human as a blind reader, who sees `entries(ctx)` instead of the transcript, and no names."""
         fitted = copy.copy(self)
         fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted
@@ -93,7 +93,7 @@ class Human(Block[Any, Any]):
     async def act(self, value: object, ctx: Context, /) -> object:
         spec = self.output
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
-            spec = ask_for()  # the input determines the answer it needs, such as a ballot
+            spec = ask_for()  # the input determines the form of the answer, such as a ballot
         check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
@@ -102,7 +102,7 @@ class Human(Block[Any, Any]):
         return output
 
     async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> object:
-        """Return the checked answer; ask the human again if a submitted answer is invalid."""
+        """Return the checked answer; repeat the request if a submitted answer is invalid."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
@@ -127,7 +127,7 @@ class Human(Block[Any, Any]):
         return check(await result_of(self._ask(request)))
 
     async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> object:
-        # recorded before the human sees it, because an answer needs its request
+        # record the request before the human sees it, because an answer refers to its request
         await journal.ask(request.place, request.text)
         if self._ask is None:
             raise Suspended([request])
@@ -139,7 +139,7 @@ class Human(Block[Any, Any]):
         transcript = ctx.scope.handles.get("transcript")
         schema = None if check.output is None else check.output.json_schema
         question = getattr(value, "task", None)
-        if not question:  # the question of the surrounding pattern, or the input itself
+        if not question:  # fall back to the question of the surrounding pattern, or to the input itself
             state = None if ctx.scope.sequencer is None else ctx.scope.sequencer.state
             question = getattr(state, "question", None) or getattr(value, "subject", value)
         render = partial(
@@ -151,7 +151,7 @@ class Human(Block[Any, Any]):
             task=render_task(value),
         )
         transcript_text = None
-        if transcript is not None and not getattr(value, "is_complete", False):  # its task contains everything needed
+        if transcript is not None and not getattr(value, "is_complete", False):  # a complete input needs no transcript
             blind = self._blind
             transcript_text = (
                 render_said(transcript.state.entries) if blind is None else render_said(blind(ctx), names=False)
@@ -173,7 +173,7 @@ class Human(Block[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Validator that converts an answer to its value; it raises OutputError for an invalid answer."""
+    """Validator that converts an answer to its value, or raises OutputError for an invalid answer."""
 
     block: str
     output: OutputSchema | None
@@ -181,7 +181,7 @@ class _Check:
     def __call__(self, answer: object) -> object:
         if self.output is None:
             return parse_text(answer, block=self.block)
-        if isinstance(answer, BaseModel):  # an `ask` may return the value itself
+        if isinstance(answer, BaseModel):  # `ask` may return an instance of the schema
             answer = answer.model_dump(by_alias=True)
         data = parse_data(answer, self.output.json_schema, block=self.block)
         try:
@@ -190,7 +190,7 @@ class _Check:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems, by_person=True) from None
 
     def dump(self, value: object) -> object:
-        """Dump `value` as JSON data that validates to the same value."""
+        """Dump `value` as JSON data from which the validator restores it."""
         return value if self.output is None else self.output.dump(value)
 
 
@@ -207,18 +207,19 @@ def human(
     ask: Ask | None = None,
     context: TextSlot | None = None,
 ) -> Human:
-    """Create a block that asks a human, for any role of any pattern; its output is text, or fits `output_schema`.
+    """Create a block that asks a human, for any role in any pattern; its output is text, or fits `output_schema`.
 
-    The human sees `prompt`, the question, `context`, the transcript so far, and the expected answer: `prompt` and
-    `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that needs more than text, such as a
-    judge's, the answer has the fields of that role unless there is an `output_schema`.
+    The human sees `prompt`, the question, `context`, the transcript so far, and the expected form of the answer.
+    `prompt` and `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that needs more than text,
+    such as a judge's, the answer has the fields of that role unless there is an `output_schema`.
 
-    `ask(request)`, sync or async, returns the answer at once: `ask=ask_in_terminal` lets the human type it. A durable
-    run records the answer, and never asks for it again. Without `ask` the run is suspended: calls in flight finish,
-    `result.status` is "awaiting", and `result.pending` has the requests. Once `submit_answer` has recorded the answers,
-    `resume(run_id)` continues the run, in any process. Timeouts do not count while it is suspended.
+    `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
+    durable run records the answer and never requests it again. Without `ask` the run is suspended: calls in flight
+    finish, `result.status` is "awaiting", and `result.pending` has the requests. Once `submit_answer` has recorded the
+    answers, `resume(run_id)` continues the run, in any process. Time spent suspended does not count toward timeouts.
 
-    ConfigurationError for a run without a store if there is no `ask`; OutputError for an invalid answer from `ask`.
+    Raises ConfigurationError for a run without a store if there is no `ask`, and OutputError for an invalid answer from
+    `ask`.
 
     >>> ann = human(name="ann", ask=lambda request: "Homes first.")
     >>> ann.run_sync("Should rents be capped?").output

@@ -1,6 +1,6 @@
-"""Prompts for humans: their role, the question, the transcript so far, and the expected answer; rendered and parsed.
+"""Prompts for humans, rendered and parsed: the role, the question, the transcript so far, and the expected answer.
 
-As in the prompts of models, foreign texts follow a tag or a label, so that they can neither pass for another author's
+As in the prompts of models, untrusted texts follow a tag or a label, so that they can neither pass for another author's
 text or for words of the request, nor move a terminal's cursor.
 """
 
@@ -27,7 +27,7 @@ _KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "
 def render_request(
     *, who: str | None, prompt: str | None, question: str, context: str | None, transcript: str | None, task: str | None
 ) -> str:
-    """Render the parts of a request, skipping empty ones (None)."""
+    """Render the parts of a request, skipping empty parts (None)."""
     parts = [
         who,
         None if prompt is None else _lines(prompt),
@@ -51,12 +51,12 @@ def render_who(name: str, *, stance: str | None = None, role: str | None = None)
 
 
 def _lines(text: str) -> str:
-    """Return the lines of the application's `text`, without control characters."""
+    """Split the application's `text` into lines, without control characters."""
     return "\n".join(map(quoted, text.split("\n")))
 
 
 def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
-    """Render the transcript of any pattern, with a heading for each round; without `names`, entries have only stances.
+    """Render the transcript of any pattern, with a heading for each round; without `names`, tags show only stances.
 
     >>> from types import SimpleNamespace
     >>> print(render_said([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))
@@ -71,7 +71,7 @@ def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
             lines.append(f"Round {heading}:")
         name = getattr(entry, "agent_name", None) or getattr(entry, "name", "")
         stance = getattr(entry, "stance", None) or getattr(entry, "role", None)
-        if kind := getattr(entry, "kind", None):  # of a cross-examination
+        if kind := getattr(entry, "kind", None):  # set in a cross-examination
             verb = "asks" if kind == "question" else "answers"
             name, stance = f"{name} {verb} {entry.to}", f"{stance}" if names else f"{stance} {verb} {entry.to_stance}"
         tag = tag_name(name) if stance is None else f"{tag_name(name)}, {tag_text(stance)}"
@@ -83,11 +83,11 @@ def render_said(entries: Iterable[Any], *, names: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Contribution with its author's tag."""
+    """Contribution, together with its author's tag."""
 
     name: str
     position: str
-    """Stance or role; empty for a tag without one."""
+    """Stance or role; empty if the tag has neither."""
     text: str
 
 
@@ -113,7 +113,8 @@ class RequestParts:
 def parse_request(text: str) -> RequestParts:
     """Parse a request rendered by `render_request` into its parts; any other text becomes a single paragraph."""
     who, question, sections = "", "", list[Section]()
-    first, *parts = text.split("\n\n")  # foreign texts have no empty line, because each line begins with a bar
+    # untrusted texts contain no empty line, because each of their lines begins with a bar
+    first, *parts = text.split("\n\n")
     if re.fullmatch("You are .+", first):
         who = unescaped(first)
     else:
@@ -151,13 +152,13 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """Render the input's addition to a request (`task_for_human()`), such as texts to judge, if it has one."""
+    """Render the input's own addition to a request (`task_for_human()`), such as texts to judge, if it has one."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 
 
 def render_expected(schema: Mapping[str, Any] | None) -> str:
-    """Describe the expected answer in words, with a line for each field of `schema`.
+    """Describe the expected answer in words, with one line per field of `schema`.
 
     >>> print(render_expected({"properties": {"winner": {"enum": ["for", "against"]}}, "required": ["winner"]}))
     Answer with these fields:
@@ -179,7 +180,7 @@ def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """Describe the valid values of a field in words."""
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
-        # a recursive schema would never end
+        # leave out the definition itself, or a recursive schema would never end
         return kind_of(
             definitions.get(name, {}), {key: definition for key, definition in definitions.items() if key != name}
         )

@@ -1,4 +1,4 @@
-"""Terminal prompts for humans, read without blocking the event loop."""
+"""Terminal interface for humans, which reads answers without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from flowdebate.runs.suspend import HumanRequest
 
 
-_LINE = 100_000  # maximum bytes of a line; longer lines are cut
-# A lock for the one terminal of the process, on which requests are asked one at a time; locks belong to a loop.
+_LINE = 100_000  # maximum length of a line in bytes; longer lines are cut
+# Locks by event loop: the process has only one terminal, so requests are shown one at a time.
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr), and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
-    Text ends with an empty line or the end of the input; fields take one line each. An invalid answer is requested
-    again, with the reason. Ctrl-C cancels the run. OutputError if the input ends before an answer.
+    An empty line or the end of the input ends a text; each field takes one line. If an answer is invalid, the reason is
+    shown and the request is repeated. Ctrl-C cancels the run. Raises OutputError if the input ends before an answer.
     """
     try:
         typed = sys.stdin.fileno()
@@ -40,14 +40,14 @@ async def ask_in_terminal(request: HumanRequest) -> object:
 
 
 class Terminal:
-    """Terminal that writes requests to the stream `shown`, and reads answers from the file descriptor `typed`."""
+    """Terminal that writes requests to the stream `shown` and reads answers from the file descriptor `typed`."""
 
     def __init__(self, typed: int, output: TextIO) -> None:
         self._typed = typed
         self._shown = output
 
     async def ask(self, request: HumanRequest) -> object:
-        """Ask until the answer is valid."""
+        """Repeat the request until the answer is valid."""
         self._say(f"\n{request.to_read}\n\n[{request.block}] {request.expects}\n")
         problem = request.problem
         while True:
@@ -62,7 +62,7 @@ class Terminal:
                 return answer
 
     async def _text(self, request: HumanRequest) -> str:
-        """Read lines until an empty one."""
+        """Read lines up to the first empty line."""
         self._say("(end with an empty line)\n")
         lines: list[str] = []
         while (line := await self._line("> ")) is not None and (line or not lines):
@@ -95,15 +95,15 @@ class Terminal:
         line: asyncio.Future[bytes] = loop.create_future()
 
         def give(typed: bytes) -> None:
-            if not line.done():  # the run was cancelled, and nobody waits anymore
+            if not line.done():  # if the run was cancelled, nobody is waiting for the line
                 line.set_result(typed)
 
         def read() -> None:
             typed = bytearray()
-            # byte by byte, because another reader may wait for the next line
+            # read byte by byte, because another reader may wait for the next line
             while len(typed) < _LINE and not typed.endswith(b"\n") and (byte := os.read(self._typed, 1)):
                 typed += byte
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits anymore
+            with contextlib.suppress(RuntimeError):  # if the loop is closed, nobody is waiting for the line
                 loop.call_soon_threadsafe(give, bytes(typed))
 
         # a daemon thread, so that a line that is never typed does not keep the process alive
@@ -117,7 +117,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
-    """Convert `line` to a field's value; other text is returned unchanged, to be rejected by the check.
+    """Convert `line` to a field's value; return unconvertible text unchanged, so that the check rejects it.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])
@@ -133,7 +133,7 @@ def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, An
         return _YES_NO.get(line.casefold(), line) if part.get("type") == "boolean" else line
     try:
         return json.loads(line)
-    except ValueError:  # people write lists with commas
+    except ValueError:  # people separate list items with commas
         is_list = part.get("type") == "array"
         return [item.strip() for item in line.split(",") if item.strip()] if is_list else line
 
