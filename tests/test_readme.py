@@ -65,7 +65,7 @@ def test_the_faults_and_attacks_are_counted() -> None:
     """The counts equal the rows of the table of faults, and the attacks on the page."""
     faults = (ROOT / "evidence" / "records" / "faults.md").read_text("utf-8").split("<!-- faults -->")[1]
     rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
-    assert f"{len(rows)} faults of servers" in README
+    assert f"{len(rows)} server faults" in README
     assert f"A table of {len(rows)} faults" in (ROOT / "docs" / "resilience.md").read_text("utf-8")
     security = (ROOT / "docs" / "security.md").read_text("utf-8")
     forged = re.search(r"^# => \[(\d+), 0\]$", security, re.MULTILINE)

@@ -44,7 +44,7 @@ def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
     assert (
         "The page of a run: its question" not in front.text
     )  # the package contains neither pictures nor their descriptions
-    assert "hold your first debate" in " ".join(front.text.split())
+    assert "Hold your first debate" in " ".join(front.text.split())
     for nothing in ("nothing", "..%2Fpyproject", "Models", "models.md"):
         assert stage.http.get(f"/help/{nothing}").status_code == 404
 
