@@ -127,7 +127,7 @@ _TOLD = (
 
 
 class WireEvents:
-    """Translator from a run's events to plain data, named as in the pipeline that this pattern is modelled on.
+    """Translator from a run's events to plain data, named as in the pipeline on which this pattern is modeled.
 
     The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`, and
     in addition `stage`, `poll_vote` and `agent_failure`. Each has the `path` of its debate and a `sequence` number,

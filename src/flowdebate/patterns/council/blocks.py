@@ -1,4 +1,4 @@
-"""Default blocks of a council: for a member's opinion and review, and for the chair."""
+"""Default blocks of a council: for a member's opinion, for its review, and for the chair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .schemas import ChairAnswer, ChairAsked, CouncilTranscript, ReviewAsked, ra
 
 
 def _who(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
-    """Describe a council, then the member. `system_prompt` is the application's own text and is not escaped."""
+    """Describe a council, then a member. `system_prompt` is written by the application and is not escaped."""
     who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
     return "\n\n".join(filter(None, [template.system, who, system_prompt]))
 
@@ -41,7 +41,7 @@ def create_council_member(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-member-{agent_name}`: it answers the question without seeing other answers."""
+    """Create the block `{name}-member-{agent_name}` to answer the question without seeing other answers."""
 
     def opinion(wording: Wording[CouncilMemberTemplate], value: object, ctx: Context) -> str:
         return filled(wording.template.opinion, question=quoted(question_of(value, ctx)), length=wording.length)
@@ -70,7 +70,7 @@ def create_council_reviewer(
 ) -> Generator[Any]:
     """Create the block `{name}-reviewer-{agent_name}`.
 
-    It takes a `ReviewAsked` and ranks its answers by their `letters`.
+    The block takes a `ReviewAsked` and ranks its answers by their `letters`.
     """
 
     def review(texts: CouncilMemberTemplate, value: ReviewAsked, _: Context) -> str:
@@ -102,7 +102,7 @@ def create_chair(
 ) -> Generator[Any]:
     """Create the block `{name}-chair`.
 
-    It takes a `ChairAsked` and returns an `output_schema`, or a `ChairAnswer` without a schema.
+    The block takes a `ChairAsked` and returns data for `output_schema`, or a `ChairAnswer` if there is no schema.
     """
 
     def answer(texts: ChairTemplate, value: ChairAsked, _: Context) -> str:

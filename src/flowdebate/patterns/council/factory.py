@@ -1,4 +1,4 @@
-"""`council()`: its options, validated before anything is built, and its steps in order."""
+"""The `council()` factory: validation of its options, and its steps in order."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OutT = TypeVar("OutT")
 
 
 class CouncilKeywords(CommonKeywords, total=False):
-    """The options of `council()` that do not affect the type of its output; they are documented there."""
+    """Options of `council()` without influence on its output type; see `council()` for their meaning."""
 
     max_concurrency: int | None
     transcript: CouncilTranscript | None
@@ -124,13 +124,13 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     answers, reviews and ranking, and writes the final answer. A council of N members takes 2N + 1 calls. `result.raw`
     is the `CouncilOutput`.
 
-    - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`;
-      None is Ada, Ben and Cleo, each from a different vendor if several are set up.
+    - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`.
+      The default is Ada, Ben and Cleo, each from a different vendor if several are set up.
     - `chair`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`.
-    - `review`: "others"; "all" lets members rank their own answer as well; "none" leaves the reviews out.
-    - `model`: for all roles without a specific one.
+    - `review`: "others"; "all" lets members rank their own answer as well; "none" skips the reviews.
+    - `model`: the default model for all roles.
     - `output_schema`: the type of the chair's answer; without a schema the output is the `CouncilOutput`.
-    - `max_concurrency`: how many opinions or reviews may be in progress at once.
+    - `max_concurrency`: the maximum number of opinions or reviews in progress at once.
     - `failures`: the reaction to a failed provider; by default the council continues as long as two members remain.
     - All other options: see `debate()`.
 
@@ -201,7 +201,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
-    """Create a tap that ends the time for opinions and requires their quorum."""
+    """Create the tap that closes the opinion phase and checks its quorum."""
 
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:
@@ -249,7 +249,7 @@ def _reviewer(
 
 
 def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, CouncilOutput]:
-    """Create a block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
+    """Create the block that takes the chair's answer, or `MISSING`, and publishes the raw output."""
 
     @handler(name=f"{loop.name}-build-output", resources={"transcript": loop.transcript})
     def build(value: object, ctx: Context) -> CouncilOutput:
@@ -275,7 +275,7 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> CouncilOutput:
-    """Return the current output of the council around a step."""
+    """Return the current output of the enclosing council."""
     state = state_of(ctx, CouncilState)
     return CouncilOutput(
         question=state.question,
@@ -308,4 +308,4 @@ COUNCIL: PatternSpec[CommonOptions] = PatternSpec(
     roster="members",
     prompt_options=("hide_names",),
 )
-"""Specification of a council. It has two fixed rounds: opinions and reviews."""
+"""Specification of the council pattern, with two fixed rounds: opinions and reviews."""

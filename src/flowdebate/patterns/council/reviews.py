@@ -31,7 +31,7 @@ from .schemas import (
 )
 
 MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Factory of a block that ranks the answers with the given letters."""
+"""Factory for a block that ranks the answers with the given letters."""
 
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Function that replaces names in a text with aliases, or returns it unchanged."""
@@ -51,7 +51,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create a tap before the reviews that draws the letters of the answers and the order for each reviewer."""
+    """Create the tap before the reviews, to draw the letters of the answers and their order for each reviewer."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
@@ -72,16 +72,16 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
 
 
 def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
-    """Return the letters and texts of the answers of `names`, in order, with aliases for the names in the texts."""
+    """Return the letter and text of each answer by `names`, in order, replacing names in the texts with aliases."""
     state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
 
 
 class ReviewTurn(Block[Any, Any]):
-    """Review of a member, recorded as a task of the audit trail; skipped for a member without an answer.
+    """A member's review, recorded as a task in the audit trail; skipped if the member has no answer.
 
-    If its provider fails permanently, the next of `reviewers` ranks the answers; if there is none, the review is
-    skipped if `failures` allows it.
+    If its provider fails permanently, the next of `reviewers` ranks the answers. If none is left, the review is
+    skipped, provided that `failures` allows it.
     """
 
     def __init__(
@@ -145,7 +145,10 @@ class ReviewTurn(Block[Any, Any]):
 
 
 def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, block: str) -> CouncilReview:
-    """Parse a reviewer's ranking and replace letters with names; OutputError names the block if it is invalid."""
+    """Parse a reviewer's ranking, replacing letters with names.
+
+    Raises OutputError, naming the block, for an invalid ranking.
+    """
     ranking: Any = as_model(answer, request.answer_schema(), block=block)
     names = {label: name for (label, _), name in zip(request.answers, order, strict=True)}
     return CouncilReview(
@@ -159,7 +162,7 @@ def read_review(answer: object, request: ReviewAsked, order: Sequence[str], *, b
 
 
 def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> Handler[Any, ChairAsked]:
-    """Create a block that ranks the answers by all reviews, and returns the chair's input."""
+    """Create the block that ranks the answers across all reviews and returns the chair's input."""
 
     @handler(name=f"{loop.name}-rank")
     def rank(_: object, ctx: Context) -> ChairAsked:
@@ -198,10 +201,11 @@ _TWO = 2  # minimum number of reviewers who can agree, and of answers to agree o
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:
-    """Return, for each reviewer, the authors of the answers it reads, in order.
+    """Return the authors of the answers in display order, keyed by reviewer.
 
     Each answer is in each slot equally often, and follows each other answer as evenly as the number of reviews allows
-    (Williams' squares). So a preference for a slot favours nobody, and no answer always follows the same one.
+    (Williams squares). A preference for a slot therefore favors nobody, and no answer always follows the same other
+    one.
 
     >>> from random import Random
     >>> orders = review_orders(["ann", "bea", "cid"], scope="others", random=Random(1))
@@ -222,10 +226,10 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
 
 
 def _distinct_steps(count: int) -> list[int]:
-    """List 1 to `count` - 1 from both ends in turn: the differences of neighbours modulo `count` are distinct.
+    """List 1 to `count` - 1, alternating between both ends, so that no difference between neighbors repeats.
 
-    For an odd `count`, the differences in a plain zigzag occur twice; taking two numbers from the same end halfway
-    swaps the second half of the differences for the missing ones.
+    Differences are modulo `count`. For an odd `count`, each difference in a plain zigzag occurs twice. Taking two
+    numbers from the same end halfway replaces the second half of the differences with the missing ones.
 
     >>> _distinct_steps(6), _distinct_steps(7)
     ([1, 5, 2, 4, 3], [1, 6, 2, 3, 5, 4])
@@ -241,7 +245,7 @@ def _distinct_steps(count: int) -> list[int]:
 
 
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
-    """Rank the answers of `names` from best to worst by mean rank, without unranked ones.
+    """Rank the answers of `names` from best to worst by mean rank, omitting unranked answers.
 
     Tied answers share a rank, in the order of `names`.
     """
@@ -295,7 +299,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
 
 
 def _centred_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return twice the sum of the centred ranks of each answer, which is a whole number."""
+    """Return the sum of each answer's centered ranks, doubled to make it a whole number."""
     sums: dict[str, int] = {}
     for ranking in rankings:
         for index, name in enumerate(ranking):

@@ -23,42 +23,44 @@ from flowdebate.resources.resource import StateResource
 from .prompts import render_answers, render_work
 
 ReviewScope = Literal["others", "all", "none"]
-"""Scope of a member's review: the others' answers, or its own as well."""
+"""Scope of a member's review: the others' answers, all answers including its own, or no answers."""
 
 StopReason = Literal["reviewed", "not_reviewed"]
-"""Reason for no further phase: the answers were reviewed, or the council has no reviews."""
+"""Reason for the end of a council's rounds: the answers were reviewed, or the council has no reviews."""
 
 MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Default members."""
 LONGEST_REASON = 1_000
-"""Maximum number of characters of a reason: all reasons are in the chair's prompt."""
+"""Maximum length of a reason in characters, since the chair's prompt contains all reasons."""
 
 
 class CouncilInput(PatternInput):
-    """The input of a council, and of each member for its opinion."""
+    """Input of a council, and of each member for its opinion."""
 
     question: str
 
 
 class CouncilOpinion(Contribution):
-    """A member's answer, written without knowledge of the others'."""
+    """A member's answer, written without seeing the others' answers."""
 
     agent_name: str
     role: str | None = None
     alias: str
-    """The letter shown to reviewers and chair; empty for an empty answer, since they never see it."""
+    """Letter that identifies the answer to reviewers and the chair; empty for an empty answer, since they
+    never see it.
+    """
     text: str
 
 
 class CouncilRanked(WireModel):
-    """Place of an answer in a review."""
+    """Rank of an answer in one review."""
 
     agent_name: str
     """Author of the answer."""
     rank: Annotated[int, Field(ge=1)]
-    """1 is the best."""
+    """Rank of the answer; 1 is the best."""
     reason: str
-    """Reason for the place."""
+    """Reason for the rank."""
 
 
 class CouncilEntry(Contribution):
@@ -71,22 +73,22 @@ class CouncilEntry(Contribution):
 
 
 CouncilTranscript: TypeAlias = "StateResource[TranscriptState[CouncilEntry]]"
-"""Key of the resource made by `create_council_transcript`."""
+"""Resource key returned by `create_council_transcript`."""
 
 
 def create_council_transcript() -> CouncilTranscript:
     """Create a transcript to share between a council and custom blocks, under the key `"transcript"`.
 
-    It is empty until the chair has answered: an earlier reader would see names.
+    The transcript is empty until the chair has answered, since it would reveal names to earlier readers.
     """
     return StateResource(key="transcript", initial=TranscriptState[CouncilEntry])
 
 
 class CouncilReview(WireModel):
-    """A member's ranking of the answers it was shown."""
+    """One member's ranking of the answers."""
 
     agent_name: str
-    """The reviewer."""
+    """Name of the reviewer."""
     order: list[str]
     """Authors of the reviewed answers, in display order."""
     ranking: list[CouncilRanked]
@@ -94,29 +96,32 @@ class CouncilReview(WireModel):
 
 
 class CouncilRank(WireModel):
-    """Place of an answer over all reviews."""
+    """Rank of an answer across all reviews."""
 
     agent_name: str
     rank: Annotated[int, Field(ge=1)]
-    """1 is the best; equal mean ranks share a place, and the places after them are left out."""
+    """Rank of the answer; 1 is the best. Answers with equal mean ranks share a rank, and the following ranks are
+    skipped.
+    """
     tied: bool = False
     """True if other answers share the rank."""
     mean_rank: float
-    """The mean of its ranks over its reviews."""
+    """Mean of the answer's ranks in all reviews."""
     borda: Annotated[int, Field(ge=0)]
     """Borda count of the answer: in each review, a point for each answer ranked below it."""
     reviews: Annotated[int, Field(ge=1)]
-    """Number of members with a ranking of the answer."""
+    """Number of reviews that rank the answer."""
     self_preference: float | None = None
-    """Mean rank given by the others minus the rank that the author gave, with `review="all"`. Above 0,
-    its author prefers it more than the others do; None if either is missing."""
+    """Mean rank given by the others minus the rank given by the author, with `review="all"`. If it is above 0, the
+    author prefers the answer more than the others do; None if either rank is missing.
+    """
 
 
 class CouncilAgreement(WireModel):
-    """Agreement of the reviewers."""
+    """Agreement between the reviewers."""
 
     w: Annotated[float, Field(ge=0, le=1)]
-    """Kendall's coefficient of concordance: 1 if all rank alike, 0 if their rankings cancel out."""
+    """Kendall's coefficient of concordance: 1 if all rankings are alike, 0 if they cancel out."""
     reviews: int
     """Number of reviews behind the agreement."""
 
@@ -131,16 +136,16 @@ class ChairAnswer(WireModel):
 
 
 class CouncilState(PatternState):
-    """The state of a council's sequencer, as `ctx.sequencer.state` shows it."""
+    """State of a council, available as `ctx.sequencer.state`."""
 
     spoken: dict[str, str] = Field(default_factory=dict)
-    """Opinions by member, in order of arrival."""
+    """Opinions keyed by member, in order of arrival."""
     aliases: dict[str, str] = Field(default_factory=dict)
-    """The letter of each member with an opinion."""
+    """Letters of the answers, keyed by member."""
     orders: dict[str, list[str]] = Field(default_factory=dict)
-    """Authors of the answers shown to each reviewer, in display order."""
+    """Authors of the answers in display order, keyed by reviewer."""
     reviews: dict[str, CouncilReview] = Field(default_factory=dict)
-    """Reviews by reviewer, in order of arrival."""
+    """Reviews keyed by reviewer, in order of arrival."""
     ranking: list[CouncilRank] = Field(default_factory=list)
     agreement: CouncilAgreement | None = None
     answer: Any = None
@@ -150,20 +155,20 @@ class CouncilState(PatternState):
 
     @property
     def heard(self) -> list[str]:
-        """The members with a non-empty answer."""
+        """Names of the members with a non-empty answer."""
         return [name for name, text in self.spoken.items() if text]
 
 
 class CouncilOutput(PatternOutput):
-    """The raw output of a council."""
+    """Raw output of a council."""
 
     early_reasons: ClassVar[frozenset[str]] = frozenset({"reviewed", "not_reviewed"})
 
     question: str
     opinions: list[CouncilOpinion]
-    """Opinions in declared order; members with a failed provider are in `losses`."""
+    """Opinions in declared order; members whose provider failed are in `losses`."""
     reviews: list[CouncilReview] = Field(default_factory=list)
-    """Reviews in declared order of the reviewers; empty with `review=False`."""
+    """Reviews in declared order of the reviewers; empty with `review="none"`."""
     ranking: list[CouncilRank] = Field(default_factory=list)
     """Ranking from best to worst; empty without reviews."""
     agreement: CouncilAgreement | None = None
@@ -179,12 +184,12 @@ class CouncilOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """True if the chair has answered and names no remaining disagreement."""
+        """True if the chair has answered and named no remaining disagreement."""
         return self.answer is not None and self.dissent is None
 
     @property
     def entries(self) -> list[Entry]:
-        """Opinions as round 1, reviews as round 2."""
+        """Opinions as entries of round 1, and reviews as entries of round 2."""
         opinions = [Entry(round=1, speaker=opinion.agent_name, text=opinion.text) for opinion in self.opinions]
         for review in self.reviews:
             lines = [f"{ranked.rank}. {ranked.agent_name}: {ranked.reason}" for ranked in review.ranking]
@@ -194,14 +199,14 @@ class CouncilOutput(PatternOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewAsked:
-    """The input of a member's block for its review; it returns a ranking (see `answer_schema()`)."""
+    """Input of a member's block for its review. The block returns a ranking (see `answer_schema()`)."""
 
     kind: ClassVar[str] = "review"
     question: str
     agent_name: str
-    """The reviewer."""
+    """Name of the reviewer."""
     answers: tuple[tuple[str, str], ...]
-    """Letter and text of each answer, in the order of this reviewer, names replaced by aliases."""
+    """Letter and text of each answer in this reviewer's order, with names replaced by aliases."""
 
     @property
     def subject(self) -> str:
@@ -213,22 +218,24 @@ class ReviewAsked:
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
     def answer_schema(self) -> type[WireModel]:
-        """Build the model of a valid answer: a ranking of exactly these letters."""
+        """Build the model for a valid answer: a ranking of exactly these letters."""
         return ranking_of(tuple(letter for letter, _ in self.answers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChairAsked:
-    """The input of a chair's block; it returns a `ChairAnswer`, its fields or text, or data for `output_schema`."""
+    """Input of the chair's block. The block returns a `ChairAnswer`, its fields, text, or data for `output_schema`."""
 
     kind: ClassVar[str] = "chair"
     question: str
     answers: tuple[tuple[str, str], ...]
-    """Letter and text of each answer, names replaced by aliases."""
+    """Letter and text of each answer, with names replaced by aliases."""
     reviews: tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...] = ()
-    """Reviews: the letter of the author's own answer, and rank, letter and reason of each ranked answer."""
+    """Reviews, each with the letter of the reviewer's own answer, and the rank, letter and reason for each ranked
+    answer.
+    """
     ranking: tuple[tuple[int, str, float, int], ...] = ()
-    """Rank, letter, mean rank and number of reviews of each answer."""
+    """Rank, letter, mean rank and number of reviews for each answer."""
 
     @property
     def subject(self) -> str:
@@ -242,7 +249,7 @@ class ChairAsked:
 
 @lru_cache(maxsize=256)  # cached for all councils
 def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
-    """Build the model of a ranking of `letters`: each exactly once, from best to worst, with a reason.
+    """Build the model for a ranking of `letters` from best to worst, each exactly once, with a reason.
 
     >>> model = ranking_of(("A", "B"))
     >>> [ranked.answer for ranked in model(ranking=[{"answer": "B", "reason": "-"}, {"answer": "A"}]).ranking]

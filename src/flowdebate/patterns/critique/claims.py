@@ -1,4 +1,4 @@
-"""Claims as data: pure functions that number them, look them up in the answer, and rule on them by verified quotes."""
+"""Claims as data: pure functions to number claims, find them in the answer, and rule on them by verified quotes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
-"""Label of a line in the prompt; models copy it together with the words that follow."""
+"""Label of a line in the prompt, since models copy it together with the words after it."""
 QUESTION = "question"
-"""Name of the question as a source of evidence."""
+"""Name of the question when it serves as a source of evidence."""
 
 
 def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> list[Claim]:
-    """Number the claims of all critics, in their order; merge equal claims and leave out blank ones.
+    """Number the claims of all critics in order, merging equal claims and dropping blank ones.
 
     >>> draft = ClaimDraft(claim="The total is wrong.", kind="false", place="Total: 41")
     >>> [claim] = collect_claims({"ann": [draft], "bea": [draft]}, "Total: 40")
@@ -70,7 +70,7 @@ def _look_up(quote: str, answer: str) -> VerifiedQuote:
 
 
 def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Source, ...] = ()) -> Evidence:
-    """Look up a judge's quote in the sources and the question, and in the answer.
+    """Look up a judge's quote in the sources, the question and the answer.
 
     >>> find_evidence("it rained on Monday", question="Did it rain?", answer="Yes, it rained on Monday.").start
     5
@@ -91,10 +91,10 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 
 
 def rule_on(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
-    """Return the final ruling and its basis.
+    """Return the final ruling on a claim, and its basis.
 
-    A claim holds if the judge upholds it and a quote is in the material, or two quotes are at different places in the
-    answer. The judge decides whether they support the claim; this function only checks that they exist.
+    A claim holds if the judge upholds it and either one quote is in the material, or two quotes are at different places
+    in the answer. The judge decides whether the quotes support the claim; this function only checks that they exist.
     """
     if claim.place_found is False:
         return "cannot_tell", claim.why
@@ -144,7 +144,9 @@ def apply_rulings(
 
 
 def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
-    """Decide about the answer: it stands if no claim holds; otherwise it is revised, or rejected without a revision.
+    """Decide about the answer.
+
+    It stands if no claim holds; otherwise it is revised, or rejected if there is no revision.
 
     >>> decide([], original="Yes.", revision=None)
     'stands'
@@ -156,6 +158,6 @@ def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> O
 
 
 def claims_text(claims: Sequence[ClaimDraft]) -> str:
-    """Render the claims of one critic as text, one per line."""
+    """Render a critic's claims as text, one per line."""
     lines = [f"- {' '.join(clean_text(draft.claim).split())}" for draft in claims if not is_blank(draft.claim)]
     return "\n".join(lines) or "Nothing is wrong."

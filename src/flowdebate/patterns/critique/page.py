@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PHASES = {1: "Answer", 2: "Claims", 3: "Revision"}
 _GIVEN = "given"
-"""Text next to the author's name for an answer provided by the user."""
+"""Text next to the author's name if the user provided the answer."""
 _OUTCOMES: Mapping[Outcome, str] = {
     "stands": "The answer stands",
     "revised": "The answer was revised",

@@ -22,36 +22,36 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 ClaimKind = Literal["false", "contradiction", "reasoning", "missing"]
-"""The kind of fault: the material says otherwise; two statements of the answer cannot both be true; a conclusion does
-not follow; the answer omits something required by the question.
+"""Kind of fault: the answer contradicts the material; two statements in the answer cannot both be true; a conclusion
+does not follow; the answer omits something required by the question.
 """
 Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
-"""The decision about the answer: no claim holds; the author has revised it; a claim holds and there is no revision."""
+"""Decision about the answer: no claim holds, the author has revised it, or a claim holds and there is no revision."""
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
-"""The reason for the end of a critique: there was no answer or no claim, the judge has ruled or could not, the author
-has revised.
+"""Reason for the end of a critique: there was no answer, there was no claim, the judge ruled, the judge did not rule,
+or the author revised the answer.
 """
 
 AUTHOR = "author"
-"""Name of the answer's author, in the transcript and in models by name."""
+"""Name of the answer's author, in the transcript and wherever models are keyed by name."""
 CRITICS = ({"name": "Ada"},)
-"""Default critic."""
+"""Default critics."""
 RULINGS: dict[Ruling, str] = {"holds": "holds", "does_not_hold": "does not hold", "cannot_tell": "cannot tell"}
-"""Rulings in words."""
+"""Wording of the rulings."""
 MOST_CLAIMS = 20
-"""Maximum number of claims of one critic."""
+"""Maximum number of claims per critic."""
 MOST_QUOTES = 4
-"""Maximum number of quotes in one ruling."""
+"""Maximum number of quotes per ruling."""
 _Text = Annotated[str, Field(max_length=4_000)]
 
 
 class CritiqueInput(PatternInput):
-    """The input of a critique, and of the author."""
+    """Input of a critique, and of the author."""
 
     question: str
     answer: str | None = None
-    """Answer to criticize; None for the answer in the pattern's options, or otherwise for the author's."""
+    """Answer to criticize; if None, the pattern's option `answer` or, without one, the author's answer."""
 
 
 class ClaimDraft(WireModel):
@@ -72,13 +72,13 @@ class Claims(WireModel):
 
 
 class Evidence(WireModel):
-    """A quote by the judge, with the result of its lookup."""
+    """A judge's quote, with the result of looking it up."""
 
     quote: str
     source: str | None = None
-    """Name of the source with the quote in it, or "question"; None if the material does not contain it."""
+    """Name of the source containing the quote, or "question"; None if it is not in the material."""
     start: int | None = None
-    """Position of the quote in the answer, in characters; None if the answer does not contain it."""
+    """Position of the quote in the answer, in characters; None if it is not in the answer."""
     end: int | None = None
     is_short: bool = False
     """True if the quote has too few words to prove anything."""
@@ -94,19 +94,19 @@ class Claim(WireModel):
 
     id: str
     agent_names: list[str]
-    """The critics behind the claim."""
+    """Names of the critics who made the claim."""
     claim: str
     kind: ClaimKind
     place: str | None = None
     """The disputed words of the answer; None for the whole answer, or for something missing."""
     place_found: bool | None = None
-    """True if the answer contains the quoted words; None if there are none."""
+    """True if the answer contains the quoted words; None if the claim quotes no words."""
     settled_by: str = ""
     """Evidence needed to settle the claim."""
     ruling: Ruling = "cannot_tell"
     """The final ruling: "holds" only with verified evidence."""
     judged: Ruling | None = None
-    """Ruling of the judge; None if there is none."""
+    """The judge's own ruling; None if there is none."""
     reason: str = ""
     """The judge's reason."""
     evidence: list[Evidence] = Field(default_factory=new_list)
@@ -118,31 +118,31 @@ class CritiqueEntry(Contribution):
     """The author's answer, a critic's claims or the revised answer, as text in the transcript."""
 
     round: Annotated[int, Field(ge=1)] = 1
-    """1 for the answer, 2 for claims, 3 for the revised answer."""
+    """Round of the entry: 1 for the answer, 2 for claims, 3 for the revised answer."""
     agent_name: str
     text: str
 
 
 CritiqueTranscript: TypeAlias = "StateResource[TranscriptState[CritiqueEntry]]"
-"""Key of the resource made by `create_critique_transcript`."""
+"""Resource key returned by `create_critique_transcript`."""
 
 
 def create_critique_transcript() -> CritiqueTranscript:
-    """Create a transcript to share between a critique and blocks of your own, under the key `"transcript"`."""
+    """Create a transcript to share between a critique and custom blocks, under the key `"transcript"`."""
     return StateResource(key="transcript", initial=TranscriptState[CritiqueEntry])
 
 
 class RevisionAsked(CritiqueInput):
-    """The input of the author's block for a revision; it returns the whole revised answer as text."""
+    """Input of the author's block for a revision. The block returns the full revised answer as text."""
 
     kind: ClassVar[str] = "revise"
     is_complete: ClassVar[bool] = True
-    """True, because the input is complete in itself: a human needs no transcript with it."""
+    """True because the input contains everything a human needs; no transcript is shown with it."""
     claims: list[Claim]
     """The upheld claims."""
 
     def task_for_human(self) -> str:
-        """Write the answer, the claims and the task for a person."""
+        """Describe the answer, the claims and the task, for a human author."""
         from .prompts import render_answer, render_claims
 
         answer = f"Your answer:\n{render_answer(self.answer or '')}\n\nThese claims about it hold:"
@@ -150,14 +150,14 @@ class RevisionAsked(CritiqueInput):
 
 
 class CritiqueState(PatternState):
-    """The state of a critique's sequencer, as `ctx.sequencer.state` shows it."""
+    """State of a critique, available as `ctx.sequencer.state`."""
 
     answer: str | None = None
-    """Answer to criticize; None until there is one."""
+    """Answer to criticize; None until it is known."""
     is_given: bool = False
     """True if the user provided the answer."""
     drafts: dict[str, list[ClaimDraft]] = Field(default_factory=new_dict)
-    """Claims by critic, in order of arrival."""
+    """Claims keyed by critic, in order of arrival."""
     claims: list[Claim] = Field(default_factory=new_list)
     is_ruled: bool = False
     """True once the judge has ruled on the claims."""
@@ -177,17 +177,17 @@ class CritiqueState(PatternState):
 
 
 class CritiqueOutput(PatternOutput):
-    """The raw output of a critique."""
+    """Raw output of a critique."""
 
     early_reasons: ClassVar[frozenset[str]] = frozenset(get_args(StopReason))
 
     question: str
     answer: str | None = None
-    """The final answer: the original or the revised one; None if it was rejected, or if there was none."""
+    """Final answer, original or revised; None if it was rejected or if there was no answer."""
     outcome: Outcome | None = None
-    """The decision; None if the run could not make it, so that the answer is unchecked."""
+    """Decision about the answer; None if the run could not decide, which leaves the answer unchecked."""
     original: str | None = None
-    """Answer that was criticized."""
+    """Answer before any revision."""
     is_given: bool = False
     """True if the user provided the answer; False if the author wrote it."""
     claims: list[Claim] = Field(default_factory=new_list)
@@ -205,7 +205,7 @@ class CritiqueOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """True if the answer is accepted, because no claim about it holds."""
+        """True if the answer stands because no claim about it holds."""
         return self.outcome == "stands"
 
     @property
@@ -230,11 +230,11 @@ class CritiqueOutput(PatternOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsAsked:
-    """The input of a critic's block; it returns `Claims`, their fields or a list of them."""
+    """Input of a critic's block. The block returns `Claims`, their fields, or a list of claims."""
 
     kind: ClassVar[str] = "criticize"
     is_complete: ClassVar[bool] = True
-    """True, because the input is complete in itself: a human needs no transcript with it."""
+    """True because the input contains everything a human needs; no transcript is shown with it."""
     question: str
     answer: str
 
@@ -244,7 +244,7 @@ class ClaimsAsked:
         return self.question
 
     def task_for_human(self) -> str:
-        """Write the answer and the task for a person."""
+        """Describe the answer and the task, for a human critic."""
         from .prompts import render_answer
 
         return (
@@ -253,21 +253,21 @@ class ClaimsAsked:
         )
 
     def answer_schema(self) -> type[WireModel]:
-        """Return the model of a valid answer."""
+        """Return the model for a valid answer."""
         return Claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulingsAsked:
-    """The input of a judge's block; it returns rulings on the claims (see `answer_schema()`)."""
+    """Input of the judge's block. The block returns rulings on the claims (see `answer_schema()`)."""
 
     kind: ClassVar[str] = "rule"
     is_complete: ClassVar[bool] = True
-    """True, because the input is complete in itself: a human needs no transcript with it."""
+    """True because the input contains everything a human needs; no transcript is shown with it."""
     question: str
     answer: str
     claims: tuple[Claim, ...]
-    """The claims to rule on."""
+    """Claims to rule on."""
 
     @property
     def subject(self) -> str:
@@ -275,7 +275,7 @@ class RulingsAsked:
         return self.question
 
     def task_for_human(self) -> str:
-        """Write the answer, the claims and the task for a person."""
+        """Describe the answer, the claims and the task, for a human judge."""
         from .prompts import render_answer, render_claims
 
         return (
@@ -285,15 +285,15 @@ class RulingsAsked:
         )
 
     def answer_schema(self) -> type[WireModel]:
-        """Return the model of a valid answer about the named claims."""
+        """Build the model for a valid answer: rulings on exactly these claims."""
         return rulings_on(tuple(claim.id for claim in self.claims))
 
 
 @lru_cache(maxsize=64)
 def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
-    """Create the model of a judge's rulings, with the `ids` of the claims in its schema.
+    """Create the model for a judge's rulings, with the `ids` of the claims in its schema.
 
-    Reason and quotes come before the ruling: models stick to their first words.
+    The reason and the quotes come before the ruling, because models commit to their first words.
 
     >>> rulings_on(("C1",))(rulings=[{"claim": "C1", "reason": "-", "ruling": "holds"}]).rulings[0].quotes
     []

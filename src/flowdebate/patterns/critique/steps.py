@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from .options import CritiqueOptions
 
 MakeJudge: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
-"""Factory of the block that rules on the claims with the given ids."""
+"""Factory for the block that rules on the claims with the given ids."""
 _CACHED_JUDGES = 32
 
 
 class Answering(Block[Any, None]):
-    """Step that gets the answer: from the input, the options, or the author's turn."""
+    """Step that gets the answer from the input, the options, or the author."""
 
     def __init__(self, loop: Loop[CritiqueOptions], turn: Turn | None) -> None:
         """Store the author's `turn`; None if the options contain an answer."""
@@ -75,10 +75,10 @@ def is_answered(ctx: Context) -> bool:
 
 
 class CriticTurn(Block[Any, None]):
-    """Turn of a critic, recorded as a task of the audit trail; skipped without an answer.
+    """A critic's turn, recorded as a task in the audit trail; skipped if there is no answer to criticize.
 
-    If its provider fails permanently, the next of `speakers` criticizes the answer; if there is none, the turn is
-    skipped if `failures` allows it.
+    If its provider fails permanently, the next of `speakers` criticizes the answer. If none is left, the turn is
+    skipped, provided that `failures` allows it.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CriticTurn(Block[Any, None]):
 
 
 def read_claims(answer: object, *, block: str) -> list[ClaimDraft]:
-    """Parse the claims of a critic, possibly a bare list; raise OutputError with the block's name if invalid."""
+    """Parse a critic's claims, which may be a bare list; raise OutputError, naming the block, if they are invalid."""
     report = {"claims": answer} if isinstance(answer, (list, tuple)) else answer
     return [
         draft.model_copy(
@@ -138,7 +138,7 @@ def read_claims(answer: object, *, block: str) -> list[ClaimDraft]:
 
 
 def gather_claims(loop: Loop[CritiqueOptions]) -> Handler[Any, None]:
-    """Create the tap after the critics that numbers their claims in declared order and requires a quorum."""
+    """Create the tap after the critics, to number their claims in declared order and check the quorum."""
 
     @handler(name=f"{loop.name}-gather-claims", resources={"transcript": loop.transcript})
     def gather(_: object, ctx: Context) -> None:
@@ -161,21 +161,21 @@ def _drafts_in_order(loop: Loop[CritiqueOptions], state: CritiqueState) -> dict[
 
 
 def entries_of_critics(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[CritiqueEntry]:
-    """Return the transcript entries of all critics who answered, in declared order."""
+    """Return the transcript entries of all critics with an answer, in declared order."""
     drafts = _drafts_in_order(loop, state)
     return [CritiqueEntry(round=2, agent_name=name, text=claims_text(claims)) for name, claims in drafts.items()]
 
 
 def claims_so_far(loop: Loop[CritiqueOptions], state: CritiqueState) -> list[Claim]:
-    """Return the claims with their rulings; without rulings if the run ended before the judge."""
+    """Return the claims, with rulings once the judge has ruled."""
     return list(state.claims) or collect_claims(_drafts_in_order(loop, state), state.answer or "")
 
 
 class Judging(Block[Any, None]):
-    """Step in which the judge rules on the claims, and the judge's quotes are looked up.
+    """Step in which the judge rules on the claims and the judge's quotes are looked up.
 
-    Claims about words that are missing from the answer are not shown to the judge; if no other claims remain, the judge
-    is not asked.
+    The judge does not see claims about words missing from the answer. If no other claims remain, the judge is not
+    called.
     """
 
     def __init__(self, loop: Loop[CritiqueOptions], make: MakeJudge, *, custom: bool) -> None:
@@ -264,7 +264,7 @@ def _stop_reason(state: CritiqueState) -> StopReason:
 
 
 def outcome_of(state: CritiqueState) -> Any:  # noqa: ANN401 - Outcome or None
-    """Return the decision about the answer; None without an answer, or without rulings on its claims."""
+    """Return the decision about the answer; None if there is no answer, or if its claims have no rulings."""
     if is_blank(state.answer or "") or not state.is_ruled or state.stop_reason is None:
         return None
     return decide(state.claims, original=state.answer or "", revision=state.revision)
