@@ -33,7 +33,10 @@ _LONGEST = 500  # maximum length of a listener's description, in characters
 
 
 def check_audience(value: object, *, location: str) -> tuple[str, ...]:
-    """Return the listeners, empty for None; raise ConfigurationError for an invalid audience."""
+    """Validate an audience and return its listeners (none for None).
+
+    Raises ConfigurationError for an invalid audience.
+    """
     if value is None:
         return ()
     listeners = tuple(value) if isinstance(value, (list, tuple)) else ()
@@ -48,7 +51,7 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)  # applications build a pattern for each question, often with the same sides
 def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
-    """Build the answer schema of a listener, with the choice limited to `stances`."""
+    """Build a listener's answer schema, with the choice limited to `stances`."""
 
     def check(choice: str) -> str:
         if choice not in stances:
@@ -61,7 +64,7 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 
 
 class Audience(Block[Any, Any]):
-    """The vote of all listeners at once: before the debate (as a tap), or after it, for the verdict."""
+    """Simultaneous vote of all listeners, before the debate (as a tap) or after it (for the verdict)."""
 
     def __init__(
         self, loop: Loop[DebateOptions], listeners: Sequence[str], options: BlockOptions, *, after: bool
@@ -127,7 +130,7 @@ class Audience(Block[Any, Any]):
         return verdict_of(votes, self.sides)
 
     async def _vote(self, block: Block[Any, Any], value: object, ctx: Context) -> str | None:
-        """Ask a listener for its choice; return None after a tolerated failure of its provider."""
+        """Ask one listener for a choice; return None after a tolerated failure of its provider."""
         try:
             choice: str = (await ask(block, value, ctx, self._failures)).choice
         except Exception as error:
@@ -142,9 +145,9 @@ class Audience(Block[Any, Any]):
 
 
 def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVerdict:
-    """Return a verdict for the side that gained most among listeners who voted twice.
+    """Return a verdict for the side with the largest gain among listeners who voted twice.
 
-    No side wins if gains are equal or zero.
+    No side wins if several sides share the largest gain, or if it is zero.
 
     >>> before_and_after = [("tea", "coffee"), ("tea", "tea"), ("coffee", "coffee")]
     >>> votes = [AudienceVote(voter="a nurse", before=was, after=now) for was, now in before_and_after]

@@ -1,4 +1,4 @@
-"""Baselines of a debate: one call, a vote of first drafts, and samples or revisions for the same number of tokens."""
+"""Baselines of a debate: one call, a vote among first drafts, and samples or revisions at equal token counts."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class BaselineOptions:
     """Options of a debate's baselines: `debate(baselines=BaselineOptions(["self_consistency"], equal="cost"))`."""
 
     names: bool | Sequence[BaselineName] = True
-    """The baselines; True selects a single call, a vote of first drafts, and a vote of as many answers as the debate's
-    tokens pay for.
+    """Names of the baselines; True selects a single call, a vote among first drafts, and a vote among samples within
+    the debate's token budget.
     """
     equal: Equal | None = field(default=None, kw_only=True)
     """Unit of the budget for self-consistency and revision: "tokens" (None), "completion_tokens", "cost" (needs
@@ -57,7 +57,7 @@ class BaselineOptions:
 
     @property
     def has_budget(self) -> bool:
-        """True if one of the baselines has the same budget as the debate."""
+        """True if one of the baselines gets the same budget as the debate."""
         return not BUDGETED.isdisjoint(read_baselines(self.names, location=type(self).__name__))
 
 
@@ -74,7 +74,7 @@ def as_baselines(
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineTemplate(Template):
-    """The texts of a baseline's prompt."""
+    """Prompt texts of a baseline."""
 
     system: str = part(
         "Decide which of several positions on a question is right.\n\n"
@@ -98,12 +98,12 @@ BASELINE = BaselineTemplate()
 
 
 def render_baseline_system(*, positions: Sequence[str], template: BaselineTemplate = BASELINE) -> str:
-    """Render the task, and `positions` in their given order."""
+    """Render the task and the `positions`, in the given order."""
     return filled(template.system, positions=listed(*map(tag_text, positions)))
 
 
 def render_baseline_turn(*, question: str, draft: Draft | None = None, template: BaselineTemplate = BASELINE) -> str:
-    """Render the question, and the `draft` to revise."""
+    """Render the question, and the `draft` to revise, if any."""
     if draft is None:
         return filled(template.turn, question=quoted(question))
     draft_fields = {"reasoning": quoted(draft.reasoning), "winner": tag_text(draft)}
@@ -111,7 +111,7 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
 
 
 class Draft(str):
-    """Position named by an answer, with the reasoning for a later revision."""
+    """Position chosen by an answer, with the reasoning for a later revision."""
 
     __slots__ = ("reasoning",)
 
@@ -126,10 +126,10 @@ class Draft(str):
 def direct_answer(
     name: str, order: tuple[str, ...], template: BaselineTemplate, options: FilledOptions
 ) -> Generator[Draft]:
-    """Create the block `name`: it takes a question, or a question with a draft, and returns the right position.
+    """Create the block `name`, which takes a question, or a question with a draft, and returns a position.
 
     The positions are shown in the given `order`. `options` are options of `generator`. Any answer other than a position
-    is a `SchemaViolation`.
+    raises `SchemaViolation`.
     """
 
     def turn(task: str | tuple[str, Draft]) -> str:
@@ -164,7 +164,7 @@ _WAVE = 8  # samples at once: more could exceed the budget before the first repo
 
 
 def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
-    """Return the baselines named by `value`, cheapest first; raise ConfigurationError for anything else.
+    """Return the baselines named by `value`, cheapest first; raise ConfigurationError for an invalid value.
 
     >>> read_baselines(["drafts", "single"], location="debate 'rent'")
     ('single', 'drafts')
@@ -191,18 +191,18 @@ def create_baselines(
     template: BaselineTemplate = BASELINE,
     **options: Unpack[BlockOptions],
 ) -> Baselines:
-    """Create the block `{name}-baselines`: it finds the right stance without a debate, in up to four ways.
+    """Create the block `{name}-baselines`, which picks a stance without a debate in up to four ways.
 
     - "single": one call of the default model (`options["model"]`, None for `"intent/chat"`).
-    - "drafts": the vote of independent answers, one for each of `models`, the debaters' models (None for the default);
+    - "drafts": a vote among independent answers, one for each of `models`, the debaters' models (None for the default);
       without `models`, one answer of the default model per stance.
-    - "self_consistency": the vote of several answers of the default model, as many as the tokens used by the
-      surrounding debate so far would pay for, between 1 and `max_samples`. `equal` selects another unit than tokens:
+    - "self_consistency": a vote among several answers of the default model, as many as the tokens used by the enclosing
+      debate so far would pay for, between 1 and `max_samples`. `equal` selects a unit other than tokens:
       "completion_tokens", "cost" (by the `prices` of the run's limits) or "calls". If a server does not report its
       tokens, the number of calls is used.
-    - "revision": the same drafts, each revised by its own model, without reading the others, as often as the same
-      budget pays for; the vote of the last revisions. Any gain of a debate over it is due to the arguments of others
-      (Bertalanič and Fortuna, arXiv 2605.00914).
+    - "revision": the same drafts, each revised by its own model without reading the others, as often as the same budget
+      allows; then a vote among the last revisions. If a debate does better than this baseline, the gain is due to the
+      arguments of others (Bertalanič and Fortuna, arXiv 2605.00914).
 
     Each call sees the question and the positions, in an order drawn from the run's seed; a revision also sees its last
     answer. The other `options` are the options of the default blocks: baselines have the same tools, context and
@@ -233,14 +233,14 @@ def create_baselines(
 
 @dataclass(frozen=True, slots=True)
 class _Vote:
-    """One answer: a position, or the reason why it is missing."""
+    """One answer: a position, or the reason for its absence."""
 
     winner: Draft | None = None
     problem: str | None = None
 
 
 class Baselines(Block[Any, list[BaselineAnswer]]):
-    """Answers obtained without a debate. Applications call `create_baselines()`."""
+    """Block that answers a question without a debate. Applications call `create_baselines()`."""
 
     role: str | None = "baseline"
 
@@ -282,7 +282,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if equal cost is requested, but prices or sides are unknown."""
+        """Raise ConfigurationError if equal cost is requested, but the run's limits lack the price of a model."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
@@ -295,7 +295,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     async def _answer(
         self, name: BaselineName, question: str, budget: Usage, total: float | None, ctx: Context
     ) -> BaselineAnswer:
-        """Return the answer of one baseline, with its usage."""
+        """Return a baseline's answer, with its usage."""
         money = ctx.run.budget
         place = f"{ctx.path}/{name}"
         if name == "self_consistency":
@@ -324,7 +324,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Collect answers of the default model until the next one would exceed the `total`, or `calls` if unknown."""
+        """Collect answers of the default model until the next one would exceed `total` (or `calls` if unknown)."""
         votes: list[_Vote] = []
         while room := min(
             _room(total, self._amount(_used(ctx, place), ctx, place), calls, len(votes)),
@@ -356,7 +356,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """Measure the amount used below `place`, in the unit to equalize; None for calls, or if unknown."""
+        """Return the amount used below `place`, in the unit to equalize; None for calls, or if the usage is unknown."""
         match self._equal:
             case "tokens":
                 return used.total_tokens
@@ -377,7 +377,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         first: int = 1,
         drafts: Sequence[_Vote] = (),
     ) -> list[_Vote]:
-        """Ask the model of each of the `voters` (None: the default model) for an answer, or a revision of its draft."""
+        """Ask each voter's model (the default model for None) for an answer, or for a revision of its draft."""
         calls = [
             partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{first + index}]"), draft)
             for index, (voter, draft) in enumerate(zip_longest(voters, drafts))
@@ -385,7 +385,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order(calls)
 
     async def _vote(self, question: str, voter: int | None, ctx: Context, draft: _Vote | None) -> _Vote:
-        """Ask for one answer, with the positions in a random order."""
+        """Request one answer, with the positions in a random order."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)
@@ -407,12 +407,12 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 
 def _goes_on(error: BaseException) -> bool:
-    """Check whether the debate continues without the answer, because a failed baseline must not cost the verdict."""
+    """Check whether the debate can continue without the answer: a failed baseline must not prevent the verdict."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 
 def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> int:
-    """Estimate from the answers so far how many more fit into the budget; at least one always does."""
+    """Estimate how many more answers the budget allows, based on the answers so far; 1 if there are none yet."""
     if not votes:
         return 1
     if not budget or not spent:  # usage is unknown or not counted: compare at equal calls
@@ -449,9 +449,9 @@ def with_baselines(
 ) -> Sequencer[Any, Any]:
     """Add baselines to `pattern`, a debate between `debaters`.
 
-    They are run after its verdict; see `create_baselines`. Their answers are in `raw.baselines`; the output remains the
-    debate's. A failed baseline does not change the verdict. `options` are the options of the default blocks: pass those
-    of the debate.
+    The baselines run after the verdict; see `create_baselines`. Their answers are in `raw.baselines`; the output
+    remains that of the debate. A failed baseline does not change the verdict. `options` are the options of the default
+    blocks: pass the options of the debate.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel

@@ -1,4 +1,4 @@
-"""Answers and costs of a debate and its baselines."""
+"""Benefit of a debate: its answers and costs, compared with those of its baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]
 Undecided = Literal["lot", "wrong"]
-"""Credit for an undecided answer: the chance of picking the right one of the open positions at random, or zero."""
+"""Credit for an undecided answer: the chance of picking the right position among the open ones at random, or zero."""
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -25,29 +25,30 @@ METHODS: Mapping[Method, str] = {
     "self_consistency": "self-consistency",
     "revision": "the vote of drafts revised alone",
 }
-"""The names of the methods as used in sentences."""
+"""Names of the methods for use in sentences."""
 
 
 class MethodAnswer(WireModel):
-    """The answer of a debate or a baseline to one question, and its cost."""
+    """Answer of a debate or a baseline to one question, with its cost."""
 
     answer: list[str]
-    """The position named by the answer; several for a tie, empty if it named no position."""
+    """Position named by the answer; several for a tie, empty if it names no position."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """Number of tokens; None if the server did not report them."""
+    """Number of tokens; None if the server does not report them."""
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Number of output tokens, included in `tokens`."""
+    """Number of output tokens, which `tokens` includes."""
     cost: Annotated[float, Field(ge=0)] | None = None
     """Cost in the currency of the prices; None without prices."""
     votes: Annotated[int, Field(ge=0)] | None = None
-    """The counted answers; None for a debate."""
+    """Counted answers; None for a debate."""
 
     def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
         """Score the answer: 1 if it is right, 0 if it is wrong.
 
-        A tie, or an answer that names none of the `sides`, counts as the chance of picking the right one of the open
-        options at random, or as 0 with undecided="wrong".
+        A tie counts as the chance of picking the right answer among the tied ones at random. An answer without a
+        position counts as the chance of picking the right one of `sides` positions. With undecided="wrong" both count
+        as 0.
 
         >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
         >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
@@ -62,13 +63,13 @@ class BenefitItem(WireModel):
     """One question, answered with and without a debate."""
 
     truth: str | None = None
-    """The right position; None if it is not known."""
+    """Right position; None if it is unknown."""
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
     sides: Annotated[int, Field(ge=2)] = 2
     """The number of positions."""
     failed: bool = False
-    """True for a debate without a verdict, after which no baseline was asked."""
+    """True if the debate had no verdict, so that no baseline was run."""
     cluster: str | None = None
     """Group of related questions, such as a topic; None for an independent question."""
 
@@ -84,9 +85,9 @@ def benefit_item(
     cost: float | None = None,
     cluster: str | None = None,
 ) -> BenefitItem:
-    """Pair a debate's answer with the answers of its `baselines`; calls, tokens and `cost` are those of the whole run.
+    """Pair a debate's answer with the answers of its `baselines`; calls, tokens and `cost` are totals of the run.
 
-    The debate's own cost is the cost of the run minus its baselines. A baseline without a single vote is left out.
+    The debate's own cost is the cost of the run minus its baselines. A baseline without a single vote is omitted.
     """
     winner = None if raw.verdict is None else raw.verdict.winner
     return BenefitItem(
@@ -116,13 +117,13 @@ def benefit_item(
 
 
 def _less(total: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
-    """Subtract the parts from the total, with a minimum of 0; return None if one of them is unknown."""
+    """Subtract the parts from the total, but not below 0; return None if any of them is unknown."""
     counted = [part for part in parts if part is not None]
     return None if total is None or len(counted) < len(parts) else max(total - sum(counted), 0)
 
 
 def change_summary(item: BenefitItem) -> str:
-    """Say whether one debate changed the answer, and at what cost; the right answer need not be known.
+    """Describe whether a debate changed the answer, and at what cost; the right answer may be unknown.
 
     >>> single = MethodAnswer(answer=["cap"], calls=1, tokens=100)
     >>> debate = MethodAnswer(answer=["free"], calls=5, tokens=940)
@@ -155,7 +156,7 @@ def _answer(answer: MethodAnswer) -> str:
 
 
 def times(ratio: float) -> str:
-    """Format a ratio in words, with at most three digits."""
+    """Format a ratio as words, with at most three digits."""
     return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.1f} times"  # noqa: PLR2004 - three digits
 
 

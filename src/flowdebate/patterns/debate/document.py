@@ -38,7 +38,7 @@ _ORDERS = {
     "full": "in all orders",
 }
 _RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
-"""Decision rules in words; the mean of the shares needs no explanation."""
+"""Wording of the decision rules; the mean of the shares needs no explanation."""
 
 
 class DebateDocument(RoundsDocument):
@@ -52,7 +52,7 @@ class DebateDocument(RoundsDocument):
     debaters: list[Side] = Field(default_factory=list)
     raw: DebateRawOutput
     output: Any = None
-    """Output of the synthesizer as plain JSON data; None if there is none."""
+    """Synthesizer's output as plain JSON data; None if there is none."""
 
     @model_validator(mode="after")
     def _a_whole_debate_has_a_verdict(self) -> DebateDocument:
@@ -71,7 +71,7 @@ class DebateDocument(RoundsDocument):
 
     @property
     def last_calls(self) -> int:
-        """Count the calls of the synthesizer and the judge, which by default reads two sides in both orders."""
+        """Count the calls of the synthesizer and the judge; by default, the judge reads two sides in both orders."""
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
     def raw_speakers(self) -> list[Side]:
@@ -79,7 +79,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the mirrored debate after the last round: its turns, and the reason if it ended without a verdict."""
+        """Show the mirrored debate after the last round: its turns, and, if it was cut short, the reason."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -125,7 +125,7 @@ class DebateDocument(RoundsDocument):
         yield from (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
 
     def result(self) -> Iterator[Section]:
-        """Yield the missing speakers if there is no verdict; a live view shows them above the verdict."""
+        """List missing speakers if there is no verdict; a live view shows them above the verdict."""
         if self.raw.verdict is None:
             yield from self.mark()
 
@@ -147,7 +147,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show a reader's question where a finished debate was continued."""
+    """Show a reader's question at the point where it continued a finished debate."""
     return Group(label="A reader asks", text=question, opens=True)
 
 
@@ -179,7 +179,7 @@ def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:
 
 
 def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Summarize the ballots in one line; None for a single ballot. `called` maps stances to the names of sides.
+    """Summarize the ballots in one line; None for a single ballot. `called` maps stances to display names.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -199,7 +199,7 @@ def ballots_of(judging: Judging, called: Mapping[str, str] | None = None) -> str
 
 
 def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the mean scores of all ballots per criterion; empty without a rubric.
+    """Return the mean scores per criterion across all ballots; empty without a rubric.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> ballot = JudgeBallot(order=["a", "b"], criteria={"a": {"clear": 80}, "b": {"clear": 35}})
@@ -302,7 +302,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
 
 
 def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballots | None:
-    """Show the ballots of each view; None without ballots, or if sides share a stance."""
+    """Show the ballots for each view; return None if there are no ballots or if sides share a stance."""
     names = {side.stance: side.name for side in sides}
     if judging is None or not judging.ballots or len(names) != len(sides):
         return None
@@ -347,7 +347,7 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
 
 
 def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
-    """List remarks about hidden names and baselines."""
+    """List notes about hidden names and baselines."""
     notes = []
     if raw.leaks is not None:
         names = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))

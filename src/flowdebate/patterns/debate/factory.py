@@ -1,4 +1,4 @@
-"""`debate()`: its options, validated before anything is built, and its steps in order."""
+"""The `debate()` factory: validation of its options, and its steps in order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
-    """Assemble the debate as a block: opening, rounds of turns, judge, raw output, synthesizer."""
+    """Assemble the debate as a block: opening, rounds of turns, judge, raw output, and synthesizer."""
     options, stances = loop.options, [debater.stance for debater in loop.roster]
     turns = {
         debater.name: loop.turn(
@@ -123,7 +123,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """Open a round with the moderator's validated decision; fall back to declared order if it is unusable."""
+    """Open a round with the moderator's validated decision, or in declared order if the decision is unusable."""
     names = loop.names
     moderator = loop.role(
         MODERATOR,
@@ -194,7 +194,7 @@ def _create_state(loop: Loop[DebateOptions]) -> DebateState:
 
 
 def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
-    """Return the first applicable reason to end the debate after a round, or None.
+    """Return the first applicable reason for ending the debate after a round, or None.
 
     >>> stop_reason(DebateState(round=2), max_rounds=2)
     'max_rounds'
@@ -206,7 +206,7 @@ def stop_reason(state: DebateState, max_rounds: int) -> StopReason | None:
 
 
 def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> DebateRawOutput:
-    """Return the current raw output of the debate around a step."""
+    """Return the current raw output of the enclosing debate."""
     state, anonymity = state_of(ctx, DebateState), loop.anonymity
     return DebateRawOutput(
         rounds=state.round,
@@ -227,9 +227,9 @@ def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> De
 def _build_raw_output(
     loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, custom: bool, on_flip: OnFlip | None
 ) -> Handler[Any, DebateRawOutput]:
-    """Create a block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
+    """Create the block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
 
-    With `on_flip` the debate was mirrored, and its verdict covers both debates.
+    If `on_flip` is set, the debate was mirrored, and its verdict covers both debates.
     """
     sides = list(dict.fromkeys(stances))
 
@@ -265,7 +265,7 @@ def _build_raw_output(
 
 
 def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Context, *, block: str) -> DebateVerdict:
-    """Validate the verdict of an application's own judge.
+    """Validate the verdict of a custom judge.
 
     It must have no ballots, and its winner must be one of `stances` or None. A winner that differs from a stance only
     in its Unicode form is replaced by that stance; any other winner is dropped.
@@ -282,7 +282,7 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
 
 
 def _record_unheard(roster: Sequence[Debater], ctx: Context) -> None:
-    """Record the stances that nobody argued for, such as those to which a moderator never gave the floor."""
+    """Record the stances without arguments, for example because the moderator never gave their debaters the floor."""
     shown_up = {entry.stance for entry in entries_of(ctx)} | {loss.stance for loss in state_of(ctx, DebateState).losses}
     for debater in roster:
         if debater.stance not in shown_up:
@@ -328,7 +328,7 @@ OutT = TypeVar("OutT")
 
 
 class DebateKeywords(PatternKeywords, total=False):
-    """The options of `debate()` that do not affect the type of its output; they are documented there."""
+    """Options of `debate()` without influence on its output type; see `debate()` for their meaning."""
 
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None
@@ -454,15 +454,15 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
 
     - `judge`, `moderator`, `synthesizer`: a block, a function of `(input, ctx)`, or the role's options. A judge may be
       a schedule ("swap"); `synthesizer=False` returns the `DebateRawOutput`.
-    - `model`: for all roles without a specific one.
+    - `model`: the default model for all roles.
     - `turn_order`: "declared", "rotated", "shuffled" or "simultaneous".
     - `phases`, `format`: the purpose of each round, or a named format such as "oxford".
-    - `audience`: listeners who vote before and after the debate, instead of a judge.
-    - `mirror`: repeat the debate with the speakers reversed.
-    - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: for all default blocks.
+    - `audience`: listeners who vote before and after the debate, replacing the judge.
+    - `mirror`: repeat the debate with the speakers in reverse order.
+    - `instructions`, `tools`, `uses`, `context`, `settings`, `prompts`: options of all default blocks.
     - `sources`: texts or paths for debaters to quote.
     - `baselines`: cheaper methods to compare the debate with.
-    - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
+    - `failures`: the reaction to a failed provider, and time limits for turns and rounds.
 
     The input is a str, `{"question": str}` or a `DebateInput`. Invalid options raise `ConfigurationError`.
 
@@ -563,7 +563,7 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
 
 
 def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
-    """Build the debate, including its continuation."""
+    """Build the debate, with support for continuing it after its end."""
     pipeline = assemble(loop)
     pipeline.keeps = None if loop.goes_on is None else "/round["  # part of the paths of all contributions in rounds
     pipeline.lengthen = lambda more: _assembled(replace(loop, max_rounds=more.held + more.rounds, goes_on=more))
@@ -571,7 +571,7 @@ def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[Debater], *, model: ModelChoice) -> None:
-    """Warn about configured judges that belong to the model family of a debater."""
+    """Warn about configured judges from the model family of a debater."""
     from flowdebate.chassis.anonymity.names import kin_among
 
     default = of_intent(model, "chat")

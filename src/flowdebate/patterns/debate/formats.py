@@ -1,4 +1,4 @@
-"""Formats of debates as data: phases, speakers, and who decides. A single declaration adds a new format.
+"""Debate formats as data: their phases, speakers, and decision. A single declaration adds a new format.
 
 >>> from flowdebate import Format, Phase
 >>> mock_trial = Format(
@@ -35,13 +35,13 @@ class Format:
     members: Sequence[Debater | Persona] = ()
     """Default speakers in front ends."""
     roles: Sequence[str] = ()
-    """Roles by roster position, for members without a role."""
+    """Roles by roster position, for members who have none."""
     audience: Sequence[str] = ()
     """Listeners who vote before and after a debate to decide it."""
     anonymous: str = ""
-    """Common, numbered name that replaces the names of members; empty to keep their names."""
+    """Common word that replaces the names of members, with a number; empty to keep their names."""
     instructions: str | None = None
-    """Instructions for all default blocks, unless the application sets others."""
+    """Instructions for all default blocks, unless the application sets its own."""
 
 
 oxford: Format = Format(
@@ -205,7 +205,10 @@ def add_format(format: Format) -> Format:  # noqa: A002 - what it is
 
 
 def find_format(value: object, *, location: str, pattern: str, field: str = "format") -> Format | None:
-    """Return the format with this name, or the format itself; None for None, ConfigurationError for anything else."""
+    """Return the format with the name `value`, or `value` itself if it is a format or None.
+
+    Raises ConfigurationError for any other value.
+    """
     if value is None:
         return None
     format_ = FORMATS.get(value.replace("-", "_")) if isinstance(value, str) else value
@@ -242,6 +245,6 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format of a plan; raise ConfigurationError, with its location, for an unknown one."""
+    """Return the format of a plan; raise ConfigurationError, with its location, for an unknown format."""
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

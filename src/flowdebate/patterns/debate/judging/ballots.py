@@ -1,4 +1,4 @@
-"""Ballots of a judge: the data recorded in a verdict, and exact counting in any order."""
+"""Ballots of a judge: the data recorded in a verdict, and exact counting that does not depend on their order."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """The form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
 MOST_LETTERS = 20  # maximum number of letters: servers do not report log-probabilities of more tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
-"""The decision rule: the mean of the scores, one vote per ballot for the side ranked first, or the median across models
-of their mean log-odds.
+"""Decision rule: the mean of the scores; one vote per ballot for the side ranked first; or the median across models of
+their mean log-odds.
 """
 MIN_LOG_ODDS = 0.1  # minimum lead of a clear winner; chosen on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
-"""The policy for a flipped verdict, when one model picked different winners in different views."""
+"""Policy for a flipped verdict: one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-"""A side's share of a ballot; the shares of all sides add up to 1."""
+"""Share of a side in a ballot; the shares of all sides add up to 1."""
 PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges that was worth two: 9 / (1 + 8 rho) = 2
 
 
@@ -42,20 +42,20 @@ class LetterFit(WireModel):
     side's log-odds.
     """
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """The lead required for a winner after the length correction."""
+    """Lead required for a winner after the length correction."""
 
 
 class JudgeBallot(WireModel):
-    """One judge's answer for one view of a transcript. Sides are identified by their stances."""
+    """One answer of a judge for one view of a transcript. Sides are identified by their stances."""
 
     view: Annotated[int, Field(ge=0)] = 0
-    """The number of the view in the schedule, from 0; a repeated view keeps its number."""
+    """Number of the view in the schedule, from 0; a repeated view keeps its number."""
     order: list[str]
-    """Sides by slot: the judge read the argument of the first side first."""
+    """Sides in the order of their slots: the judge read the argument of the first side first."""
     labels: dict[str, str] | None = None
     """The label of each side in this view; None if sides were identified by their stances."""
     model: str | None = None
-    """The judging model; None if unknown."""
+    """Model that cast the ballot; None if unknown."""
     scores: dict[str, Share] | None = None
     """The share of each side; None if the judge only names a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
