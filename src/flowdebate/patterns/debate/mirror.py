@@ -1,4 +1,4 @@
-"""Mirror of a debate: the debate is repeated with the speakers in reverse order, and both get one verdict."""
+"""Mirror of a debate: the debate is repeated with the speakers in reverse order, and one verdict covers both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
 
 
 class Mirror(Block[Any, None]):
-    """Mirrored debate with its judge; its raw output is stored in the state of the surrounding debate."""
+    """Mirrored debate with its judge; its raw output is stored in the state of the enclosing debate."""
 
     def __init__(self, inner: Sequencer[Any, Any]) -> None:
         shared, hidden = merge_resources(f"mirror {inner.name!r}", [inner], closed=[inner])
@@ -71,10 +71,10 @@ def speaking_order(entries: Sequence[DebateContributionEntry]) -> list[str]:
 def verdict_of_both(
     first: DebateVerdict, mirrored: DebateRawOutput, ctx: Context, *, sides: Sequence[str], on_flip: OnFlip
 ) -> DebateVerdict | None:
-    """Combine the verdicts on a debate and its mirror; None if the mirror has none.
+    """Combine the verdicts on a debate and its mirror; None if the mirror has no verdict.
 
     All ballots count equally; if the winners differ, `on_flip` decides. Without ballots, a side wins only if the judge
-    names it both times.
+    names it in both verdicts.
     """
     second = mirrored.verdict
     if second is None:

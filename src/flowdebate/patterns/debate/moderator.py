@@ -1,4 +1,4 @@
-"""The default moderator: a model that opens each round, picks and briefs the speakers, and may end the debate."""
+"""Default moderator: a model that opens each round, picks and briefs the speakers, and may end the debate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .transcript import HOW_TO_READ_NAMED, Transcript, render_entries, render_tr
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):
-    """The texts of a moderator's prompt."""
+    """Prompt texts of a moderator."""
 
     system: str = part(
         "You moderate a debate and take no side.\n\n"
@@ -48,12 +48,12 @@ class ModeratorTemplate(Template):
         "- Done: true if this round should be the last, because you expect nothing new after it; otherwise false.",
         uses("question", "roster"),
     )
-    """System message, the same for all rounds; `{roster}` lists each debater's name and position."""
+    """System message shared by all rounds; `{roster}` lists each debater's name and position."""
     research: str = part(
         "You have tools. Before you decide, use them to look up the facts that the debaters need, and put your "
         "findings into the briefing."
     )
-    """Addition to the system message when there are tools."""
+    """Text after the system message if there are tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of a round's message."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
@@ -64,23 +64,23 @@ class ModeratorTemplate(Template):
         "the question: what exactly is at issue, and what a good answer has to weigh.",
         uses("round", "rounds"),
     )
-    """Task before anybody has argued."""
+    """Task of the first round, before any debater has argued."""
     next: str = part(
         "Open round {round}{rounds}. Decide on the basis of the debate so far and of your earlier decisions.",
         uses("round", "rounds"),
     )
     """Task of later rounds; `{rounds}` is " of at most 3" if the maximum is known."""
     question: str = part("", uses("round", "rounds"))
-    """Task that replaces the decision: to ask one question for a round in which all debaters speak.
+    """Task instead of a decision: write one question for a round in which all debaters speak.
 
     Empty for a moderator that makes decisions.
     """
     begins: str = part("")
-    """First words of the question, for models that can continue them; rounds use the lines in turn."""
+    """First words of the question, for models that can continue a text; rounds take turns using the lines."""
 
 
 MODERATOR = ModeratorTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_MODERATOR = ModeratorTemplate(
     system=(
         "You moderate a debate and take no side.\n\n"
@@ -95,7 +95,7 @@ CONCISE_MODERATOR = ModeratorTemplate(
     ),
     begins="What would each choice mean for\nWho would be affected most\nHow would each side deal with",
 )
-"""The texts for small models, which ask a question instead of making decisions."""
+"""Prompt texts for small models, asking for a question instead of a decision."""
 MODERATORS = Profiles(
     full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("system", "opening", "next", "question", "begins")
 )
@@ -109,7 +109,10 @@ def render_moderator_system(
     has_tools: bool = False,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """Render the task, the question, and the debaters with their `stances`, keyed by name: the same for all rounds."""
+    """Render the task, the question, and the debaters with their `stances`, keyed by name.
+
+    All rounds share the result.
+    """
     positions = stances or {}
     debaters = [
         f"{tag_name(name)}, defending: {tag_text(positions[name])}" if name in positions else tag_name(name)
@@ -131,7 +134,7 @@ def render_moderator_turn(
 ) -> str:
     """Render the whole transcript in order and with names, the earlier decisions, and the round to open.
 
-    `transcript` is the text of `entries`, if already rendered.
+    `transcript` is the text of `entries`, if it is already rendered.
     """
     text = render_entries(entries, names=True) if transcript is None else transcript
     parts = [filled(template.transcript, transcript=text)]
@@ -157,7 +160,7 @@ def _render_decision(number: int, reason: str | None, briefing: str | None, new_
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """Decision of the default moderator's model, plus the speakers that it must not leave out."""
+    """Decision of the default moderator's model, completed with speakers it must not omit."""
 
     added: list[str]
 
@@ -165,10 +168,10 @@ class CompletedDecision(DebateModeratorOutput):
 def owed_a_turn(
     decision: DebateModeratorOutput, *, stances: Mapping[str, str], entries: Sequence[DebateContributionEntry]
 ) -> list[str]:
-    """List the names due to speak in a round although `decision` leaves out their side.
+    """List names of debaters who must get a turn in a round although `decision` omits their side.
 
-    `stances` maps the names of all debaters to their stances. A side may be left out if a reason is given and it spoke
-    more recently than all sides now speaking. A round without speakers leaves nobody out once all have spoken.
+    `stances` maps the names of all debaters to their stances. A side may be omitted if a reason is given and it spoke
+    more recently than all sides now speaking. A round without speakers omits nobody once all have spoken.
 
     >>> owed_a_turn(DebateModeratorOutput(next_speakers=["ann"]), stances={"ann": "for", "bea": "against"}, entries=[])
     ['bea']
@@ -189,7 +192,7 @@ def owed_a_turn(
 
 
 class Moderator(RosterBlock[DebateModeratorOutput]):
-    """The default moderator, which decides about each round; with some models, it only asks a question."""
+    """Default moderator, which makes a decision for each round; with some models, it only writes a question."""
 
     def __init__(
         self,
@@ -227,10 +230,10 @@ def create_moderator(
     """Create the block `{name}-moderator`: it opens a round with `{reason, next_speakers, briefing, new_angle, done}`.
 
     The moderator sees the debaters' positions, the whole transcript with names, and its own earlier decisions. All
-    debaters speak, unless it gives a `reason` to leave a side out; a side that spoke less recently than a speaking one
-    gets a turn in any case, and is listed in the decision's `added`. With `tools` (or `uses`) it is instructed to look
-    up facts and to include the results in the briefing. Its model's schema has `roster_names` as an enum. `max_rounds`
-    is stated in its prompt (None: the debate's own maximum). In the concise profile, without tools and instructions, it
+    debaters speak, unless it gives a `reason` to omit a side; a side that spoke less recently than a speaking one gets
+    a turn in any case, and is listed in the decision's `added`. With `tools` (or `uses`) it is instructed to look up
+    facts and to include the results in the briefing. Its model's schema has `roster_names` as an enum. Its prompt
+    states `max_rounds` (None: the debate's own maximum). In the concise profile, without tools and instructions, it
     makes no decisions: all debaters speak in declared order, and its model writes one neutral question, the decision's
     `new_angle`.
     """
@@ -291,7 +294,7 @@ def create_moderator(
 
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
-    """Complete the model's decision with turns for sides that must not be left out."""
+    """Complete the model's decision with turns for sides it must not omit."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
     # without the field, the decision may have been recorded before the rule existed, and the run must not change
@@ -303,7 +306,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
 
 
 def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Context) -> DebateModeratorOutput:
-    """Parse the question of a moderator that makes no decisions: all debaters speak.
+    """Parse the question of a moderator that makes no decisions; all debaters speak.
 
     Text without a question mark is ignored.
     """
@@ -317,7 +320,7 @@ def _read_question(roster: Sequence[str], text: str, _: ModelResponse, __: Conte
 def decide_declared_order(
     error: Exception, ctx: Context, *, moderator: str, roster_names: Sequence[str]
 ) -> DebateModeratorDecision:
-    """Decide for a round without a usable decision: all debaters speak, in declared order, without a briefing."""
+    """Return the default decision for a round: all debaters speak, in declared order, without a briefing."""
     state = state_of(ctx, DebateState)
     record_failure(error, ctx, block=moderator, role="moderator", name=moderator, instead="declared_order")
     decision = DebateModeratorDecision(round=max(state.round, 1), next_speakers=list(roster_names), fallback=True)
@@ -329,10 +332,10 @@ def decide_declared_order(
 def stash_moderator_decision(
     *, name: str, moderator: str, roster_names: Sequence[str], custom: bool = False
 ) -> Handler[Any, DebateModeratorDecision]:
-    """Create a block that validates the moderator's decision and adds it to the debate's state with its round.
+    """Create the block that validates the moderator's decision and adds it to the debate's state, with its round.
 
-    Raises OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` marks an
-    application's own moderator: a resumed run keeps its earlier decisions.
+    Raises OutputError for an invalid decision, RosterError for a speaker outside the debate. `custom` marks a custom
+    moderator; a resumed run keeps that moderator's earlier decisions.
     """
     roster = frozenset(roster_names)
     maximum = _TURNS_EACH * len(roster)
@@ -376,7 +379,7 @@ _LONGEST = 4_000  # maximum length of a briefing or an angle in characters: each
 def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
     """Build the schema of the moderator's answer, with the roster as an enum for models that support schemas.
 
-    Other models' answers are validated. If `next_speakers` is missing, all debaters speak.
+    The answers of other models are validated. If `next_speakers` is missing, all debaters speak.
     """
 
     def check_speaker(speaker: str) -> str:

@@ -1,4 +1,4 @@
-"""Options of a debate, and the rules about incompatible options."""
+"""Options of a debate, and the rules for incompatible options."""
 
 from __future__ import annotations
 

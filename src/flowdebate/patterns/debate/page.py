@@ -1,4 +1,4 @@
-"""Page of a debate: its options, its live view, and the construction of its pattern."""
+"""Page of a debate: its options, its live view, and the creation of its pattern."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class PhaseEntry(RosterEntry):
 
 
 class AskedEntry(RosterEntry):
-    """A reader's question, with the round of the answers."""
+    """Question of a reader, with the round of its answers."""
 
     round: Count
     text: Text
@@ -255,7 +255,7 @@ class DebateLive(OneByOne):
             yield verdict_card(event.verdict, self.speakers)
 
     def progress(self) -> str:
-        """Show the round if a moderator decides who speaks in it."""
+        """Show the round instead of the turn if a moderator chooses the speakers."""
         moderated = self.plan is not None and self.plan.options.moderator
         return Live.progress(self) if moderated else super().progress()
 
@@ -296,7 +296,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the sides; empty if a model has to propose them, because the question does not name them."""
+        """Return the sides; none if a model has to propose them because the question does not name any."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
@@ -314,7 +314,10 @@ class DebatePage(PatternPage):
         return sum(phase.rounds for phase in phases_in(options)) or super().length(options)
 
     def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
-        """Show the judge both orders if there are two sides or the depth is "auto", unless another option decides."""
+        """Make the judge read both orders by default.
+
+        This applies to two sides and to the depth "auto", unless another option rules it out.
+        """
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
         two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
@@ -410,7 +413,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.lengthen(cast("GoesOn", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the number of rounds in the plan, unless phases determine it."""
+        """Return the number of rounds in the plan; with phases, the configured or default `max_rounds`."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length
@@ -443,7 +446,7 @@ class DebatePage(PatternPage):
 
 
 def _named_one_winner(run: StoredRun) -> bool:
-    """Check whether the judge of a run was asked only once, and only for a winner."""
+    """Check whether the judge of a run cast a single ballot, without scores."""
     raw = (run.outcome or {}).get("raw")
     verdict = raw.get("verdict") if isinstance(raw, Mapping) else None
     judging = verdict.get("judging") if isinstance(verdict, Mapping) else None
@@ -454,7 +457,7 @@ def _named_one_winner(run: StoredRun) -> bool:
 
 
 def _human(plan: Plan, role: str) -> Human:
-    """Create a human block that asks right away, or waits for a later answer."""
+    """Create a human block that requests an answer immediately, or suspends the run until there is one."""
     from flowdebate.blocks.human.human import human
 
     return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
-"""Tasks of phases whose names are self-explanatory."""
+"""Tasks of phases with well-known names."""
 _LONGEST = 2_000  # maximum length of a phase's aim in characters: each prompt of the phase contains it
 _MOST = 100  # maximum number of phases
 
@@ -43,16 +43,16 @@ class Phase:
     rounds: int = field(default=1, kw_only=True)
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
     """"pairs" for a cross-examination; None otherwise. Each speaker asks a debater of another side and gets an answer
-    at once: two turns each. In a later round of the phase, a different debater is asked if there are several.
+    immediately, which makes two turns. In a later round of the phase, another debater is asked if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """The debaters who speak (or ask), in this order, by their positions on the roster from 1; empty for all.
+    """Debaters who speak (or ask) in this phase, in order, as roster positions from 1; empty for all.
 
     If there is a moderator, it decides instead.
     """
     aim: str | None = field(default=None, kw_only=True)
-    """Task of the debaters; None: the default task for the phase's name ("closing"), or to argue as in any
-    other round.
+    """Task of the debaters. None: the default task for the phase's name ("closing"), or otherwise the usual task of a
+    round.
     """
     length: Length | None = field(default=None, kw_only=True)
     """Length of a turn; None for short turns in a cross-examination, and the debate's length otherwise."""
@@ -81,12 +81,12 @@ class Phase:
 
     @property
     def turn_length(self) -> Length | None:
-        """The length of the phase's turns; None for the debate's length."""
+        """Length of the phase's turns; None for the debate's length."""
         return "short" if self.length is None and self.asks else self.length
 
     @property
     def turns(self) -> int:
-        """Number of turns per speaker in a round."""
+        """Number of turns per speaker per round."""
         return 2 if self.asks else 1
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
     """Validate the phases of a debate with `members` debaters; None means no phases.
 
-    ConfigurationError names the invalid phase.
+    Raises ConfigurationError, naming the phase, if one is invalid.
     """
     if value is None:
         return ()
@@ -129,9 +129,10 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
 
 
 class PhasedTurns(RoundOfTurns):
-    """The turns of a round of a debate with phases, in the order of the phase; in a cross-examination, in pairs.
+    """Turns of a round in a debate with phases, in the order of the phase; in a cross-examination, in pairs.
 
-    A debater due to be asked always gets a turn, and argues if the asker's provider failed and there is no question.
+    A debater due to be asked always gets a turn. If the asker's provider failed and there is no question, the debater
+    argues instead.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class PhasedTurns(RoundOfTurns):
         return turn_order, planned
 
     def open(self, wave: Wave, ctx: Context) -> None:
-        """Assign each turn of `wave` its purpose before the turns begin."""
+        """Assign a purpose to each turn of `wave` before the turns begin."""
         state = state_of(ctx, DebateState)
         phase = state.phase
         if phase is None:
@@ -194,9 +195,9 @@ class PhasedTurns(RoundOfTurns):
 
 
 def whom_to_ask(name: str, stances: Mapping[str, str], number: int) -> str:
-    """Choose the debater that `name` asks in round `number` of a cross-examination.
+    """Choose the debater to be asked by `name` in round `number` of a cross-examination.
 
-    This is the next debater of another side, and a different one in the next round.
+    This is the next debater from another side, and a different one in the next round.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
     >>> [whom_to_ask("a", sides, number) for number in (1, 2, 3)], whom_to_ask("c", sides, 1)

@@ -59,11 +59,9 @@ class JudgeBallot(WireModel):
     scores: dict[str, Share] | None = None
     """The share of each side; None if the judge only names a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
-    """Rubric scores: for each side, a number from 0 to 100 per criterion. None (and omitted from JSON) without a
-    rubric.
-    """
+    """Rubric scores of each side, from 0 to 100 per criterion. None (and omitted from JSON) without a rubric."""
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
-    """Log-odds of a letter ballot: each side's log-probability minus the mean of all sides.
+    """Log-odds of a letter ballot: each side's log-probability minus the mean over all sides.
 
     None (and omitted from JSON) otherwise.
     """
@@ -75,8 +73,8 @@ class JudgeBallot(WireModel):
     None (and omitted from JSON) otherwise.
     """
     fit: LetterFit | None = Field(default=None, exclude_if=_is_none)
-    """Fit of the judging model, which determines the part of `log_odds` explained by length; `scores` and `winner`
-    exclude that part. None (and omitted from JSON) without a fit.
+    """Fit of the judging model, for removing the part of `log_odds` explained by length from `scores` and `winner`.
+    None (and omitted from JSON) without a fit.
     """
     winner: str | None = None
     """Winning side; None if no side wins."""
@@ -85,15 +83,15 @@ class JudgeBallot(WireModel):
     reasoning: str = ""
     """Reasons; empty if `verdict` is empty."""
     problem: str | None = None
-    """The reason why the answer is unusable; None for a usable answer."""
+    """Reason why the answer is unusable; None if it is usable."""
     spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
-    """The speaking order of the sides in the transcript's last round, for a debate with several transcripts (`mirror`);
-    None (and omitted from JSON) otherwise.
+    """Speaking order of the sides in the transcript's last round, if a debate has several transcripts (`mirror`). None
+    (and omitted from JSON) otherwise.
     """
 
     @property
     def shares(self) -> dict[str, float]:
-        """The scores; without scores, 1 for the winner, or equal shares without a winner."""
+        """The scores; if there are none, 1 for the winner, or equal shares without a winner."""
         if self.scores is not None:
             return dict(self.scores)
         if self.winner is None:
@@ -104,8 +102,8 @@ class JudgeBallot(WireModel):
     def for_length(self) -> dict[str, float]:
         """The part of each side's log-odds explained by its length; 0 without a fit.
 
-        The correction grows with the logarithm of the length, up to four times the length of the others; longer texts
-        were not measured.
+        The correction grows with the logarithm of the length, up to four times the length of the other sides; longer
+        texts were not measured.
 
         >>> fit = LetterFit(per_log_length=0.1, min_log_odds=0.15)
         >>> odds, lengths = {"a": 0.3, "b": -0.3}, {"a": 200, "b": 100}
@@ -130,7 +128,7 @@ _FAR = math.log(4) / 2
 
 
 class Statement(WireModel):
-    """A sentence of the debate, verbatim."""
+    """A verbatim sentence from the debate."""
 
     entry: Annotated[int, Field(ge=0)]
     """Index of the argument in the transcript."""
@@ -144,21 +142,21 @@ class Statement(WireModel):
 
 
 class JudgeQuote(WireModel):
-    """A statement picked by a judge as a side's most concrete one."""
+    """Statement that a judge picked as a side's most concrete one."""
 
     side: str
-    """The stance supported by the statement."""
+    """Stance supported by the statement."""
     statement: Statement
     """The statement."""
     reply: Statement | None = None
-    """The later statement of another side with the most words in common; None if no other side spoke again."""
+    """Later statement of another side with the most words in common; None if no other side spoke again."""
 
 
 class Judging(WireModel):
-    """The record behind a verdict: all ballots, and their combined result."""
+    """Record behind a verdict: all ballots, and their combined result."""
 
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
-    """The form of the answers if the judge answered with letters; None (and omitted from JSON) otherwise."""
+    """Form of the answers if the judge answered with letters. None (and omitted from JSON) otherwise."""
     fallback: str | None = Field(default=None, exclude_if=_is_none)
     """Reason for switching to another form of answer, such as "letter -> scores: …".
 
@@ -166,13 +164,13 @@ class Judging(WireModel):
     """
 
     schedule: str = "single"
-    """The schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
+    """Schedule of views: "single", "swap", "cyclic", "full" or "sampled(n)"."""
     decided_by: DecidedBy = "mean"
-    """The decision rule that combined the ballots."""
+    """Decision rule for combining the ballots."""
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=MIN_LOG_ODDS, exclude_if=lambda lead: lead == MIN_LOG_ODDS
     )
-    """Lead in log-odds needed to win; the default value is omitted from JSON."""
+    """Lead in log-odds required to win; the default value is omitted from JSON."""
     criteria: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
         default=None, exclude_if=_is_none
     )
@@ -180,29 +178,29 @@ class Judging(WireModel):
     ballots: list[JudgeBallot]
     """Ballots in the order of the schedule, grouped by model."""
     planned: Annotated[int, Field(ge=1)] = 1
-    """The number of ballots planned for the schedule and the panel."""
+    """Number of ballots planned for the schedule and the panel."""
     scores: dict[str, Share]
-    """The share of each side over all usable ballots."""
+    """Share of each side across all usable ballots."""
     flipped: bool = False
     """True if a model chose different winners in different views."""
     on_flip: OnFlip | None = None
-    """The policy applied to a flipped verdict; None if it was not needed."""
+    """Policy applied to a flipped verdict; None if the verdict was not flipped."""
     effective_n: Annotated[float, Field(gt=0)] = 1.0
-    """The number of independent judges that the panel is worth; see `effective_n()`."""
+    """Number of independent judges equivalent to the panel; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """Statements that a judge answering with letters picked from each side; None (and omitted from JSON) otherwise."""
+    """Statements picked from each side by a judge answering with letters. None (and omitted from JSON) otherwise."""
 
     @property
     def saved(self) -> int:
-        """The number of calls skipped because they could not change the verdict."""
+        """Number of calls skipped because they could not change the verdict."""
         return self.planned - len(self.ballots)
 
 
 class Decision(NamedTuple):
-    """The combined result of several ballots."""
+    """Combined result of several ballots."""
 
     scores: dict[str, float]
-    """Shares of the sides, in the order of the sides; they add up to 1."""
+    """Shares of the sides, in their declared order, adding up to 1."""
     winner: str | None
     """The side with the largest share; None for a tie."""
     flipped: bool
@@ -217,11 +215,11 @@ def decide(
     A tied ballot is split equally between the tied sides. Sums are exact, so the order of the ballots does not matter.
     Without a usable ballot, all sides have equal shares.
 
-    With log-odds, a preference for a slot cancels out only over all orders, so a model with an unusable ballot is left
-    out. The ballots of each model are averaged, so a model counts once however often it was asked. Between two sides
-    the median of the models decides: no single model can outvote two thirds of the others, however confident it is. The
-    winner must be `min_log_odds` (None: `least_lead`) ahead of every other side; scores are probabilities, based on
-    each side's distance from its strongest rival.
+    With log-odds, a preference for a slot cancels out only across all orders, so a model with an unusable ballot is
+    ignored. The ballots of each model are averaged, so a model counts once however often it was called. Between two
+    sides the median of the models decides: no single model can outvote two thirds of the others, however confident it
+    is. The winner must be `min_log_odds` (None: `least_lead`) ahead of every other side; scores are probabilities,
+    based on each side's distance from its strongest rival.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
     >>> second = JudgeBallot(view=1, order=["no", "yes"], scores={"yes": 0.5, "no": 0.5})
@@ -247,7 +245,7 @@ def decide(
 
 
 def least_lead(ballots: Sequence[JudgeBallot]) -> float:
-    """Return the fitted lead needed to win: the highest across the models, or 0.1 without a fit.
+    """Return the lead required to win: the highest fitted value across the models, or 0.1 without a fit.
 
     >>> least_lead([JudgeBallot(order=["a", "b"])])
     0.1
@@ -273,7 +271,7 @@ def leads_of(
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
-    """Check whether the winner is certain because the `remaining` ballots cannot change it.
+    """Check whether the winner is certain, since the `remaining` ballots cannot change it.
 
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote")
@@ -288,7 +286,7 @@ def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequenc
 
 
 def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
-    """Return the number of independent judges that `n` correlated ones are worth: n / (1 + (n - 1) correlation).
+    """Return the number of independent judges equivalent to `n` correlated ones: n / (1 + (n - 1) correlation).
 
     >>> effective_n(9), effective_n(9, 0), effective_n(9, 1)
     (2.0, 9.0, 1.0)
@@ -301,7 +299,7 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """Return the sides ranked first by a ballot: several for a tie, all of them if it names no winner."""
+    """Return the sides ranked first by a ballot: several for a tie, all if the ballot names no winner."""
     return leaders(portions(ballot.shares, sides))
 
 
@@ -325,7 +323,7 @@ def centred(logprobs: Mapping[str, float]) -> dict[str, float]:
 
 
 def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
-    """Turn log-odds into probabilities.
+    """Convert log-odds to probabilities.
 
     >>> softmax({"yes": 0.0, "no": 0.0})
     {'yes': 0.5, 'no': 0.5}
@@ -337,7 +335,7 @@ def softmax(log_odds: Mapping[str, float]) -> dict[str, float]:
 
 
 def balanced(ballots: Sequence[JudgeBallot]) -> list[JudgeBallot]:
-    """Return the ballots of models whose log-odds are all valid; empty if a ballot without a model is invalid."""
+    """Return the ballots of models with valid log-odds in every ballot; none if a ballot without a model is invalid."""
     spoiled = {ballot.model for ballot in ballots if ballot.problem is not None or ballot.log_odds is None}
     return [ballot for ballot in ballots if None not in spoiled and ballot.model not in spoiled]
 
@@ -356,7 +354,7 @@ def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
 
 
 def _totals(ballots: Sequence[JudgeBallot], sides: Sequence[str], by: DecidedBy) -> dict[str, Fraction]:
-    """Add up the ballots for each side; each ballot adds at most 1."""
+    """Add up the ballots for each side, where a ballot adds at most 1."""
     if by == "vote":
         return total((split(firsts_of(ballot, sides=sides), sides) for ballot in ballots), sides)
     return total((portions(ballot.shares, sides) for ballot in ballots), sides)

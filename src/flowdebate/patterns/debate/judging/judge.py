@@ -113,8 +113,8 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     judged concurrently. The options from `answer_form` to `ask` are described in `JudgeOptions`; if the only option set
     is a schedule of several orders, a model with a concise profile answers with letters.
 
-    `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner that is not among `stances` is
-    a `SchemaViolation`; an unusable ballot among several is left out unless all are unusable. `anonymity` replaces
+    `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner outside `stances` raises
+    `SchemaViolation`; with several ballots, unusable ones are ignored unless all are unusable. `anonymity` replaces
     names inside arguments by aliases. With `sources`, the judge sees the verified quotes. With the `turn_order`
     "simultaneous", only arguments of later rounds can be quoted as replies.
     """
@@ -152,7 +152,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
 
 def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Callable[P, Judge]]:
-    """Give a function the signature of `create_judge`, which validates and completes the options."""
+    """Give a function the signature of `create_judge`; that function validates and completes the options."""
 
     def sign(function: Callable[..., Judge]) -> Callable[P, Judge]:
         function.__dict__["__signature__"] = signature(create_judge)
@@ -164,7 +164,7 @@ def _taking_what(_: Callable[P, Judge]) -> Callable[[Callable[..., Judge]], Call
 @bindable("name", "transcript", "stances", pattern="debate", role="judge", template=JudgeTemplate)
 @_taking_what(create_judge.create)
 def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `create_judge`
-    """Create the block `{name}-judge`, a panel: `create_judge` with a `panel` of models, each judging every view.
+    """Create the block `{name}-judge` as a panel: `create_judge` with a `panel` of models, each judging every view.
 
     All models judge the same views (with "single", the same shuffled view), and all ballots count. `quorum` is the
     number of models that must answer (None: two); if a provider fails, the panel continues without its model.
@@ -176,7 +176,7 @@ def create_judge_panel(**options: Any) -> Judge:  # noqa: ANN401 - those of `cre
 
 
 class Judge(Block[Any, JudgedVerdict]):
-    """A judge or a panel of judges, configured by `how`. Applications call `create_judge()`."""
+    """Judge or panel of judges, configured by `how`. Applications call `create_judge()`."""
 
     role: str | None = "judge"
 
@@ -274,7 +274,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return verdict
 
     def _ask(self, how: JudgeOptions) -> Asking:
-        """Return the jurors for `how`."""
+        """Create the jurors for the options `how`."""
         form, setup = how.form, self._setup
         if has_several_ballots(how):  # the history contains the verdict, not each ballot
             hidden = Visibility(client=self._visibility.client, history=False)
@@ -288,7 +288,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _render(
         self, question: str, view: JudgeView, places: Sequence[int], ctx: Context, *, number: int = 0
     ) -> JudgeInput:
-        """Render the transcript in `view`, with aliases for the names in arguments, and notes on their quotes."""
+        """Render the transcript in `view`, replacing names in arguments with aliases, and adding notes on quotes."""
         entries, notes = recent_entries(ctx), list[str]()
         if self._material is not None:
             sources = self._material.of_run(ctx)
@@ -304,9 +304,9 @@ class Judge(Block[Any, JudgedVerdict]):
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
 
     def _winner_cases(self, count: int, question: str, ctx: Context) -> list[JudgeInput]:
-        """Return the inputs for a judge that names a winner: the first order, and its mirror.
+        """Return the inputs for a judge that names a winner: the first order, and its mirror image.
 
-        Each round is shuffled separately, so no side has the first word in all of them.
+        Each round is shuffled separately, so that no side has the first word in every round.
         """
         entries, cases = recent_entries(ctx), list[JudgeInput]()
         orders = orders_for_judge(entries, shuffle=self._shuffle, random=self._random or ctx.random)
@@ -316,7 +316,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return cases
 
     async def _winners(self, juror: Juror, cases: Sequence[JudgeInput], ctx: Context) -> list[JudgeBallot]:
-        """Ask for a winner in each of the `cases`; a failed call fails the whole judge."""
+        """Ask for a winner in each of the `cases`; if one call fails, the judge fails."""
 
         async def cast(case: JudgeInput) -> JudgeBallot:
             self._announce(case, ctx)
@@ -372,7 +372,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return BallotCall(lost, juror, ctx, error)
 
     async def _usable(self, cast: Sequence[BallotCall], ctx: Context) -> list[JudgeBallot]:
-        """Return the usable ballots, without failed calls; raise the first failure if too few models answered."""
+        """Return the usable ballots; raise the error of the first failed call if too few models answered."""
         failed = [(call, call.error) for call in cast if call.error is not None]
         answered = {id(call.juror) for call in cast if call.error is None}
         jurors = {id(call.juror) for call in cast}
@@ -395,7 +395,7 @@ class Judge(Block[Any, JudgedVerdict]):
     async def _decide(
         self, asking: Asking, ballots: list[JudgeBallot], question: str, ctx: Context, fallback: str | None
     ) -> JudgedVerdict:
-        """Combine all ballots into one verdict: by a person if `on_flip` requires it, and by the count otherwise."""
+        """Combine all ballots into one verdict; a person decides if `on_flip` requires it, otherwise the count."""
         how, by_letter = asking.how, asking.how.form in LETTERS
         correlation = PUBLISHED_CORRELATION if self.how.correlation is None else self.how.correlation
         used = [ballot for ballot in ballots if ballot.problem is None]
@@ -424,7 +424,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return conclude(judging, decision.winner, sides=self.sides, hint=self._is_concise(ctx))
 
     async def _quotes(self, juror: Juror | LetterJuror, question: str, ctx: Context) -> list[JudgeQuote]:
-        """Collect the most concrete statement of each side, as picked by the model."""
+        """Collect the most concrete statement of each side, picked by the model."""
         assert isinstance(juror, LetterJuror)  # noqa: S101 - of a judge by letter
         entries, hide = recent_entries(ctx), None if self._anonymity is None else self._anonymity.aliases(ctx).hide
         sources = () if self._material is None else self._material.of_run(ctx)
@@ -443,7 +443,7 @@ class Judge(Block[Any, JudgedVerdict]):
         pick: Callable[[Context], Awaitable[int]],
         ctx: Context,
     ) -> JudgeQuote | None:
-        """Pick a quote of a side; None if the model's provider fails, since the verdict is complete without it."""
+        """Pick a quote for a side; return None if the model's provider fails, since a verdict does not need quotes."""
         error = recorded_failure(ctx, block=self.name)
         try:
             if error is None:
@@ -476,23 +476,23 @@ class Judge(Block[Any, JudgedVerdict]):
 
 
 def has_several_ballots(how: JudgeOptions) -> bool:
-    """Check whether a judge counts ballots for its verdict, instead of returning it as a single answer."""
+    """Check whether a judge's verdict is a count of ballots, not a single answer."""
     return how.form != "winner" or how.plan.kind != "single"
 
 
 class Asking(NamedTuple):
-    """Options of the judge, and the jurors it asks."""
+    """Options of a judge, with its jurors."""
 
     how: JudgeOptions
     jurors: Sequence[Juror | LetterJuror]
 
     def planned(self, sides: int) -> int:
-        """Return the number of ballots if all are cast; raise ConfigurationError for too many sides."""
+        """Return the total number of ballots; raise ConfigurationError for too many sides."""
         return self.how.plan.calls(sides) * len(self.jurors) * (sides if self.how.crossed_labels else 1)
 
 
 class BallotCall(NamedTuple):
-    """One call for a ballot: the ballot, its juror and context, and the error of a failed call."""
+    """Call for one ballot: the ballot, its juror and context, and the error if the call failed."""
 
     ballot: JudgeBallot
     juror: Juror | LetterJuror
@@ -509,7 +509,7 @@ class FlippedBallots:
 
 
 def read_blind(block: Block[Any, Any], anonymity: Anonymity | None) -> Block[Any, Any]:
-    """Hide the same information from a person as from models.
+    """Hide from a human judge what is hidden from models.
 
     The input of `block` contains stances instead of names, and aliases inside arguments.
     """

@@ -1,4 +1,4 @@
-"""Jurors and their prompts: each one asks a model about a judge view at a time, for a winner, scores or a letter."""
+"""Jurors and their prompts. A juror asks a model about one judge view at a time: for a winner, scores or a letter."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SCORES = (
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeTemplate(Template):
-    """The texts of a judge's prompt."""
+    """Prompt texts of a judge."""
 
     system: str = part(
         f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}"
@@ -64,9 +64,9 @@ class JudgeTemplate(Template):
         f"from several of them.\n{_LAST}",
         uses("positions"),
     )
-    """The system message of a judge naming a winner."""
+    """System message of a judge naming a winner."""
     scored: str = part(f"{_OFFICE}{HOW_TO_READ} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
-    """The system message of a judge scoring each position."""
+    """System message of a judge scoring each position."""
     labelled: str = part(f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}{_FIRST}{_SCORES}{_LAST}", uses("positions"))
     """Line added if positions have labels."""
     turn: str = part(
@@ -79,7 +79,7 @@ class JudgeTemplate(Template):
         "You judge a debate by its facts. A fact counts if it matters for the question. Catchphrases, personal "
         "stories and changes of subject count for nothing."
     )
-    """The system message of a judge answering with a letter."""
+    """System message of a judge answering with a letter."""
     letter_turn: str = part(
         "Question: {question}\n\n{sides}\n\n"
         "Which side gave concrete facts that matter for the question? Answer {letters}.",
@@ -90,18 +90,18 @@ class JudgeTemplate(Template):
         "Which sentence gives the most concrete evidence on the question? Reply with its letter.",
         uses("question", lines=("sentences",)),
     )
-    """The request to pick one of a side's statements."""
+    """Request to pick one of a side's statements."""
     reasons: str = part(
         f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}Name the strongest argument for each position and say how it was "
         "answered. Then say which position was argued best, and why. Write plain text without headings.",
         uses("positions"),
     )
-    """The system message of a judge that writes its reasons before answering with a letter."""
+    """System message of a judge giving reasons before a letter."""
     rubric: str = part(
         "Give each position a score on each of these criteria, considering that criterion alone:\n{criteria}",
         uses("criteria", lines=("criteria",)),
     )
-    """Addition to the system message of a judge with `criteria`."""
+    """Text after the system message of a judge with `criteria`."""
     after_reasons: str = part(
         "Your reasons:\n- {reasons}\n\nGoing by these reasons, which position was argued best? "
         "Answer with its label only: {letters}.",
@@ -118,7 +118,7 @@ def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUD
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """Render the system message of a judge that scores each position or writes `reasons`, in the order of `view`."""
+    """Render the system message of a judge scoring each position or writing `reasons`, in the order of `view`."""
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -142,7 +142,7 @@ _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 @lru_cache(maxsize=256)  # applications build a pattern for each question, often about the same sides
 def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
-    """Build the answer schema of a judge, with the winner after the reasoning: models commit to their first words."""
+    """Build a judge's answer schema, with the winner last, because models commit to their first words."""
     sides = tuple(dict.fromkeys(stances))
     return create_model(
         "DebateVerdict",
@@ -155,7 +155,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 
 @lru_cache(maxsize=256)  # debates about the same sides use the same few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
-    """Build the schema of a judge that scores each side, either as a whole or per criterion in `criteria`.
+    """Build the answer schema of a judge scoring each side, as a whole or by the criteria in `criteria`.
 
     `names` are in the order of the view.
     """
@@ -180,7 +180,7 @@ def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type
 
 
 def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
-    """Return the base class of answers with scores; a winner without scores gets all the points.
+    """Return the base class of answers with scores; if an answer has no scores, its winner gets all points.
 
     Models trained on other judges' prompts name a winner even when asked for scores.
     """
@@ -198,7 +198,7 @@ def _scored_base(names: tuple[str, ...]) -> type[WireModel]:
 
 
 def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
-    """Convert `scores` to each side's share, adding up to 1."""
+    """Convert `scores` to shares of the sides, adding up to 1."""
     total = sum(scores.values())
     return {side: value / total if total else 1 / len(scores) for side, value in scores.items()}
 
@@ -213,17 +213,17 @@ class JudgeInput:
     question: str
     view: JudgeView
     entries: Sequence[DebateContributionEntry]
-    """The arguments in the order of the view, with aliases instead of names and labels instead of stances."""
+    """Arguments in the order of the view, with aliases instead of names and labels instead of stances."""
     notes: Sequence[str] = ()
-    """The line below each argument; empty for an argument without one."""
+    """Line below each argument; empty if an argument has none."""
     places: Sequence[int]
-    """The indices of the arguments in the transcript."""
+    """Indexes of the arguments in the transcript."""
     number: int = 0
-    """The number of the view in the judge's schedule, from 0."""
+    """Number of the view in the judge's schedule, from 0."""
     model: str | None = None
-    """A panel's model; None for the judge's own model."""
+    """Panel model; None for the judge's own model."""
     reasons: str = ""
-    """The reasons that the model wrote before being asked for a letter."""
+    """Reasons that the model wrote before the request for a letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,26 +234,26 @@ class JurorSetup:
     """Name of the judge's block."""
     sides: tuple[str, ...]
     shows_names: bool
-    """True if the transcript shown to the juror contains names."""
+    """True if the transcript for the juror contains names."""
     has_sources: bool
     template: JudgeTemplate
     fit: LetterFit | None
     """Fit for letter ballots; None for the built-in fit of the answering model."""
     criteria: Mapping[str, float] | None
-    """The criteria of the rubric and their weights."""
+    """Criteria of the rubric, with their weights."""
     transcript: Transcript
     options: FilledOptions
     """Options of the blocks that call the models."""
     show: Callable[[str], str] = quoted
-    """Function that renders a text after its label: `frame` for material that is not an argument."""
+    """Function that renders a text after its label; `frame` is used for material other than arguments."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
-        """Return the setup with a panel's model; None for the judge's own model."""
+        """Return the setup for the panel model `model`; None selects the judge's own model."""
         return self if model is None else replace(self, options={**self.options, "model": model})
 
     @staticmethod
     def voter(model: Model | str | None) -> str | None:
-        """Return the name of a panel's model; None for the judge's own model."""
+        """Return the name of a panel model; None for the judge's own model."""
         return model if model is None or isinstance(model, str) else model.name
 
     def render(self, case: JudgeInput) -> str:
@@ -266,7 +266,7 @@ class JurorSetup:
         return f"{office}\n\n{HOW_TO_READ_QUOTES}" if self.has_sources else office
 
     def open_ballot(self, case: JudgeInput, ctx: Context, **fields: Any) -> JudgeBallot:  # noqa: ANN401 - fields
-        """Create a ballot for a view, with further `fields`."""
+        """Create a ballot for a view, with additional `fields`."""
         view = case.view
         return JudgeBallot(
             view=case.number,
@@ -278,7 +278,7 @@ class JurorSetup:
 
 
 class Juror:
-    """One judging model, asked for scores or only for a winner."""
+    """One judging model that gives scores or only names a winner."""
 
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
@@ -301,7 +301,7 @@ class Juror:
         return verdict.judging.ballots[0].model_copy(update=words)
 
     def asking(self, case: JudgeInput) -> Generator[Any]:
-        """Create the block for `case`. It returns a `JudgeBallot`, or a `JudgedVerdict` if asked only for a winner."""
+        """Create the block for `case`, returning a `JudgeBallot`, or a `JudgedVerdict` if it only names a winner."""
         if self._scored:
             names = tuple(map(case.view.named, case.view.order))
             return self._generators(names).with_transform(partial(self._ballot, case))
@@ -357,7 +357,7 @@ class Juror:
         return self._setup.open_ballot(case, ctx, scores=scores, winner=leader_of(scores), **texts)
 
     def _verdict(self, case: JudgeInput, answer: Any, _: ModelResponse, ctx: Context) -> JudgedVerdict:  # noqa: ANN401 - of the schema above
-        """Build the verdict of a single view from its only ballot and its text."""
+        """Build the verdict of a single view from its only ballot and the answer's text."""
         ballot = self._setup.open_ballot(case, ctx, winner=answer.winner)
         return JudgedVerdict(
             verdict=add_headline(answer.verdict, answer.winner, self._setup.sides),
@@ -389,7 +389,7 @@ def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[s
 
 
 def listed_letters(letters: Sequence[str]) -> str:
-    """List the letters for a question.
+    """List letters for use in a question.
 
     >>> listed_letters("ABC")
     'A, B or C'
@@ -400,7 +400,7 @@ def listed_letters(letters: Sequence[str]) -> str:
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
     """Assign letters to the slots of each of the `views`; if `crossed`, in every rotation of the letters.
 
-    If letters follow the slots, letter bias and slot bias coincide, and all orders together cancel both.
+    If letters follow the slots, letter bias and slot bias coincide, and using all orders cancels both.
     """
     turns = range(len(letters) if crossed else 1)
     return tuple(
@@ -411,7 +411,7 @@ def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed:
 
 
 class LetterJuror:
-    """One judging model that answers with a letter, whose log-probabilities form the ballot.
+    """One judging model that answers with a letter; the log-probabilities of the letters form the ballot.
 
     The arguments are grouped by side, under a letter and without their positions, since a small model would otherwise
     judge the positions instead of the arguments. With `reasons`, the model reads the debate round by round, with the
@@ -430,7 +430,7 @@ class LetterJuror:
         return self._choose(self._system, self._turn, self._letters, self._setup.options, resources)
 
     async def cast(self, case: JudgeInput, ctx: Context) -> JudgeBallot:
-        """Ask about one view; the ballot has a `problem` if the letters are inconclusive."""
+        """Cast the ballot for one view; it has a `problem` if the letters are inconclusive."""
         setup = self._setup
         if self._reasons:
             hidden: FilledOptions = {**setup.options, "visibility": _HIDDEN}
@@ -446,7 +446,7 @@ class LetterJuror:
         return ballot
 
     async def pick(self, question: str, texts: Sequence[str], ctx: Context) -> int:
-        """Pick the index of the text with the most concrete fact; the first text if there are no log-probabilities."""
+        """Return the index of the text with the most concrete fact; 0 if there are no log-probabilities."""
         setup = self._setup
         letters = letters_for(len(texts), location=setup.name, field="sentences")
         sentences = "\n".join(f"{letter}: {setup.show(text)}" for letter, text in zip(letters, texts, strict=True))
@@ -469,7 +469,7 @@ class LetterJuror:
         options: FilledOptions,
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
-        """Create a block that asks for one of `choices`, without tools."""
+        """Create a block that lets the model choose one of `choices`, without tools."""
         slots: FilledOptions = {**options, "tools": ()}  # no tokens left for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
@@ -520,7 +520,7 @@ class LetterJuror:
 
 
 def notes_on_escapes(case: JudgeInput) -> list[str]:
-    """Return a note for each text of the material that contains escaped characters."""
+    """Return notes explaining escaped characters, one for each text of the material with such characters."""
     return [explain_escapes(entry.text) for entry in case.entries]
 
 
@@ -540,7 +540,7 @@ def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
 
 
 def read_logprobs(logprobs: Mapping[str, float], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Read the fields of a ballot from the log-probability of each side's letter."""
+    """Build the fields of a ballot from the log-probability of each side's letter."""
     log_odds = centred({side: logprobs[letter] for side, letter in labels.items()})
     mass = math.fsum(math.exp(logprob) for logprob in logprobs.values())
     problem = f"the letters have only {mass:.3g} of the probability" if mass < LEAST_MASS else None

@@ -55,7 +55,7 @@ class JudgeOptions:
     order the slot has more influence than the arguments; "single" otherwise.
     """
     panel: Sequence[Model | str] = ()
-    """The models of a panel, each judging every view; empty for a single judge."""
+    """Models of a panel, each judging every view; empty for a single judge."""
     decided_by: DecidedBy | None = None
     """The decision rule: "mean" averages scores, "vote" counts the first choice of each ballot, "log_odds" takes the
     median of the models' mean log-odds of letters. None: "log_odds" for letters, "mean" otherwise.
@@ -76,8 +76,9 @@ class JudgeOptions:
     This takes a one-token call per side, and requires answer_form="letter".
     """
     on_flip: OnFlip = "average"
-    """The policy if a model picks different winners in different views: "average" lets the mean decide, "abstain" and
-    "tie" name no winner (with the mean's scores, or equal scores for the sides ranked first), "human" asks a person.
+    """Policy if a model picks different winners in different views: "average" lets the mean decide; "abstain" names no
+    winner but keeps the mean's scores; "tie" names no winner and gives equal scores to the sides ranked first; "human"
+    asks a person.
     """
     labels: bool | Sequence[str] = False
     """Labels "A", "B", … for sides instead of their stances, rotated against the slots; or custom labels.
@@ -97,8 +98,7 @@ class JudgeOptions:
     curtail: bool = False
     """True to stop asking for ballots once no remaining one could change the winner."""
     quorum: int | None = None
-    """The number of answers required from a panel's models; None: two, or the number in the debate's
-    `FailurePolicy`."""
+    """Number of answers required from a panel's models; None: two, or the number in the debate's `FailurePolicy`."""
     correlation: float | None = None
     """The correlation between the errors of a panel's models, from 0 to 1, for the effective n; `flowdebate eval audit`
     measures it. None: 0.4375, from a published panel of nine judges worth two."""
@@ -107,11 +107,11 @@ class JudgeOptions:
     model: Model | str | None = None
     """Model of a single judge; None for the debate's model. A panel has its own models."""
     template: JudgeTemplate | None = None
-    """Texts of the judge's prompt; None for the default texts."""
+    """Prompt texts of the judge; None for the default texts."""
     profile: Profile | None = None
     """Profile of the judge's default prompt; None for the debate's profile."""
     instructions: TextSlot | None = None
-    """Addition to the judge's system message. It replaces the debate's instructions; likewise, the following options
+    """Text added to the judge's system message. It replaces the debate's instructions; likewise, the following options
     replace those of the debate.
     """
     tools: Sequence[ToolLike] | None = None
@@ -196,14 +196,14 @@ class JudgeOptions:
             raise ConfigurationError(_WHERE, option, getattr(self, option), allowed)
 
     def for_block(self) -> BlockOptions:
-        """Return the block options that are set; the others are left to the debate."""
+        """Return the block options that are set; the debate's options apply to all others."""
         values: Any = {name: value for name in _BLOCK if (value := getattr(self, name)) is not None}
         options: BlockOptions = values
         return options
 
     @property
     def form(self) -> Answer:
-        """The form of answers, assuming a model with a full profile if the profile decides."""
+        """The form of answers; a full profile is assumed if the form depends on the profile."""
         if self.answer_form is not None:
             return self.answer_form
         if self.decided_by == "log_odds":

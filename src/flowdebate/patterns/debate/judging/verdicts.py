@@ -1,7 +1,7 @@
 """Verdicts in words: the conclusion of a count, and statements quoted from the debate.
 
-The text is assembled from a verdict's data, so it cannot contradict the winner. A statement is a sentence of the debate
-that the judge picked by its letter, so every quote is verbatim.
+The text is assembled from a verdict's data, so it cannot contradict the winner. The judge picks statements, which are
+sentences of the debate, by their letters, so every quote is verbatim.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ _TWO = 2  # comparative for two sides or orders, superlative for more
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
-    """Build the verdict of a count with `winner` ahead, or without a winner if `judging.on_flip` requires it.
+    """Build the verdict of a count won by `winner`, or a verdict without a winner if `judging.on_flip` requires it.
 
-    In a tie, all sides that some ballot ranked first get equal scores; an abstention leaves the counted scores
-    unchanged. The text comes from the ballot most clearly in favour of the winner; without a winner, it lists the
-    reasons of all ballots. A judge that answers with letters writes no text of its own; with `hint`, the verdict
-    mentions that it is a small model.
+    In a tie, all sides ranked first by some ballot get equal scores; an abstention leaves the counted scores unchanged.
+    The text comes from the ballot most clearly in favor of the winner; without a winner, it lists the reasons of all
+    ballots. A judge answering with letters writes no text; with `hint`, the verdict mentions that it is a small model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -65,7 +64,7 @@ def _tell_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
 
 
 def order_effect(judging: Judging) -> str | None:
-    """Describe the effect of the order of the sides on the verdict; None if it had none.
+    """Describe the effect of the order of the sides on the verdict; None if there was no effect.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot, Judging
     >>> both = [JudgeBallot(order=["a", "b"], winner="a"), JudgeBallot(order=["b", "a"], winner="b")]
@@ -82,7 +81,7 @@ def order_effect(judging: Judging) -> str | None:
 
 
 def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
-    """Add a headline with the winner to `verdict` if it names other sides only.
+    """Add a headline with the winner to `verdict` if the text only names other sides.
 
     >>> add_headline("The shop closes.", "The shop opens", ["The shop opens", "The shop closes"])
     'The judge sides with: The shop opens. In its own words: The shop closes.'
@@ -105,7 +104,7 @@ def letter_verdict(winner: str | None, sides: int, *, usable: bool) -> str:
 
 
 def letter_reasoning(judging: Judging, *, hint: bool) -> str:
-    """Quote the statement of each side picked by the judge, and the reply of another side."""
+    """Quote the statement picked by the judge for each side, and the other side's reply."""
 
     def tell(statement: Statement) -> str:
         return f"(turn {statement.turn}): “{' '.join(statement.text.split())}”"
@@ -125,7 +124,7 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
 
 
 def tell_lead(judging: Judging) -> str | None:
-    """Describe how far the first side is ahead, with and without the effect of length; None if unknown."""
+    """Describe the lead of the first side, with and without the effect of length; None if it is unknown."""
     used = balanced(judging.ballots)
     if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
         return None
@@ -143,7 +142,7 @@ def tell_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for the person who decides between them; text inside a ballot cannot forge a line."""
+    """Render the ballots for a person deciding between them; text inside a ballot cannot forge a line."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -158,7 +157,7 @@ def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
 
 
 def _tell_reasons(ballot: JudgeBallot) -> str:
-    """Render the reasons given in a ballot; if positions had labels, explain the labels."""
+    """Render the reasons in a ballot, with an explanation of the positions' labels, if any."""
     if ballot.labels is None:
         return ballot.reasoning
     called = "; ".join(f"{ballot.labels[side]}: {side}" for side in ballot.order)
@@ -175,7 +174,7 @@ def _tell_ballot(ballot: JudgeBallot) -> str:
 
 
 def _end(side: str) -> str:
-    """End a stance with a full stop, unless it already ends a sentence."""
+    """End a stance with a period, unless it already ends a sentence."""
     return side if side.rstrip()[-1:] in (".", "!", "?", "…") else f"{side}."
 
 
@@ -195,7 +194,7 @@ _WORD = re.compile(r"\w+")
 
 
 def sentences_of(text: str) -> list[str]:
-    """Split `text` into sentences, each a substring of it.
+    """Split `text` into sentences, returned as substrings.
 
     >>> sentences_of("Dr. Lee counted 3.5 cases. Nobody replied!")
     ['Dr. Lee counted 3.5 cases.', 'Nobody replied!']
@@ -216,7 +215,7 @@ def sentences_of(text: str) -> list[str]:
 def statements_of(
     entries: Sequence[DebateContributionEntry], side: str, sources: tuple[Source, ...] = ()
 ) -> list[Statement]:
-    """List the sentences of `side` to choose a quote from, in order.
+    """List sentences of `side`, in order, as candidates for a quote.
 
     Statements that quote one of the `sources` word for word take precedence, because a small model would prefer a
     fluent invention. Short statements are used only if there are no others. If there are more statements than letters,
@@ -243,7 +242,7 @@ def statements_of(
 def reply_to(
     statement: Statement, entries: Sequence[DebateContributionEntry], *, turn_order: TurnOrder = "declared"
 ) -> Statement | None:
-    """Find the first later sentence of another side that has most words in common with `statement`, or None.
+    """Find the first later sentence of another side with the most words in common with `statement`, or None.
 
     Shared words do not make the sentence an answer, and the verdict does not call it one. If the sides of a round spoke
     simultaneously, only sentences of later rounds count.

@@ -1,7 +1,7 @@
 """Views of a transcript: the orders and labels shown to a judge, their schedules, and a blind view for readers.
 
-A judge that favours a slot or a label favours a side if it sees only one view. If every side has every slot once, the
-bias favours all sides equally, and cancels out in the average of the scores.
+A judge that favors a slot or a label favors a side if it sees only one view. If every side has every slot once, the
+bias favors all sides equally, and cancels out in the average of the scores.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from flowdebate.patterns.debate.transcript import render_entries
 
 ScheduleKind = Literal["single", "swap", "cyclic", "full", "sampled"]
 ScheduleLike: TypeAlias = "Schedule | str"
-"""A schedule, or its name, such as "single", "swap", "cyclic", "full" or "sampled(5)"."""
+"""A schedule or its name: "single", "swap", "cyclic", "full", or for example "sampled(5)"."""
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MOST_SAMPLES = 1_000
-"""Maximum number of sampled views, because each view takes a call and all are drawn before the first call."""
+"""Maximum number of sampled views: each view takes a call, and all views are drawn before the first call."""
 FULL_AT_MOST = 4  # maximum number of sides: five would need 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """One order of the sides, with or without labels, in which a judge reads the transcript."""
+    """Order of the sides, with or without labels, for one reading of the transcript by a judge."""
 
     order: tuple[str, ...]
-    """Sides by slot: in each round, the arguments of the first side come first."""
+    """Sides in the order of their slots: in each round, the arguments of the first side come first."""
     labels: Mapping[str, str] | None = None
     """Label of each side; None if sides are identified by their stances."""
 
     def named(self, side: str) -> str:
-        """Return the label of `side`, or its stance."""
+        """Return the label of `side`, or its stance if it has no label."""
         return side if self.labels is None else self.labels[side]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The set of views shown to a judge, one call per view.
+    """Set of views shown to a judge, one call per view.
 
     - "single": one random order.
     - "swap": one order and its reverse; enough for two sides.
-    - "cyclic": as many orders as sides, a Latin square: each side is in each slot once, so that all of them benefit
-      equally from the bias towards a slot.
+    - "cyclic": as many orders as sides, a Latin square: each side is in each slot once, so that all sides benefit
+      equally from a bias towards a slot.
     - "full": every order, for at most four sides.
-    - "sampled(n)": n random orders; reduces noise, and bias only on average.
+    - "sampled(n)": n random orders; reduces noise, but bias only on average.
     """
 
     kind: ScheduleKind = "single"
     size: int | None = None
-    """The number of orders of a sampled schedule."""
+    """Number of orders in a sampled schedule."""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ScheduleKind):
@@ -97,7 +97,7 @@ class Schedule:
         """Draw the views of `sides` from `random` (None: `Random(0)`).
 
         Without `shuffle` the first view has the order of `sides`. `labels`, one for each side, rotate against the slots
-        from view to view: over as many views as there are sides, each side has each label once.
+        from view to view: over as many views as there are sides, each side gets each label once.
 
         >>> [view.order for view in Schedule(kind="cyclic").views(["a", "b", "c"], shuffle=False)]
         [('a', 'b', 'c'), ('b', 'c', 'a'), ('c', 'a', 'b')]
@@ -138,7 +138,7 @@ def sampled(n: int) -> Schedule:
 
 
 def as_schedule(value: object, *, location: str, field: str = "schedule", allowed: str = NAMES) -> Schedule:
-    """Parse `value`, a schedule or its name; for any other value, raise ConfigurationError with the allowed names.
+    """Parse `value`, a schedule or its name; raise ConfigurationError with the allowed names for other values.
 
     >>> as_schedule("sampled(5)", location="debate").size
     5
@@ -164,7 +164,7 @@ def order_for_judge(
 def orders_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> tuple[list[int], list[int]]:
-    """Return the order of `order_for_judge` and its mirror, with each round reversed.
+    """Return the result of `order_for_judge`, and its mirror image with each round reversed.
 
     >>> orders_for_judge([])
     ([], [])
@@ -177,7 +177,7 @@ def orders_for_judge(
 def _rounds_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool, random: Random | None
 ) -> list[list[list[int]]]:
-    """Return the indices of `entries` by round and unit; a question and its answer form one unit."""
+    """Return the indexes of `entries`, grouped by round and unit; a question and its answer form one unit."""
     rounds: dict[int, list[list[int]]] = {}
     open_questions: dict[tuple[int, str, str | None], list[int]] = {}
     for index, entry in enumerate(entries):
@@ -217,7 +217,7 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
     """Order the indexes of `entries` by round, and within each round by the slots of `view`.
 
     Several arguments of one side in a round stay in order, and an answer stays with its question. Raises
-    ConfigurationError for an entry of an unknown side.
+    ConfigurationError for an entry from an unknown side.
     """
     slots = {side: slot for slot, side in enumerate(view.order)}
     for index, entry in enumerate(entries):
@@ -239,7 +239,7 @@ def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list
 
 
 def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, names: bool = False) -> str:
-    """Render the transcript in the order of `view`; with `names`, tags also contain the speaker.
+    """Render the transcript in the order of `view`; with `names`, tags also include the speaker.
 
     >>> render_view([], JudgeView(order=("for", "against")))
     '(empty)'
@@ -248,7 +248,7 @@ def render_view(entries: Sequence[DebateContributionEntry], view: JudgeView, *, 
 
 
 def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) -> Sequence[DebateContributionEntry]:
-    """Replace the stances of `entries` by the labels of `view`."""
+    """Replace the stances in `entries` with the labels of `view`."""
     if view.labels is None:
         return entries
     return [
@@ -267,7 +267,7 @@ def apply_labels(entries: Sequence[DebateContributionEntry], view: JudgeView) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindTurn:
-    """A contribution of a side, identified by its letter."""
+    """Contribution of a side identified by its letter."""
 
     label: str
     text: str
@@ -276,7 +276,7 @@ class BlindTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRound:
-    """The contributions of a round, in the order of the view."""
+    """Contributions of a round, in the order of the view."""
 
     title: str
     turns: tuple[BlindTurn, ...]
@@ -284,11 +284,11 @@ class BlindRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindReading:
-    """A debate prepared for readers who must not know the speakers."""
+    """Debate prepared for blind reading: readers do not learn who is speaking."""
 
     question: str
     sides: tuple[tuple[str, str], ...]
-    """The letter and the stance of each side, in reading order."""
+    """Letter and stance of each side, in reading order."""
     rounds: tuple[BlindRound, ...]
 
     @property
@@ -300,7 +300,7 @@ class BlindReading:
     def of(
         cls, raw: DebateRawOutput, *, view: int, names: Sequence[str] = (), models: Sequence[str] = ()
     ) -> BlindReading:
-        """Return one of the `blind_views` of a debate, with aliases for `names` and `models`."""
+        """Create one of the `blind_views` of a debate, with aliases for `names` and `models`."""
         views = blind_views(raw)
         view_shown = views[view % len(views)]
         spoke = dict.fromkeys([*names, *(entry.agent_name for entry in raw.transcript)])
@@ -320,7 +320,7 @@ class BlindReading:
 
 
 def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
-    """Return the orders for blind reading of a debate; the side read first is A. None for a single side."""
+    """Return the orders for blind reading of a debate, where the first side is A; None for a single side."""
     sides = list(dict.fromkeys(entry.stance for entry in raw.transcript))
     if len(sides) < 2:  # noqa: PLR2004 - nothing to choose from
         return ()
