@@ -167,7 +167,7 @@ BREAKS = (
     ),
     Break(
         "turns carry the role of their speakers",
-        "tests/patterns/test_event_roles.py::test_turns_carry_the_role_of_their_speakers",
+        "tests/patterns/test_event_roles.py::test_turns_have_the_role_of_their_speaker",
         "chassis/turn.py",
         '"role": speakers[0].role',
         '"role": None',
@@ -261,7 +261,7 @@ BREAKS = (
     ),
     Break(
         "each of several subjects has a trail of its own",
-        f"{COMPOSED}::test_for_each_runs_a_pattern_for_each_subject",
+        f"{COMPOSED}::test_for_each_runs_a_pattern_per_subject",
         "chassis/spec.py",
         "                owns=owned,\n",
         "",

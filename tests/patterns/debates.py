@@ -1,4 +1,4 @@
-"""Shared helpers for the tests of `debate()`: two sides, a verdict, and models that identify themselves."""
+"""Helpers for the tests of `debate()`: two sides, a verdict, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_role(
 
 
 def decision(*speakers: str, done: bool = False, **words: str | None) -> dict[str, Any]:
-    """Create a moderator's answer as a model would write it."""
+    """Create a moderator's answer in the form a model would write."""
     return {"nextSpeakers": list(speakers), "briefing": None, "newAngle": None, "done": done, **words}
 
 

@@ -1,4 +1,4 @@
-"""Every pattern with custom blocks in all roles, without a model."""
+"""All patterns with custom blocks in every role, without a model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ROUNDS = 3
 
 
 def make_pattern(name: str, act: Callable[[Any, Context], object], **options: Any) -> Sequencer[Any, Any]:
-    """Build the pattern of this name.
+    """Build the pattern with this name.
 
     `act(input, ctx)` is called in each turn of the second speaker, before its answer. A pattern with rounds has at most
-    `ROUNDS` of them.
+    `ROUNDS` rounds.
     """
 
     def first(request: Any) -> object:

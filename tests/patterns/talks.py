@@ -1,4 +1,4 @@
-"""Every pattern with its default blocks and three speakers, and a model that answers all of them and may fail."""
+"""Every pattern with its default blocks and three speakers, and a model that answers for all of them and may fail."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ TURNS = {
     "critique": ("critic",),
     "review": ("reviewer", "examiner"),
 }
-"""Names of the speakers' blocks, one per kind of turn."""
+"""Block names of the speakers, one per kind of turn."""
 READERS: dict[str, tuple[str, ...]] = {"critique": ("author", "judge")}
-"""Further roles that read the sources, to answer from them or to check claims."""
+"""Other roles that read the sources, either to answer from them or to check claims."""
 
 
 class Decider(NamedTuple):
-    """The role that decides on the entries, and the recovery from a failure in that role."""
+    """The role that decides on the entries, and the recovery if that role fails."""
 
     role: str
     instead: str
@@ -64,14 +64,14 @@ DECIDERS = {
     "critique": Decider("judge", "no_verdict"),
     "review": Decider("merger", "skipped"),
 }
-"""Deciding role of each pattern except the handoff, which has only speakers."""
+"""Deciding role in each pattern except the handoff, which has only speakers."""
 WORD = re.compile(r"\bw[0-9a-f]{12}\b")
 
 
 def talk(  # noqa: PLR0911 - one for each pattern
     pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
 ) -> Sequencer[Any, Any]:
-    """Build the pattern as `x`, with two rounds if it has rounds; `block` speaks for bob, and `decider` decides."""
+    """Build the pattern as `x`, with two rounds if it has rounds. `block` speaks for bob, and `decider` decides."""
     of = {name: DebaterOptions(instructions=f"You are {name} of the city council.") for name in NAMES}
     if block is not None:
         del of["bob"]
@@ -109,13 +109,13 @@ def role_of(request: ModelRequest) -> str:
 
 
 def words_in(raw: Any) -> set[str]:
-    """Return the words of answers anywhere in a raw output."""
+    """Return the answers' words anywhere in a raw output."""
     return set(WORD.findall(json.dumps(raw.to_wire())))
 
 
 @dataclass
 class Talkers:
-    """A model that puts a unique word into every answer; a call fails if `lost` returns an error.
+    """A model that puts a unique word into every answer. A call fails if `lost` returns an error.
 
     A failing call streams some text to listeners first.
     """
@@ -123,7 +123,7 @@ class Talkers:
     lost: Callable[[ModelRequest], Exception | None] = lambda _: None
     asked: list[ModelRequest] = field(default_factory=list)
     words: set[str] = field(default_factory=set)
-    """Words of the answered calls."""
+    """Words in the successful answers."""
     failed: int = 0
 
     def model(self, name: str = "talkers") -> FunctionModel:
@@ -180,7 +180,7 @@ def _answer(request: ModelRequest, word: str) -> Any:
 
 
 def _rulings(prompt: str, word: str) -> list[dict[str, Any]]:
-    """Rule that all claims hold, with the question as the evidence."""
+    """Uphold all claims, with the question as the evidence."""
     quotes = re.findall(r"^Question: (.+)", prompt, re.MULTILINE)
     ids = re.findall(r"^\[(C\d+)\]", prompt, re.MULTILINE)
     return [{"claim": claim_id, "reason": word, "quotes": quotes, "ruling": "holds"} for claim_id in ids]

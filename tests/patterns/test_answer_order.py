@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 CLAIMS = ("ship", "wait", "ask")
 
 
-def enums(schema: Any) -> list[list[str]]:
-    """Return all enums of strings in a schema."""
+def find_enums(schema: Any) -> list[list[str]]:
+    """Return all string enums in a schema."""
     if isinstance(schema, dict):
-        return [enum for key, part in schema.items() for enum in ([part] if key == "enum" else enums(part))]
-    return [enum for part in schema for enum in enums(part)] if isinstance(schema, list) else []
+        return [enum for key, part in schema.items() for enum in ([part] if key == "enum" else find_enums(part))]
+    return [enum for part in schema for enum in find_enums(part)] if isinstance(schema, list) else []
 
 
 class Asked:
@@ -32,7 +32,7 @@ class Asked:
         self.model = FunctionModel(self._answer)
 
     def _answer(self, request: ModelRequest) -> Reply:
-        self.shown += enums(request.output_schema)
+        self.shown += find_enums(request.output_schema)
         if request.output is None:
             return "Yes."
         if "winner" in (request.output_schema or {}).get("properties", {}):
@@ -40,7 +40,7 @@ class Asked:
         return {"response": "Yes.", "next_agent_name": self.shown[-1][0]}
 
 
-def test_a_judge_sees_the_sides_in_the_order_of_its_debate() -> None:
+def test_judges_see_the_sides_in_the_order_of_their_debate() -> None:
     """A debate between the same sides in a different order has run before."""
     for order in permutations(CLAIMS):
         recorder = Asked()
@@ -49,7 +49,7 @@ def test_a_judge_sees_the_sides_in_the_order_of_its_debate() -> None:
         assert recorder.shown == [list(order)]
 
 
-def test_a_speaker_sees_the_others_in_their_order() -> None:
+def test_speakers_see_the_others_in_declared_order() -> None:
     """A handoff between the same people in a different order has run before."""
     for order in permutations(CLAIMS):
         recorder = Asked()
@@ -58,9 +58,9 @@ def test_a_speaker_sees_the_others_in_their_order() -> None:
         assert recorder.shown == [list(order[1:])]
 
 
-def test_the_type_of_a_choice_keeps_its_order_within_other_types() -> None:
+def test_choice_types_keep_their_order_within_other_types() -> None:
     """`typing` caches types such as a union with None, regardless of the order of the choices."""
     for order in permutations(CLAIMS):
         choice: Any = one_of(order)
         model = create_model("Choice", it=(choice | None, None), also=(choice, order[0]))
-        assert enums(model.model_json_schema()) == [list(order), list(order)]
+        assert find_enums(model.model_json_schema()) == [list(order), list(order)]

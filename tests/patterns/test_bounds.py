@@ -1,4 +1,4 @@
-"""Limits on the parts of a pattern, which are checked before anything is built."""
+"""Limits on the parts of a pattern, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROSTERS: dict[str, tuple[Callable[..., Any], str, str | None]] = {
 
 
 def people(pattern: str, count: int, **changes: Any) -> list[Any]:
-    """Create a roster and apply `changes` to the last member."""
+    """Create a roster and apply `changes` to its last member."""
     if pattern == "debate":
         listed: list[Any] = [{"name": f"n{at}", "stance": f"stance {at}"} for at in range(count)]
     else:
@@ -41,7 +41,7 @@ def people(pattern: str, count: int, **changes: Any) -> list[Any]:
 
 
 def rejection_of(pattern: str, roster: list[Any], **options: Any) -> ConfigurationError:
-    """Return the error of a pattern that cannot be built."""
+    """Return the error raised for a pattern that cannot be built."""
     make, field, _ = ROSTERS[pattern]
     with pytest.raises(ConfigurationError) as caught:
         make(name="big", **{field: roster}, **options)
@@ -49,7 +49,7 @@ def rejection_of(pattern: str, roster: list[Any], **options: Any) -> Configurati
 
 
 @pytest.mark.parametrize("pattern", ROSTERS)
-def test_a_roster_is_bounded(pattern: str) -> None:
+def test_rosters_are_bounded(pattern: str) -> None:
     """Both the number of members and the length of their texts are limited; values at the limit are valid."""
     make, field, cap = ROSTERS[pattern]
     start = time.process_time()
@@ -72,7 +72,7 @@ def test_a_roster_is_bounded(pattern: str) -> None:
         make(name="big", **{field: largest}, **({} if cap is None else {cap: MOST_ROUNDS}))
 
 
-def test_the_bound_of_rosters_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server may allow more or fewer members; an invalid number is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
@@ -85,14 +85,14 @@ def test_the_bound_of_rosters_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> N
             assert rejection_of("council", people("council", 3)).field == MEMBERS_VARIABLE
 
 
-def test_a_sampled_schedule_is_bounded() -> None:
-    """The views of the schedule are drawn before the first call."""
+def test_sampled_schedules_are_bounded() -> None:
+    """The schedule's views are drawn before the first call."""
     assert sampled(1_000).size == 1_000
     with pytest.raises(ConfigurationError, match=r"`size` must be at most 1,000 \(got 999999\)"):
         sampled(999_999)
 
 
-def test_a_large_request_is_rejected_with_its_field() -> None:
+def test_large_requests_are_rejected_by_field() -> None:
     """Over HTTP, the request is rejected before the server builds anything."""
     sides = [{"name": f"n{at}", "stance": f"s{at}"} for at in range(8_000)]
     cases: list[tuple[dict[str, Any], str]] = [

@@ -1,4 +1,4 @@
-"""Breaking a promise that all patterns share must be possible, to see the tests of it fail (make break-promises)."""
+"""Mutation check for promises shared by all patterns: breaking one must fail its test (make break-promises)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every pattern as a block: concurrent runs of a single object, runs in a session, and steps of a pipeline."""
+"""Every pattern as a block: concurrent runs of a single object, runs in a session, and pipeline steps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.anyio
 QUESTIONS = [f"Should we build {number} trams?" for number in range(12)]
 
 
-def slowly(talkers: Talkers) -> FunctionModel:
-    """Return the model of `talkers`, which yields to all other calls before each answer."""
+def slow_model(talkers: Talkers) -> FunctionModel:
+    """Return the model of `talkers`, which lets all other calls run before each answer."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
@@ -35,12 +35,12 @@ def slowly(talkers: Talkers) -> FunctionModel:
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in one session"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_concurrent_runs_of_a_pattern_are_independent(pattern: str, shared: bool) -> None:  # noqa: FBT001
-    """Each result equals that of a single run, though every answer depends on the whole prompt."""
+    """Each result equals that of a separate run, although every answer depends on the whole prompt."""
     pattern_ = talk(pattern)
     alone = [await pattern_.run(question, model=Talkers().model(), seed=1) for question in QUESTIONS]
     assert len({word for run in alone for word in words_in(run.raw)}) == sum(len(words_in(run.raw)) for run in alone)
     options: dict[str, Any] = {"session": Session()} if shared else {}
-    model = slowly(Talkers())
+    model = slow_model(Talkers())
     results = await asyncio.gather(*(pattern_.run(question, model=model, seed=1, **options) for question in QUESTIONS))
     for question, one, result in zip(QUESTIONS, alone, results, strict=True):
         assert result.raw.subject == question
@@ -52,7 +52,7 @@ async def test_concurrent_runs_of_a_pattern_are_independent(pattern: str, shared
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
-    """An earlier debate may have left a transcript of a different kind in the session."""
+    """An earlier debate may have left a different kind of transcript in the session."""
     session, pattern_ = Session(), talk(pattern)
     first = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     await first.run("Cap rents?", model=by_role(), session=session)
@@ -63,10 +63,10 @@ async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_for_each_runs_a_pattern_for_each_subject(pattern: str, limit: int | None) -> None:
-    """All subjects share one run, with any concurrency, and the steps around them see input and output."""
+async def test_for_each_runs_a_pattern_per_subject(pattern: str, limit: int | None) -> None:
+    """All subjects share one run, with any concurrency, and the surrounding steps see input and output."""
     several = sequencer(name="all").map(list).for_each(talk(pattern), max_concurrency=limit)
-    result = await several.run(QUESTIONS[:3], model=slowly(Talkers()), seed=1)
+    result = await several.run(QUESTIONS[:3], model=slow_model(Talkers()), seed=1)
     assert [output.subject for output in result.output] == QUESTIONS[:3]
     assert len(result.task_collections) == 3
     words = [words_in(output) for output in result.output]

@@ -1,4 +1,4 @@
-"""Options that cannot be combined, which cause the same message in all front ends."""
+"""Options that cannot be combined, with the same message in all front ends."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "requi
 
 @dataclass(frozen=True)
 class Case:
-    """Options that violate a constraint, in Python, in a plan file, and as flags."""
+    """Options that violate a constraint, in Python, in a plan file and as flags."""
 
     python: Mapping[str, Any]
     plan: Mapping[str, Any]
     flags: tuple[str, ...] | None = field(default=())
-    """None if one of the options has no flag."""
+    """Flags of the case; None if one of the options has no flag."""
 
 
 SIDES = [{"name": "ann", "stance": "Yes"}, {"name": "ben", "stance": "No"}]
@@ -104,7 +104,7 @@ CASES: dict[tuple[str, str], Case] = {
         }.items()
     },
 }
-"""A case for each constraint that a pattern declares."""
+"""A case for each constraint declared by a pattern."""
 ROSTERS = {
     "debate": ("debaters", SIDES),
     "deliberation": ("debaters", PEOPLE),
@@ -116,7 +116,7 @@ ROSTERS = {
 }
 
 
-def declared() -> Iterator[tuple[str, Constraint[Any]]]:
+def declared_constraints() -> Iterator[tuple[str, Constraint[Any]]]:
     """Yield each constraint with the name of its pattern."""
     for name in PATTERNS:
         spec = getattr(import_module(f"flowdebate.patterns.{name}.factory"), name.upper())
@@ -124,7 +124,7 @@ def declared() -> Iterator[tuple[str, Constraint[Any]]]:
             yield name, constraint
 
 
-DECLARED = list(declared())
+DECLARED = list(declared_constraints())
 EACH = pytest.mark.parametrize(
     ("pattern", "constraint"), DECLARED, ids=[f"{pattern}: {constraint.name}" for pattern, constraint in DECLARED]
 )
@@ -134,35 +134,35 @@ def test_every_declared_constraint_has_a_case() -> None:
     assert {(pattern, constraint.name) for pattern, constraint in DECLARED} == set(CASES)
 
 
-def sentence(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
-    """Return the message of a constraint, with options spelled as in the front end."""
+def expected_message(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
+    """Return a constraint's message, with options spelled as in the front end."""
     names = {option: option for option in constraint.options} | dict(spelled or {})
     return constraint.sentence.format_map({option: f"`{name}`" for option, name in names.items()})
 
 
-def typed_sentence(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
-    """Return the message of a constraint with values as people type them, not as Python writes them."""
-    return re.sub(r"'([\w-]+)'", r"\1", sentence(constraint, spelled))
+def typed_message(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
+    """Return a constraint's message, with values spelled as people type them rather than as Python literals."""
+    return re.sub(r"'([\w-]+)'", r"\1", expected_message(constraint, spelled))
 
 
-def spelled_as_flags(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
+def flag_names(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
     """Return the flags that a pattern's command has for its options."""
     options = PATTERNS[pattern].load_page().options
     return {name: options.flag_of(name) for name in constraint.options if name in options.model_fields}
 
 
 @EACH
-def test_python_raises_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
+def test_python_raises_for_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
     """The error is raised before anything is built, and points to the block."""
     roster, members = ROSTERS[pattern]
     with pytest.raises(ConflictingOptions) as caught:
         PATTERNS[pattern].load_factory()(name="rent", **{roster: members}, **CASES[pattern, constraint.name].python)
-    assert str(caught.value) == f"{pattern} 'rent': {sentence(constraint)}"
+    assert str(caught.value) == f"{pattern} 'rent': {expected_message(constraint)}"
     assert caught.value.options == constraint.options
 
 
 @EACH
-def test_the_command_line_reports_each_constraint_with_flags(pattern: str, constraint: Constraint[Any]) -> None:
+def test_command_line_reports_each_constraint_with_flags(pattern: str, constraint: Constraint[Any]) -> None:
     """No model is called."""
     flags = CASES[pattern, constraint.name].flags
     if flags is None:
@@ -172,11 +172,13 @@ def test_the_command_line_reports_each_constraint_with_flags(pattern: str, const
     command = [PATTERNS[pattern].verb, SUBJECT, "--model", "openai/gpt-5-mini", *flags]
     result = CliRunner().invoke(app, command, env={"OPENAI_API_KEY": "none", "COLUMNS": "500"})
     assert result.exit_code == 2, result.output
-    assert typed_sentence(constraint, spelled_as_flags(pattern, constraint)) in " ".join(result.output.split())
+    assert typed_message(constraint, flag_names(pattern, constraint)) in " ".join(result.output.split())
 
 
 @EACH
-def test_a_plan_file_is_rejected_by_each_constraint(pattern: str, constraint: Constraint[Any], tmp_path: Path) -> None:
+def test_plan_files_that_violate_a_constraint_are_rejected(
+    pattern: str, constraint: Constraint[Any], tmp_path: Path
+) -> None:
     """The message begins with the name of the file."""
     plan = {"pattern": pattern, PATTERNS[pattern].subject: SUBJECT, **CASES[pattern, constraint.name].plan}
     path = tmp_path / "plan.json"
@@ -184,28 +186,28 @@ def test_a_plan_file_is_rejected_by_each_constraint(pattern: str, constraint: Co
     command = ["run", str(path), "--model", "openai/gpt-5-mini"]
     result = CliRunner().invoke(app, command, env={"OPENAI_API_KEY": "none", "COLUMNS": "500"})
     assert result.exit_code == 2, result.output
-    assert f"{path}: {typed_sentence(constraint)}" in " ".join(result.output.split())
+    assert f"{path}: {typed_message(constraint)}" in " ".join(result.output.split())
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Stage]:
-    """Start a server whose model answers at once."""
+    """Start a server whose model answers immediately."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as stage:
         yield stage
 
 
 @EACH
-def test_http_answers_422_for_each_constraint(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
+def test_http_returns_422_for_each_constraint(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
     """No run is started."""
     options = dict(CASES[pattern, constraint.name].plan)
     answer = server.post("/runs", {"pattern": pattern, "question": SUBJECT, "options": options})
     assert answer.status_code == 422, answer.text
-    assert typed_sentence(constraint) in answer.text.replace('\\"', '"')
+    assert typed_message(constraint) in answer.text.replace('\\"', '"')
     assert server.get("/runs").json()["runs"] == []
 
 
-def test_mcp_rejects_a_quorum_of_more_than_all_members() -> None:
-    """The tools call all members sides, but the message is otherwise that of the other front ends."""
+def test_mcp_rejects_a_quorum_above_the_number_of_members() -> None:
+    """The tools call all members sides, but the message otherwise matches that of the other front ends."""
 
     async def refusal() -> Any:
         async with (
@@ -220,8 +222,8 @@ def test_mcp_rejects_a_quorum_of_more_than_all_members() -> None:
 
 
 @EACH
-def test_mcp_has_no_tool_that_takes_such_options(pattern: str, constraint: Constraint[Any]) -> None:
-    """A future tool with all of these options would have to report the same message."""
+def test_mcp_has_no_tool_with_conflicting_options(pattern: str, constraint: Constraint[Any]) -> None:
+    """If a future tool has all of these options, it must report the same message."""
     plan = CASES[pattern, constraint.name].plan
 
     async def arguments_of() -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""Every event has a place and a time, and concurrent calls have different places."""
+"""Every event has a path and a time, and concurrent calls have different paths."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PEOPLE = [Persona("ann"), Persona("bob"), Persona("cy")]
 
 
 class Slow:
-    """A wrapper of `inner` that uses tools, streams text, and yields to the event loop so that calls overlap.
+    """A wrapper around `inner` that uses tools, streams text, and yields to the event loop so that calls overlap.
 
     The text in `begins` is streamed first.
     """
@@ -76,7 +76,7 @@ class Slow:
 
 
 def look_up(topic: str) -> str:
-    """Look a topic up."""
+    """Look up a topic."""
     return f"nothing on {topic}"
 
 
@@ -151,14 +151,14 @@ async def _heard(pattern: Block[Any, Any], question: str, model: Model, seed: in
 
 
 def events_of_run(pattern: Block[Any, Any], question: str, model: Model, seed: int = 0) -> list[Any]:
-    """Return the events of a run, including live ones, however the run ends."""
+    """Return a run's events, including live ones, however the run ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         return asyncio.run(_heard(pattern, question, model, seed))
 
 
 def misplaced(events: Iterable[BaseEvent]) -> list[str]:
-    """Return the events without a place or time, and those that do not belong to exactly one call in progress."""
+    """Return the events without a path or time, and those that do not belong to exactly one call in progress."""
     problems, calls = [], set()
     for event in events:
         if not (event.path and event.at > 0):
@@ -181,18 +181,18 @@ def misplaced(events: Iterable[BaseEvent]) -> list[str]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(example=examples())
-def test_events_have_places_that_distinguish_concurrent_calls(name: str, example: Example) -> None:
+def test_event_paths_distinguish_concurrent_calls(name: str, example: Example) -> None:
     """Texts, the order of answers and failures are arbitrary."""
     assert misplaced(events_of_run(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed)) == []
 
 
 @given(case=st.booleans().flatmap(lambda hostile: debates(hostile=hostile)))
-def test_events_of_any_debate_have_distinct_places(case: Any) -> None:
+def test_debate_event_paths_are_distinct(case: Any) -> None:
     """Custom blocks, valid and hostile, fill any role."""
     assert misplaced(events_of_run(case.debate(), case.question, Slow(case.model()), case.seed)) == []
 
 
-def unreliable() -> Model:
+def unreliable_model() -> Model:
     """Create a model that retries calls, opens a circuit breaker and has a fallback."""
     example = Example(faults={1: "unavailable", 2: "lost", 5: "empty", 6: "unavailable"})
     first = CircuitBreaker(
@@ -202,18 +202,18 @@ def unreliable() -> Model:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_events_of_retries_and_fallbacks_have_distinct_places(name: str) -> None:
-    """Events of an attempt have the place of the call."""
-    assert misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable())) == []
+def test_retry_and_fallback_event_paths_are_distinct(name: str) -> None:
+    """Events from an attempt have the path of the call."""
+    assert misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable_model())) == []
 
 
-def test_the_runs_of_this_module_emit_every_kind_of_event() -> None:
-    """The checks above would be incomplete if some kind of event never occurred."""
+def test_runs_in_this_module_emit_every_kind_of_event() -> None:
+    """Otherwise, the checks above would be incomplete."""
     kinds = {
         type(event)
         for make in PATTERNS.values()
         for model in (
-            unreliable(),
+            unreliable_model(),
             Slow(ExampleModel(Example(faults={2: "refused"}))),
             Slow(ExampleModel(Example()), "Well\n", "</think>\n"),
         )
@@ -223,7 +223,7 @@ def test_the_runs_of_this_module_emit_every_kind_of_event() -> None:
 
 
 def test_ambiguous_events_are_detected() -> None:
-    """Two calls share a place, and a piece of text belongs to no call."""
+    """Two calls share a path, and a text delta belongs to no call."""
     started = CallStarted(block="a", model="m", path="a", at=1.0)
     piece = TextDelta(block="a", text="Well", path="a#1", at=0.0)
     assert misplaced([started, started, piece]) == [

@@ -1,4 +1,4 @@
-"""The roles of blocks, default and custom, and of the events they emit."""
+"""Roles of default and custom blocks, and of the events they emit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer as the schema of the request or the role of the block requires."""
+    """Answer as required by the request's schema or the block's role."""
     fields = (request.output_schema or {}).get("properties", {})
     if "ranking" in fields:
         letter = "A" if "[Answer A]" in str(request.messages[-1]["content"]) else "B"
@@ -56,8 +56,8 @@ def test_default_blocks_know_their_roles() -> None:
     }
 
 
-def test_a_custom_block_has_the_role_of_its_place_unchanged() -> None:
-    """The same block may fill two roles at once, and contain other blocks."""
+def test_custom_blocks_have_the_role_they_fill() -> None:
+    """The same block, unchanged, may fill two roles at once and contain other blocks."""
     solomon = generator(name="solomon", output_schema=None)
     inner = sequencer(name="own").then(generator(name="draft")).then(generator(name="polish"))
     sides = [Debater("ann", "for", block=inner), Debater("bob", "against", block=solomon)]
@@ -78,15 +78,15 @@ def test_a_custom_block_has_the_role_of_its_place_unchanged() -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_turns_carry_the_role_of_their_speakers(pattern: str) -> None:
+def test_turns_have_the_role_of_their_speaker(pattern: str) -> None:
     result = make_pattern(pattern, lambda *_: None).run_sync("Cap rents?")
     started = [event for event in result.events if isinstance(event, TurnStarted)]
     assert {event.role for event in started} <= {"debater", "reviewer", "author", "critic"}
     assert all(event.to_wire()["role"] == event.role for event in started)
 
 
-def test_a_stored_request_has_no_role() -> None:
-    """A resumed run has to find the request unchanged, so the role is only in the name of the block."""
+def test_stored_requests_have_no_role() -> None:
+    """A resumed run must find the request unchanged, so the role appears only in the block's name."""
     text = '{"block": "rent-judge", "shown": "", "expects": "", "schema": null, "problem": null}'
     assert request_of("rent/rent-judge", text).role == "judge"
     assert role_in_name("a/b-stand-in-member-x-judge", "a%2Fb/round[1]") == "debater"

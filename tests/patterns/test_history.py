@@ -1,4 +1,4 @@
-"""History windows, which limit prompts in a long discussion."""
+"""History windows, which limit the length of prompts in a long discussion."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def prompt_of(request: ModelRequest) -> str:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_prompts_have_the_last_rounds_and_a_summary_of_older_ones(pattern: str) -> None:
-    """Every role sees both; the result has all entries and the last summary."""
+def test_prompts_have_the_last_rounds_and_a_summary(pattern: str) -> None:
+    """Every role sees both. The result has all entries and the last summary of older rounds."""
     talkers = Talkers()
     raw = PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=talkers.model(), seed=1).raw
     of_round = {entry.text: entry.round for entry in raw.entries}
@@ -64,8 +64,8 @@ def test_prompts_have_the_last_rounds_and_a_summary_of_older_ones(pattern: str) 
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_long_discussion_completes_all_rounds(pattern: str) -> None:
-    """The window fits into the model's context, though the whole transcript would not."""
+def test_long_discussions_complete_all_rounds(pattern: str) -> None:
+    """The window fits into the model's context, although the whole transcript would not."""
     room = 5_000
 
     def answer(request: ModelRequest) -> Any:
@@ -88,7 +88,7 @@ def test_a_long_discussion_completes_all_rounds(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_summary_is_a_recorded_step(pattern: str, tmp_path: Path) -> None:
+def test_summaries_are_recorded_steps(pattern: str, tmp_path: Path) -> None:
     """A resumed run reuses the summary, so its prompts are the same."""
     sums, talkers = 0, Talkers()
 

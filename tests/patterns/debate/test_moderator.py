@@ -32,7 +32,7 @@ def _rent(**options: Any) -> Any:
 
 
 def _scripted_moderator(*decisions: Any) -> dict[str, Any]:
-    """Create a moderator function that returns the given decision for each round."""
+    """Create a moderator function that returns one of the given decisions per round."""
 
     def moderator(value: object, ctx: Context) -> Any:
         return decisions[ctx.sequencer.state.round - 1]
@@ -59,7 +59,7 @@ def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
     assert result.output.stop_reason == "max_rounds"
 
 
-def test_the_decision_is_emitted_before_the_first_turn() -> None:
+def test_decisions_are_emitted_before_the_first_turn() -> None:
     """The events are in the order round start, decision, first turn."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
@@ -69,21 +69,21 @@ def test_the_decision_is_emitted_before_the_first_turn() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_each_round_has_one_decision(rounds: int) -> None:
-    """Entries of `moderator_decisions` have the number of their round."""
+    """Entries in `moderator_decisions` have the number of their round."""
     output = _rent(max_rounds=rounds).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna"))).output
     assert [entry.round for entry in output.moderator_decisions] == list(range(1, rounds + 1))
     assert output.rounds == rounds
 
 
-def test_without_a_moderator_there_are_no_decisions() -> None:
+def test_debates_without_a_moderator_have_no_decisions() -> None:
     """`moderator_decisions` is present but empty."""
     assert debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(
         QUESTION, model=by_role()
     ).output.moderator_decisions == []  # fmt: skip
 
 
-def test_a_done_round_still_runs() -> None:
-    """The speakers of a decision with `done` still have their turns before the loop ends."""
+def test_rounds_with_done_still_run() -> None:
+    """The speakers named in a decision with `done` still have their turns before the loop ends."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "B1"]
@@ -91,7 +91,7 @@ def test_a_done_round_still_runs() -> None:
     model.assert_complete()
 
 
-def test_a_done_round_may_have_no_speakers() -> None:
+def test_rounds_with_done_may_have_no_speakers() -> None:
     """A round without turns follows, and the judge decides on the transcript so far."""
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", decision(done=True), VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -100,7 +100,7 @@ def test_a_done_round_may_have_no_speakers() -> None:
 
 
 def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
-    """A debater missing from the decision speaks nevertheless, and the decision records the addition."""
+    """A debater missing from the decision speaks anyway, and the decision records the addition."""
     model = ScriptedModel(decision(done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1"]
@@ -109,7 +109,7 @@ def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
     assert (result.status, result.output.stop_reason) == ("complete", "moderator_done")
 
 
-def test_without_next_speakers_all_debaters_speak() -> None:
+def test_all_debaters_speak_if_the_decision_names_none() -> None:
     """A missing or null list means all debaters in declared order."""
     null = {**decision(), "nextSpeakers": None}
     model = ScriptedModel({"briefing": "Facts."}, "A1", "B1", null, "A2", "B2", VERDICT)
@@ -120,7 +120,7 @@ def test_without_next_speakers_all_debaters_speak() -> None:
 
 @pytest.mark.parametrize("reason", [None, "", " "])
 def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
-    """In round 2 the model names one speaker without a reason, so the other speaks as well."""
+    """In round 2, the model names one speaker without a reason, so the other one speaks as well."""
     model = ScriptedModel(
         decision("anna", "ben"), "A1", "B1", decision("anna", done=True, reason=reason), "A2", "B2", VERDICT
     )
@@ -129,7 +129,7 @@ def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
     assert output.moderator_decisions[1].added == ["ben"]
 
 
-def test_a_reason_does_not_silence_a_side_without_a_reply() -> None:
+def test_a_reason_does_not_silence_a_side_awaiting_its_reply() -> None:
     """Ben answered Anna, so a round for Ben alone would leave her without a reply."""
     alone = decision("ben", done=True, reason="Anna has said enough.")
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
@@ -138,8 +138,8 @@ def test_a_reason_does_not_silence_a_side_without_a_reply() -> None:
     assert output.moderator_decisions[1].added == ["anna"]
 
 
-def test_a_reason_without_an_omitted_side_is_dropped() -> None:
-    """A small model writes a reason anyway; the page would show an omission."""
+def test_reasons_without_an_omitted_side_are_dropped() -> None:
+    """A small model gives a reason anyway, and the page would display an omission."""
     model = ScriptedModel(decision("ben", "anna", done=True, reason="It is the first round."), "B", "A", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert output.moderator_decisions[0].reason is None
@@ -147,7 +147,7 @@ def test_a_reason_without_an_omitted_side_is_dropped() -> None:
 
 @given(st.data())
 def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
-    """A silent side has spoken after all sides of the current round, or nobody speaks."""
+    """A side that did not speak in this round has already replied to all its speakers, unless nobody speaks."""
     stances = dict(data.draw(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1)))
     spoken = data.draw(st.lists(st.tuples(st.sampled_from(list(stances)), st.sampled_from([None, "empty", "cut_off"]))))
     entries = [
@@ -170,7 +170,7 @@ def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
 
 
 def test_one_debater_speaks_for_a_shared_stance() -> None:
-    """Two debaters with one stance need only one turn, so the one whose last turn is the oldest is added."""
+    """Two debaters with the same stance need only one turn. The one whose last turn is the oldest is added."""
     stances = {"a": "x", "b": "x", "c": "y"}
     entries = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
     for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
@@ -179,7 +179,7 @@ def test_one_debater_speaks_for_a_shared_stance() -> None:
 
 
 @pytest.mark.parametrize("given_to", ["debate", "maker"])
-def test_the_moderator_knows_the_stances_and_the_number_of_rounds(given_to: str) -> None:
+def test_moderator_prompts_have_the_stances_and_round_count(given_to: str) -> None:
     """The prompt contains both once, from round 1 on."""
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
@@ -189,8 +189,8 @@ def test_the_moderator_knows_the_stances_and_the_number_of_rounds(given_to: str)
 
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
-def test_an_empty_list_of_speakers_requires_done(key: str) -> None:
-    """A model's decision is replaced by the declared order; a function's decision is an `OutputError`."""
+def test_empty_speaker_lists_require_done(key: str) -> None:
+    """An invalid decision by a model is replaced with the declared order; one by a function is an `OutputError`."""
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(entry.fallback for entry in result.raw.moderator_decisions)
     assert all("may be empty only with done=true" in loss.error for loss in result.raw.losses)
@@ -199,14 +199,14 @@ def test_an_empty_list_of_speakers_requires_done(key: str) -> None:
         _rent(**_scripted_moderator({key: [], "done": False})).run_sync(QUESTION, model=by_role())
 
 
-def test_an_instance_that_was_never_validated_is_validated() -> None:
+def test_unvalidated_instances_are_validated() -> None:
     """`model_construct` does not bypass the validation."""
     invalid = DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False)
     with pytest.raises(OutputError, match="may be empty only with done=true"):
         _rent(**_scripted_moderator(invalid)).run_sync(QUESTION, model=by_role())
 
 
-def test_a_repeated_speaker_has_two_turns() -> None:
+def test_repeated_speakers_have_several_turns() -> None:
     """Each entry in the list is a turn, and the second turn sees the first."""
     model = ScriptedModel(decision("anna", "anna", "ben", done=True), "A1", "A2", "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -214,14 +214,14 @@ def test_a_repeated_speaker_has_two_turns() -> None:
     assert "[for] A1" in turn_of(model.calls[2])
 
 
-def test_a_side_speaks_even_if_the_other_has_all_turns() -> None:
-    """An added speaker has a turn beyond the number that a moderator may assign."""
+def test_a_side_speaks_even_if_the_other_gets_all_turns() -> None:
+    """An added speaker gets a turn beyond the number that a moderator may assign."""
     model = ScriptedModel(decision(*["anna"] * 8, done=True), *(f"A{number}" for number in range(8)), "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.agent_name for entry in output.transcript] == ["anna"] * 8 + ["ben"]
 
 
-def test_an_unknown_speaker_is_an_error_that_lists_the_roster() -> None:
+def test_unknown_speakers_raise_an_error_listing_the_roster() -> None:
     """The `RosterError` lists the available names in declared order, and nobody speaks."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, **_scripted_moderator(decision("adam", "carl")))
@@ -234,8 +234,8 @@ def test_an_unknown_speaker_is_an_error_that_lists_the_roster() -> None:
     model.assert_complete()
 
 
-def test_a_model_that_keeps_naming_unknown_speakers_is_replaced() -> None:
-    """The model is called again with the reason; then the declared order is used and the decision is flagged."""
+def test_repeatedly_naming_unknown_speakers_falls_back_to_all() -> None:
+    """The model is called again with the reason. Then the declared order is used, and the decision is flagged."""
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, **_with_roster(["zoe", "adam"]))
     model = ScriptedModel(decision("adam", "carl"), decision("adam", "dora"), "Z", "A", VERDICT)
@@ -250,8 +250,8 @@ def test_a_model_that_keeps_naming_unknown_speakers_is_replaced() -> None:
     assert "'dora' is not a debater" in loss.error
 
 
-def test_a_model_may_repair_its_decision() -> None:
-    """A repaired decision counts like any other and causes no loss."""
+def test_models_can_repair_their_decision() -> None:
+    """A repaired decision counts like any other and is not recorded as a loss."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     model = ScriptedModel(decision(), decision("ben", "anna"), "B", "A", VERDICT)
     result = rent.run_sync(QUESTION, model=Retrying(model))
@@ -261,7 +261,7 @@ def test_a_model_may_repair_its_decision() -> None:
 
 @pytest.mark.parametrize("field", ["briefing", "newAngle"])
 def test_briefings_and_angles_have_a_maximum_length(field: str) -> None:
-    """Briefings and angles are part of each prompt of the round, so a hundred thousand characters are invalid."""
+    """Briefings and angles are part of each prompt in the round, so a hundred thousand characters are invalid."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     endless = {**decision("ben"), field: "x" * 100_000}
     result = rent.run_sync(QUESTION, model=ScriptedModel(endless, "A", "B", VERDICT))
@@ -279,7 +279,7 @@ def _with_roster(names: list[str]) -> dict[str, Any]:
     }
 
 
-def test_the_schema_of_the_default_moderator_lists_the_roster_as_an_enum() -> None:
+def test_default_moderator_schema_lists_the_roster_as_an_enum() -> None:
     """A model constrained by the schema cannot name an unknown speaker."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
@@ -290,7 +290,7 @@ def test_the_schema_of_the_default_moderator_lists_the_roster_as_an_enum() -> No
 
 
 def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
-    """Both are in every prompt of their round and in no prompt of other rounds."""
+    """Both appear in every prompt of their round and in no prompt of other rounds."""
     model = ScriptedModel(
         decision("anna", "ben", briefing="Rents rose by 9 %.", newAngle="Who pays?"),
         "A1",
@@ -321,8 +321,8 @@ def test_briefing_and_angle_are_independent(words: dict[str, str]) -> None:
     assert [word for word in ("FACTS", "FOCUS") if word in prompt] == list(words.values())
 
 
-def test_the_moderator_sees_names_and_its_own_decisions() -> None:
-    """The prompt contains the whole ordered transcript with names, and the decisions of earlier rounds."""
+def test_moderators_see_names_and_their_own_decisions() -> None:
+    """The prompt contains the whole ordered transcript with names, and the decisions from earlier rounds."""
     model = ScriptedModel(
         decision("ben", "anna", newAngle="Who pays?"),
         "B1",
@@ -341,8 +341,7 @@ def test_the_moderator_sees_names_and_its_own_decisions() -> None:
     assert "round 2, reason for leaving a debater out: Anna was clear." in third
 
 
-def test_the_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
-    """Without a transcript, the default prompt asks for the full roster and a briefing."""
+def test_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent().run_sync(QUESTION, model=model)
     prompt = model.calls[0].prompt
@@ -351,8 +350,8 @@ def test_the_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
     assert "tool" not in turn_of(model.calls[0])
 
 
-def test_the_first_prompt_asks_for_research_with_tools() -> None:
-    """The prompt asks the moderator to use the tools and to put the results into the briefing."""
+def test_first_prompt_with_tools_asks_for_research() -> None:
+    """The prompt asks the moderator to use the tools and to include the results in the briefing."""
 
     def search(query: str) -> str:
         """Search the web."""
@@ -373,8 +372,8 @@ def test_the_first_prompt_asks_for_research_with_tools() -> None:
     ],
     ids=["snake", "camel", "model"],
 )
-def test_a_custom_moderator_returns_the_model_or_a_dict(answer: object) -> None:
-    """Keys in snake case and in camel case are accepted, and missing fields have their defaults."""
+def test_custom_moderators_return_the_model_or_a_dict(answer: object) -> None:
+    """Keys may be in snake case or camel case, and missing fields have their defaults."""
     output = _rent(**_scripted_moderator(answer)).run_sync(QUESTION, model=by_role()).output
     (choice,) = output.moderator_decisions
     assert (choice.round, choice.next_speakers, choice.briefing, choice.new_angle, choice.done) == (
@@ -387,8 +386,8 @@ def test_a_custom_moderator_returns_the_model_or_a_dict(answer: object) -> None:
     assert [entry.agent_name for entry in output.transcript] == ["ben"]
 
 
-def test_a_moderator_may_decide_by_the_transcript() -> None:
-    """The model of a default moderator is called in each round with the transcript so far."""
+def test_moderators_can_decide_based_on_the_transcript() -> None:
+    """The default moderator's model is called in each round with the transcript so far."""
 
     def decide(request: ModelRequest) -> dict[str, Any]:
         prompt = str(request.messages[-1]["content"])
@@ -399,7 +398,7 @@ def test_a_moderator_may_decide_by_the_transcript() -> None:
 
 
 def test_decisions_are_events() -> None:
-    """Each event carries the name of the moderator's block."""
+    """Each event has the name of the moderator's block."""
     result = _rent(max_rounds=2).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna")))
     decision_events = events(result, ModeratorDecided)
     assert [(event.block, event.decision.round) for event in decision_events] == [
@@ -410,7 +409,7 @@ def test_decisions_are_events() -> None:
 
 
 def test_the_current_decision_is_none_while_the_moderator_decides() -> None:
-    """While the moderator decides, the round has no decision yet, but the earlier ones are available."""
+    """Decisions from earlier rounds are available, however."""
     decisions: list[tuple[int, object]] = []
 
     def moderator(value: object, ctx: Context) -> Any:

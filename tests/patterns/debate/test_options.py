@@ -1,4 +1,4 @@
-"""Options of `debate()`, which reach only the default blocks, and visibilities, which hide items."""
+"""Options of `debate()`, which only affect the default blocks, and visibilities, which hide items."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, events, moderated, script, system_of
 
 
-def test_a_moderator_has_its_own_options() -> None:
+def test_moderators_can_have_their_own_options() -> None:
     """`create_moderator(instructions=…)` overrides the debate's instructions for the moderator."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     debate(
@@ -42,8 +42,8 @@ def _named(name: str) -> FunctionModel:
     return FunctionModel(inner._function, name=name)
 
 
-def test_blocks_without_a_model_use_the_model_of_the_debate() -> None:
-    """Custom blocks use the debate's model as well, instead of the model set in the environment."""
+def test_blocks_without_a_model_use_the_debates_model() -> None:
+    """This includes custom blocks, which ignore the model set in the environment."""
     decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     rent = debate(
         name="rent",
@@ -74,7 +74,7 @@ def _generator_judge() -> Any:
     return generator(name="own-judge", model="intent/synthesize", output_schema=DebateVerdict)
 
 
-def test_a_nested_debate_uses_the_nearest_model() -> None:
+def test_nested_debates_use_the_nearest_model() -> None:
     """The nearest model is set by the inner debate or, failing that, by the outer one."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
@@ -91,7 +91,7 @@ def test_a_nested_debate_uses_the_nearest_model() -> None:
 
 @pytest.mark.anyio
 async def test_iterating_over_a_handle_omits_hidden_items() -> None:
-    """Iteration yields only text and answers of visible blocks."""
+    """Iteration yields only text and answers from visible blocks."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, debater_visibility={"client": False})
     handle = rent.start(QUESTION, model=by_role())
     handle_events = [event async for event in handle]
@@ -113,8 +113,8 @@ async def test_iterating_over_a_handle_streams_text() -> None:
     assert events(await handle, TextDelta) == []
 
 
-def test_a_moderator_knows_the_debaters() -> None:
-    """A moderator for a different roster is rejected, while the order of debaters does not matter."""
+def test_moderators_are_built_for_their_debaters() -> None:
+    """A moderator for a different roster is rejected; the order of debaters does not matter."""
     transcript = create_debate_transcript()
     other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
     with pytest.raises(ConfigurationError) as caught:
@@ -135,7 +135,7 @@ def test_options_are_keyword_only() -> None:
 
 
 def test_rejected_debates_build_no_blocks() -> None:
-    """Overrides in a rejected debate do not become blocks, and custom functions are neither inspected nor called."""
+    """Overrides in a rejected debate are not converted, and custom functions are neither inspected nor called."""
     called: list[str] = []
 
     class Watched:
@@ -154,7 +154,7 @@ def test_rejected_debates_build_no_blocks() -> None:
 
 
 def test_dicts_and_debaters_are_equivalent() -> None:
-    """A plain dict with the keys of a `Debater` works as well as an instance."""
+    """A plain dict with the keys of a `Debater` works like an instance."""
     rent = debate(
         name="rent",
         debaters=[{"name": "anna", "stance": "for"}, Debater("ben", "against")],
@@ -189,8 +189,8 @@ def _with_models(first: Any, second: Any) -> list[Debater]:
     ],
     ids=["no model named", "the debate's model", "one debater has its own", "objects"],
 )
-def test_a_named_judge_with_a_debaters_model_causes_a_warning(options: dict[str, Any], names: list[str]) -> None:
-    """`anonymize_transcript=False` warns once and names the debaters that share the default judge's model."""
+def test_judges_that_see_names_and_share_a_model_cause_a_warning(options: dict[str, Any], names: list[str]) -> None:
+    """`anonymize_transcript=False` warns once and names the debaters that use the default judge's model."""
     (warning,) = _warnings_of(anonymize_transcript=False, **options)
     assert warning.category is FlowDebateWarning
     assert warning.filename == __file__
@@ -212,18 +212,18 @@ def test_a_named_judge_with_a_debaters_model_causes_a_warning(options: dict[str,
     ],
     ids=["anonymized", "a judge of one's own", "other models", "no default debater"],
 )
-def test_a_judge_that_cannot_recognise_its_arguments_causes_no_warning(options: dict[str, Any]) -> None:
+def test_judges_that_cannot_recognize_a_debater_do_not_warn(options: dict[str, Any]) -> None:
     """The cases are an anonymized transcript, a custom judge, a different model, and no default debaters."""
     assert _warnings_of(**options) == []
 
 
-def test_both_warnings_are_given_together() -> None:
+def test_both_warnings_are_issued_together() -> None:
     """Each reason has a separate warning."""
     assert len(_warnings_of(max_rounds=9, anonymize_transcript=False)) == 2
 
 
-def test_a_run_does_not_warn_again() -> None:
-    """Only the factory warns, so running the debate adds no warning."""
+def test_runs_do_not_repeat_the_warning() -> None:
+    """Only the factory warns; running the debate adds no warning."""
     with pytest.warns(FlowDebateWarning):
         rent = debate(name="rent", debaters=SIDES, max_rounds=5, synthesizer=False)
     assert rent.run_sync(QUESTION, model=script(*"abcdefghij")).output.rounds == 5

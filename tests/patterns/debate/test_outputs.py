@@ -1,4 +1,4 @@
-"""Outputs of custom blocks in every role of a debate."""
+"""Outputs from custom blocks in every role of a debate."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Said:
     ["Homes.", {"text": "Homes."}, {"text": "Homes.", "more": 1}, Spoken(text="Homes."), Said("Homes.")],
     ids=repr,
 )
-def test_a_debater_returns_text_in_several_forms(value: object) -> None:
+def test_debaters_can_return_text_in_several_forms(value: object) -> None:
     """A str, a dict with a text, and a model or object with a text cause no warning."""
     assert _argument_of(lambda _: value) == "Homes."
 
@@ -68,8 +68,8 @@ def test_other_values_become_their_str_with_a_warning(value: object, text: str) 
     assert len(caught) == 1
 
 
-def test_each_debater_causes_one_warning_in_a_run() -> None:
-    """Three rounds of two debaters that return numbers cause two warnings, and a second run warns again."""
+def test_each_debater_causes_one_warning_per_run() -> None:
+    """Three rounds with two debaters that return numbers cause two warnings, and a second run warns again."""
     sides = [Debater(side.name, side.stance, block=lambda _: 7) for side in SIDES]
     rent = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
     for _ in range(2):
@@ -79,8 +79,8 @@ def test_each_debater_causes_one_warning_in_a_run() -> None:
         assert sorted(str(warning.message).split("'")[1] for warning in caught) == ["anna", "ben"]
 
 
-def test_a_value_without_str_is_an_error_that_names_the_block() -> None:
-    """If `str()` fails as well, the `OutputError` has the exception as its cause."""
+def test_values_without_str_raise_an_error_naming_the_block() -> None:
+    """If `str()` fails, the exception becomes the cause of the `OutputError`."""
     with pytest.raises(OutputError, match="Unprintable whose str\\(\\) raises Sabotage") as caught:
         _argument_of(lambda _: Unprintable())
     assert "anna" in caught.value.block
@@ -88,7 +88,7 @@ def test_a_value_without_str_is_an_error_that_names_the_block() -> None:
 
 
 def test_text_is_cleaned() -> None:
-    """Lone surrogates and NULs do not reach the transcript, which can always be written as JSON."""
+    """Lone surrogates and NULs do not reach the transcript, which can always be serialized as JSON."""
     output = _debate_with(lambda _: "a\ud800b\0c").run_sync(QUESTION, model=by_role()).output
     assert output.transcript[0].text == "a\ufffdbc"
     assert output.model_dump_json()
@@ -117,21 +117,21 @@ async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
     ],
     ids=["(input)", "(input, ctx)", "async", "handler", "sequencer"],
 )
-def test_a_debater_is_any_block_or_function(block: Any, text: str) -> None:
-    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers can be debaters."""
+def test_any_block_or_function_can_be_a_debater(block: Any, text: str) -> None:
+    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers are accepted."""
     assert _argument_of(block) == text
 
 
-def test_a_debater_may_be_a_generator() -> None:
-    """A custom generator has a prompt of its own and uses the debate's model."""
+def test_generators_can_be_debaters() -> None:
+    """A custom generator has its own prompt and uses the debate's model."""
     custom = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
     model = script("Brief.", "B")
     _debate_with(custom).run_sync(QUESTION, model=model)
     assert [message["content"] for message in model.calls[0].messages] == ["Be brief.", QUESTION]
 
 
-def test_a_debater_may_be_a_debate() -> None:
-    """The inner debate's deliverable becomes the argument, and both transcripts are separate."""
+def test_debates_can_be_debaters() -> None:
+    """The inner debate's output becomes the argument, and the two transcripts are separate."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     model = ScriptedModel("X", "Y", {**VERDICT, "winner": "bold"}, "We argue boldly.", "B", VERDICT)
     result = _debate_with(inner).run_sync(QUESTION, model=model)
@@ -146,8 +146,8 @@ def test_a_debater_may_be_a_debate() -> None:
     model.assert_complete()
 
 
-def test_a_debate_as_debater_starts_over_in_each_round() -> None:
-    """An inner debate begins each of its turns with an empty transcript."""
+def test_debates_as_debaters_start_over_in_each_round() -> None:
+    """An inner debate starts each of its turns with an empty transcript."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
     model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)
@@ -162,7 +162,7 @@ def test_a_debate_as_debater_starts_over_in_each_round() -> None:
     [VERDICT, DebateVerdict.model_validate(VERDICT), {**VERDICT, "winner": None}],
     ids=["dict", "model", "nobody"],
 )
-def test_a_judge_returns_the_model_or_a_dict(value: Any) -> None:
+def test_judges_can_return_the_model_or_a_dict(value: Any) -> None:
     """Both forms are a verdict, and a winner of None is a synthesis."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: value)
     verdict = rent.run_sync(QUESTION, model=by_role()).output.verdict
@@ -177,13 +177,12 @@ class Finding(BaseModel):
     reasoning: str = "It was not answered."
 
 
-def test_a_judge_may_return_a_different_model_with_the_same_fields() -> None:
-    """Matching fields are accepted, whatever the class."""
+def test_judges_can_return_another_model_with_the_same_fields() -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: Finding())
     assert rent.run_sync(QUESTION, model=by_role()).output.verdict == DebateVerdict.model_validate(VERDICT)
 
 
-def test_a_custom_judge_gets_the_question_and_reads_the_transcript() -> None:
+def test_custom_judges_get_the_question_and_the_transcript() -> None:
     """The judge receives the debate's input, and the transcript as a resource."""
     inputs: list[tuple[str, list[str]]] = []
 
@@ -198,7 +197,7 @@ def test_a_custom_judge_gets_the_question_and_reads_the_transcript() -> None:
 
 @dataclass(frozen=True)
 class Unfit:
-    """An invalid output of a block in some role."""
+    """An invalid output from a block in some role."""
 
     id: str
     role: str
@@ -222,7 +221,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
-def test_an_invalid_output_is_an_error_that_names_block_and_field(case: Unfit) -> None:
+def test_invalid_outputs_raise_an_error_naming_block_and_field(case: Unfit) -> None:
     """The message contains the invalid value as well."""
     role: dict[str, Any] = {case.role: lambda _: case.value}
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **role)
@@ -234,15 +233,15 @@ def test_an_invalid_output_is_an_error_that_names_block_and_field(case: Unfit) -
     assert case.also in str(caught.value)
 
 
-def test_a_custom_block_keeps_its_name() -> None:
-    """Errors use the custom name as well."""
+def test_custom_blocks_keep_their_name() -> None:
+    """Error messages use the custom name as well."""
     judge = handler(lambda _: None, name="the-jury")
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, judge=judge)
     with pytest.raises(OutputError, match="'the-jury'"):
         rent.run_sync(QUESTION, model=by_role())
 
 
-def test_a_judge_may_be_a_pipeline() -> None:
+def test_pipelines_can_be_judges() -> None:
     """A sequencer with parallel judges can act as a voting panel."""
 
     def vote(votes: dict[str, str]) -> dict[str, Any]:
@@ -257,8 +256,8 @@ def test_a_judge_may_be_a_pipeline() -> None:
     assert verdict.winner == "against"
 
 
-def test_a_custom_synthesizer_gets_the_raw_output() -> None:
-    """The synthesizer's result is the debate's output, unchanged."""
+def test_custom_synthesizers_get_the_raw_output() -> None:
+    """The synthesizer's result becomes the debate's output unchanged."""
 
     def summarize(raw: DebateRawOutput) -> tuple[str, int]:
         return raw.found.verdict, len(raw.transcript)
@@ -269,8 +268,8 @@ def test_a_custom_synthesizer_gets_the_raw_output() -> None:
     assert result.raw.rounds == 1
 
 
-def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
-    """An invalid output is an `OutputError` that names the block and the field."""
+def test_custom_synthesizer_output_must_match_the_schema() -> None:
+    """The `OutputError` names the block and the field."""
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": 3}, output_schema=Spoken
     )  # fmt: skip
@@ -278,7 +277,7 @@ def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
         rent.run_sync(QUESTION, model=by_role())
 
 
-def test_the_output_of_a_custom_synthesizer_is_converted_by_the_schema() -> None:
+def test_custom_synthesizer_output_is_converted_by_the_schema() -> None:
     """A valid dict becomes an instance of the requested model."""
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": "T"}, output_schema=Spoken

@@ -1,4 +1,4 @@
-"""A moderated debate over HTTP, whose moderator looks facts up with a tool before it briefs the debaters."""
+"""A moderated debate over HTTP, whose moderator looks up facts with a tool before briefing the debaters."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ async def answer(exchange: Exchange) -> None:
         await exchange.json(completion("Homes first."))
 
 
-async def test_results_of_a_tool_reach_the_briefing_and_the_debaters() -> None:
-    """The model calls the function, and every debater of the round sees the result in the briefing."""
+async def test_tool_results_reach_the_briefing_and_the_debaters() -> None:
+    """The model calls the function, and every debater in the round sees the result in the briefing."""
     LOOKED_UP.clear()
     transcript = create_debate_transcript()
     moderator = create_moderator(
@@ -94,7 +94,7 @@ async def test_results_of_a_tool_reach_the_briefing_and_the_debaters() -> None:
 
 
 async def test_invalid_tool_arguments_are_returned_to_the_model() -> None:
-    """Arguments that violate the function's schema are returned as an error that the model can repair."""
+    """The model can then correct arguments that violate the function's schema."""
     LOOKED_UP.clear()
     calls = iter([tool_call("rents", '{"town": 3}', "call_1"), tool_call("rents", '{"city": "Bern"}', "call_2")])
 

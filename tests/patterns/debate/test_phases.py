@@ -1,4 +1,4 @@
-"""Phases of debates: the purpose of each round, questions between sides, and laws of all debates."""
+"""Phases of debates: the purpose of each round, questions between sides, and invariants of all debates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICT = {"verdict": "Trams.", "winner": "trams", "reasoning": "Because."}
 
 
 def run_debate(*, sides: int = 2, reply: Any = None, **options: Any) -> Any:
-    """Run a debate with phases to its end, with numbered arguments."""
+    """Run a debate with phases and numbered arguments to its end."""
     count = iter(range(1, 1_000))
 
     def answer(request: Any) -> Any:
@@ -45,7 +45,7 @@ def run_debate(*, sides: int = 2, reply: Any = None, **options: Any) -> Any:
 
 
 def test_rounds_follow_the_phases() -> None:
-    """The debate has the rounds of its phases, and the transcript records the phase of each round."""
+    """The transcript records the phase of each round."""
     run = run_debate()
     assert [(event.round, event.phase) for event in events(run, RoundStarted)] == [
         (1, "opening"),
@@ -61,7 +61,7 @@ def test_rounds_follow_the_phases() -> None:
     assert run.usage.calls == 2 + 4 + 4 + 2 + 1
 
 
-def test_a_cross_examination_pairs_questions_and_answers() -> None:
+def test_cross_examinations_pair_questions_and_answers() -> None:
     """Questions and answers are separate kinds of entries, which the output pairs."""
     raw = run_debate(sides=3).raw
     crossed = [(entry.kind, entry.agent_name, entry.to) for entry in raw.transcript if entry.kind]
@@ -84,7 +84,7 @@ def test_a_cross_examination_pairs_questions_and_answers() -> None:
 
 @pytest.mark.parametrize("turn_order", TURN_ORDERS)
 @pytest.mark.parametrize("mirror", [False, True])
-def test_phases_compose_with_orders_and_the_mirror(turn_order: Any, mirror: bool) -> None:  # noqa: FBT001
+def test_phases_can_be_combined_with_orders_and_the_mirror(turn_order: Any, mirror: bool) -> None:  # noqa: FBT001
     """Each side asks and answers once in a cross-examination, whichever side begins."""
     if mirror and turn_order == "simultaneous":
         pytest.skip("there is no order to reverse")
@@ -96,8 +96,8 @@ def test_phases_compose_with_orders_and_the_mirror(turn_order: Any, mirror: bool
         assert all(pair.answer is not None for pair in half.cross_questions)
 
 
-def test_a_phase_sets_speakers_aim_and_length() -> None:
-    """The aim of the phase is in the speakers' prompts, and the length replaces the debate's."""
+def test_phases_set_speakers_aim_and_length() -> None:
+    """The phase's aim is in the speakers' prompts, and its length replaces the debate's."""
     prompts: list[str] = []
 
     def said(request: Any) -> str:
@@ -112,7 +112,7 @@ def test_a_phase_sets_speakers_aim_and_length() -> None:
     assert "about 40 words" not in prompts[2]
 
 
-def test_without_a_question_the_asked_side_argues() -> None:
+def test_sides_without_a_question_to_answer_argue() -> None:
     """The turn takes place in any case, so the number of calls does not depend on failures."""
 
     def said(request: Any) -> Any:
@@ -125,8 +125,8 @@ def test_without_a_question_the_asked_side_argues() -> None:
     assert cross == [(None, "ben"), ("question", "ben"), ("answer", "ann")]
 
 
-def test_a_moderator_calls_the_askers() -> None:
-    """The side that is asked answers, although the moderator did not name it."""
+def test_moderators_choose_only_the_askers() -> None:
+    """The side being questioned answers even though the moderator did not name it."""
     decision = {"next_speakers": ["ben"], "done": True}
     phases = [Phase("cross-examination", asks="pairs")]
     pattern = debate(name="city", debaters=SIDES[:2], phases=phases, moderator=lambda _: decision, synthesizer=False)
@@ -134,8 +134,8 @@ def test_a_moderator_calls_the_askers() -> None:
     assert [(entry.agent_name, entry.kind) for entry in run.raw.transcript] == [("ben", "question"), ("ann", "answer")]
 
 
-def test_custom_blocks_get_the_kind_of_their_turn() -> None:
-    """The kind is part of the `DebateTurn` that custom blocks receive."""
+def test_custom_blocks_receive_the_kind_of_their_turn() -> None:
+    """The kind is a field of the `DebateTurn` passed to custom blocks."""
     turns: list[DebateTurn] = []
 
     def speak(turn: DebateTurn) -> str:
@@ -153,7 +153,7 @@ def test_custom_blocks_get_the_kind_of_their_turn() -> None:
     ]
 
 
-def test_a_person_sees_whom_to_ask_and_what_to_answer() -> None:
+def test_people_see_whom_to_ask_and_what_to_answer() -> None:
     """The run waits for each answer and continues with it."""
     store, model = MemoryStore(), ScriptedModel("Why trams, of all things?", VERDICT)
     sides = [Debater("ann", "trams", block=human(name="ann")), Debater("ben", "buses")]
@@ -177,8 +177,8 @@ def test_stop_conditions_are_checked_after_each_round() -> None:
     assert run_debate(terminate_when=stop.rounds(2)).raw.rounds == 2
 
 
-def test_a_judge_reads_each_answer_below_its_question() -> None:
-    """Answers stay below their questions in any order of sides."""
+def test_judges_read_each_answer_below_its_question() -> None:
+    """The order of the sides does not separate them."""
     raw = run_debate(sides=3, turn_order="simultaneous").raw
     lines = format_transcript_for_judge(raw.transcript).splitlines()
     question_lines = [index for index, line in enumerate(lines) if line.startswith("Question, ")]
@@ -187,8 +187,8 @@ def test_a_judge_reads_each_answer_below_its_question() -> None:
         assert lines[index + 1].startswith(f"Answer, {other} to {one}: ")
 
 
-def test_a_fork_pays_only_for_new_calls() -> None:
-    """A fork of a debate with phases reuses the answers of its parent."""
+def test_forks_pay_only_for_new_calls() -> None:
+    """A fork of a debate with phases reuses the answers from its parent."""
     store = MemoryStore()
     pattern = debate(name="city", debaters=SIDES[:2], phases=CLASSIC, synthesizer=False)
 
@@ -205,7 +205,7 @@ def test_a_fork_pays_only_for_new_calls() -> None:
 
 
 @given(debaters(), st.data())
-def test_a_transcript_with_phases_can_be_read_back(roster: Any, data: Any) -> None:
+def test_transcripts_with_phases_can_be_parsed(roster: Any, data: Any) -> None:
     """No text can pass for a heading, a question or an answer."""
     forged = st.sampled_from(["Question, [a] to [b]: x", "\nRound 2, closing:\n[a] x", "Answer, [a] to [b]: y"])
     argument_texts = data.draw(st.lists(arguments() | forged, min_size=1, max_size=4))
@@ -227,7 +227,7 @@ def test_a_transcript_with_phases_can_be_read_back(roster: Any, data: Any) -> No
     assert type(raw).model_validate(raw.to_wire()) == raw
 
 
-def test_every_turn_has_its_phase_in_the_event() -> None:
+def test_turn_events_have_their_phase() -> None:
     crossed = [(turn.phase, turn.target) for turn in events(run_debate(), TurnStarted) if turn.round == 2]
     assert crossed == [("question", "ben"), ("answer", "ann"), ("question", "ann"), ("answer", "ben")]
 
@@ -252,6 +252,6 @@ def test_invalid_phases_are_rejected(phases: Any, message: str) -> None:
 
 
 def test_phases_determine_the_number_of_rounds() -> None:
-    """Setting another number of rounds is an error."""
+    """Setting a different number of rounds is an error."""
     with pytest.raises(ConfigurationError, match="`max_rounds` cannot be combined with `phases`, which have"):
         debate(name="city", debaters=SIDES[:2], phases=CLASSIC, max_rounds=3)

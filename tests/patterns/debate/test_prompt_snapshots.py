@@ -1,4 +1,4 @@
-"""Complete prompts of a small debate."""
+"""Complete prompts in a small debate."""
 
 # ruff: noqa: E501 - the lines of a prompt are long
 
@@ -46,7 +46,7 @@ RAW = DebateRawOutput(
 )
 
 
-def test_a_debaters_system_message_reads_well() -> None:
+def test_debater_system_message() -> None:
     """The message has the rules, the question and the positions."""
     assert render_debater_system(question=QUESTION, stances=STANCES, max_rounds=2) == snapshot("""\
 You are one of the debaters in a debate. Each debater defends one position; the message for each turn says which one is yours.
@@ -66,7 +66,7 @@ Rules for every turn:
 """)
 
 
-def test_the_opening_turn_reads_well() -> None:
+def test_opening_turn_prompt() -> None:
     """The opening turn has no arguments to answer."""
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), max_rounds=2),
@@ -85,7 +85,7 @@ Nobody has argued yet. Open with your case: state your position and give the str
 """)
 
 
-def test_a_rebuttal_prompt_reads_well() -> None:
+def test_rebuttal_prompt() -> None:
     """The prompt has the transcript, the round's angle, the speaker and the instruction."""
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), role="the product's owner", max_rounds=2),
@@ -108,8 +108,8 @@ Answer the strongest arguments against your position, not only the latest one. T
 """)
 
 
-def test_a_moderators_prompt_reads_well_in_the_first_round() -> None:
-    """The prompt has the roster, the decision to make, and research."""
+def test_moderator_prompt_in_the_first_round() -> None:
+    """The prompt asks for a decision and research, and lists the roster."""
     system = render_moderator_system(question=QUESTION, roster=["advocate", "skeptic"], has_tools=True)
     assert system == snapshot("""\
 You moderate a debate and take no side.
@@ -139,7 +139,7 @@ Open round 1 of at most 2. Nobody has argued yet. Call on all the debaters, and 
 """)
 
 
-def test_a_moderators_prompt_reads_well_in_later_rounds() -> None:
+def test_moderator_prompt_in_later_rounds() -> None:
     """The prompt has the transcript with names and the earlier decisions."""
     assert render_moderator_turn(entries=ENTRIES, decisions=DECISIONS[:1], round=2, max_rounds=2) == snapshot("""\
 The debate so far:
@@ -155,7 +155,7 @@ Open round 2 of at most 2. Decide on the basis of the debate so far and of your 
 """)
 
 
-def test_a_judges_prompt_reads_well() -> None:
+def test_judge_prompt() -> None:
     """The prompt has the judge's duties, the question and the whole debate."""
     assert render_judge_system(stances=STANCES) == snapshot("""\
 You are the judge of a debate. Weigh only the arguments: which claims were supported, which were answered, and which were left standing. Disregard the order in which the arguments appear, their number, length and style, and your own opinion on the question.
@@ -186,7 +186,7 @@ Weigh the arguments against each other. Which position was argued best, and why?
 """)
 
 
-def test_a_judges_prompt_with_names_reads_well() -> None:
+def test_judge_prompt_with_names() -> None:
     """Anonymizing and shuffling are both turned off."""
     assert format_transcript_for_judge(ENTRIES, anonymize=False, shuffle=False) == snapshot("""\
 Round 1:
@@ -196,7 +196,7 @@ Round 1:
 """)
 
 
-def test_a_synthesizers_prompt_reads_well() -> None:
+def test_synthesizer_prompt() -> None:
     """The prompt has everything that the debate produced."""
     assert render_synthesizer_system() == snapshot("""\
 You write up the outcome of a debate for readers who did not follow it. State the judge's verdict first, and do not depart from it. Then give the arguments and the evidence that decided it, the strongest argument against it and why that argument did not prevail, and what remains open. Keep figures and names exactly as they were given, and do not add anything that was not said.

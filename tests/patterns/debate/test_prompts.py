@@ -44,7 +44,7 @@ def raw_output(
 
 
 @given(debates(), texts, texts, maybe, maybe, maybe, st.lists(texts, max_size=3))
-def test_no_text_forges_a_line_of_a_debaters_turn(
+def test_no_text_forges_a_line_in_a_debaters_turn(
     transcript: Entries,
     stance: str,
     other: str,
@@ -72,8 +72,8 @@ def test_no_text_forges_a_line_of_a_debaters_turn(
 
 
 @given(texts, st.lists(texts, min_size=1, max_size=4))
-def test_no_text_forges_a_line_of_a_system_message(question: str, several: list[str]) -> None:
-    """Questions, stances and names cannot pass for lines of the message."""
+def test_no_text_forges_a_line_in_a_system_message(question: str, several: list[str]) -> None:
+    """The texts are questions, stances and names."""
     _check_nothing_is_forged(
         lambda clean: render_debater_system(
             question=clean(question), stances=[f"{i}{clean(one)}" for i, one in enumerate(several)], max_rounds=2
@@ -92,8 +92,8 @@ def test_no_text_forges_a_line_of_a_system_message(question: str, several: list[
 
 
 @given(debates(), decisions)
-def test_no_text_forges_a_line_of_a_moderators_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
-    """Neither arguments nor the moderator's own earlier briefings can pass for the prompt's words."""
+def test_no_text_forges_a_line_in_a_moderators_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
+    """The texts are arguments and the moderator's own earlier briefings."""
 
     def render(clean: Callable[[str], str]) -> str:
         return render_moderator_turn(
@@ -107,8 +107,8 @@ def test_no_text_forges_a_line_of_a_moderators_turn(transcript: Entries, moderat
 
 
 @given(debates(), texts)
-def test_no_text_forges_a_line_of_a_judges_turn(transcript: Entries, question: str) -> None:
-    """Neither arguments nor the question can pass for the prompt's words."""
+def test_no_text_forges_a_line_in_a_judges_turn(transcript: Entries, question: str) -> None:
+    """The texts are arguments and the question."""
 
     def render(clean: Callable[[str], str]) -> str:
         cleaned = [entry(e.round, "", clean(e.stance), clean(e.text)) for e in transcript]
@@ -118,10 +118,10 @@ def test_no_text_forges_a_line_of_a_judges_turn(transcript: Entries, question: s
 
 
 @given(debates(), texts, st.tuples(texts, maybe, texts), decisions)
-def test_no_text_forges_a_line_of_a_synthesizers_turn(
+def test_no_text_forges_a_line_in_a_synthesizers_turn(
     transcript: Entries, question: str, verdict_parts: tuple[str, str | None, str], moderator_decisions: Decisions
 ) -> None:
-    """Neither arguments nor texts of the moderator and the judge can pass for the prompt's words."""
+    """The texts are arguments and everything written by the moderator and the judge."""
 
     def render(clean: Callable[[str], str]) -> str:
         verdict, winner, reasoning = verdict_parts
@@ -159,8 +159,8 @@ def _check_nothing_is_forged(render: Callable[[Callable[[str], str]], str], tran
 
 
 @given(debates(), st.data())
-def test_turns_of_a_debate_share_their_transcript_as_a_prefix(transcript: Entries, data: st.DataObject) -> None:
-    """Everything that differs by debater or round follows the transcript."""
+def test_turns_in_a_debate_share_their_transcript_as_a_prefix(transcript: Entries, data: st.DataObject) -> None:
+    """Everything that varies by debater or round follows the transcript."""
     count = data.draw(st.integers(0, len(transcript)))
     shorter, longer = (
         render_debater_turn(
@@ -182,7 +182,7 @@ def test_turns_of_a_debate_share_their_transcript_as_a_prefix(transcript: Entrie
 
 
 @given(debates(), decisions, decisions, st.data())
-def test_rounds_of_a_moderator_share_their_transcript_as_a_prefix(
+def test_moderator_rounds_share_their_transcript_as_a_prefix(
     transcript: Entries, before: Decisions, after: Decisions, data: st.DataObject
 ) -> None:
     """The moderator's prompt has the same layout as the debaters' prompts."""
@@ -195,7 +195,7 @@ def test_rounds_of_a_moderator_share_their_transcript_as_a_prefix(
 
 
 @given(debates(), texts)
-def test_a_debater_does_not_see_names(transcript: Entries, stance: str) -> None:
+def test_debaters_do_not_see_names(transcript: Entries, stance: str) -> None:
     """The debater's prompt does not depend on who argued."""
     nameless = [entry(one.round, "", one.stance, one.text) for one in transcript]
     identity = DebaterIdentity(stance=stance, max_rounds=2)
@@ -212,7 +212,7 @@ def turn(
     new_angle: str | None = None,
     role: str | None = None,
 ) -> str:
-    """Render a turn of the side "for"."""
+    """Render a turn for the side "for"."""
     return render_debater_turn(
         DebaterIdentity(stance="for", positions=("for", "against"), max_rounds=2, role=role),
         entries=entries,
@@ -221,28 +221,27 @@ def turn(
     )
 
 
-def test_the_first_speaker_is_not_asked_to_answer_arguments() -> None:
-    """The first speaker opens the debate, so there are no arguments to answer yet."""
+def test_first_speaker_is_not_asked_to_answer_arguments() -> None:
     assert "Nobody has argued yet" in turn()
     assert "Nobody has argued yet" not in turn(entry(1, "b", "against", "No."))
 
 
-def test_a_debater_is_asked_to_answer_the_other_side() -> None:
+def test_debaters_are_asked_to_answer_the_other_side() -> None:
     """The system message, which all turns share, does not contain this instruction."""
     system = render_debater_system(question="q", stances=["for", "against"], max_rounds=2)
     assert "Answer the strongest arguments" not in system
     assert "Answer the strongest arguments against your position" in turn(entry(1, "b", "against", "No."))
 
 
-def test_a_debater_without_opposing_arguments_is_not_asked_to_answer() -> None:
-    """A moderator may call on one side twice before the other side speaks."""
+def test_debaters_without_opposing_arguments_are_not_asked_to_answer() -> None:
+    """A moderator may call one side twice before the other side speaks."""
     prompt = turn(entry(1, "a", "for", "Yes."))
     assert "No other side has spoken yet" in prompt
     assert "Answer the" not in prompt
 
 
 def test_the_last_lines_contain_the_instruction() -> None:
-    """Small models follow what they read last, so briefing and angle come first."""
+    """Small models follow what they read last, so briefing and angle come earlier."""
     prompt = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
     places = [prompt.index(piece) for piece in ("No.", "Facts.", "Costs?", "The position you defend", "a landlord")]
     assert places == sorted(places)
@@ -256,7 +255,7 @@ def test_missing_parts_are_not_rendered() -> None:
     assert turn(briefing="") == turn()
 
 
-def test_a_moderators_prompt_mentions_only_available_tools() -> None:
+def test_moderator_prompts_mention_only_available_tools() -> None:
     """The prompt asks for research only if the moderator has tools."""
     without = render_moderator_system(question="q", roster=["a"])
     having = render_moderator_system(question="q", roster=["a"], has_tools=True)
@@ -265,7 +264,7 @@ def test_a_moderators_prompt_mentions_only_available_tools() -> None:
     assert "put your findings into the briefing" in having
 
 
-def test_a_moderator_begins_with_all_speakers_and_then_chooses() -> None:
+def test_moderator_is_asked_for_all_speakers_first_and_chooses_later() -> None:
     """Round 1 has no transcript to base a choice on."""
     opening = render_moderator_turn(entries=[], decisions=[], round=1)
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)
@@ -274,7 +273,7 @@ def test_a_moderator_begins_with_all_speakers_and_then_chooses() -> None:
     assert "\n\nOpen round 2 of at most 3." in later
 
 
-def test_a_synthesis_has_no_winner() -> None:
+def test_syntheses_have_no_winner() -> None:
     """A missing winner is not rendered as the word None."""
     prompt = render_synthesizer_turn(raw_output("q", [], ("v", None, "r"), []))
     assert "Winner: none (no single position won)" in prompt
@@ -282,13 +281,13 @@ def test_a_synthesis_has_no_winner() -> None:
 
 
 def test_shared_stances_are_listed_once() -> None:
-    """Two debaters may defend one position."""
+    """Two debaters may defend the same position."""
     assert render_judge_system(stances=["for", "for", "against"]).count("- for") == 1
     assert render_debater_system(question="q", stances=["for", "for"], max_rounds=1).count("- for") == 1
 
 
-def test_the_synthesizers_system_message_explains_the_transcript() -> None:
-    """All system messages explain how to read a transcript."""
+def test_synthesizer_system_message_explains_the_transcript() -> None:
+    """Every system message explains how to read a transcript."""
     for system in (
         render_synthesizer_system(),
         render_judge_system(stances=["a"]),

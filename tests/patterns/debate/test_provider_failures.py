@@ -1,4 +1,4 @@
-"""Provider failures of moderators, judges and debaters, and the quorum of stances."""
+"""Provider failures by moderators, judges and debaters, and the quorum of stances."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def losses(result: Any) -> list[tuple[str, str, int, str]]:
     return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
-def test_the_quorum_counts_stances_of_the_rounds_speakers() -> None:
-    """A round with one speaker requires only that speaker, and two debaters of one stance count once."""
+def test_quorum_counts_the_stances_of_each_rounds_speakers() -> None:
+    """A round with one speaker requires only that speaker, and two debaters with the same stance count once."""
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="nobody answered"):
         alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
@@ -50,8 +50,8 @@ def test_the_quorum_counts_stances_of_the_rounds_speakers() -> None:
 
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["with a synthesizer", "without"])
-def test_a_failed_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) -> None:
-    """Neither verdict nor synthesis exists, but the transcript is complete."""
+def test_failed_judges_leave_the_debate_without_a_verdict(synthesizer: Any) -> None:
+    """There is neither a verdict nor a synthesis, but the transcript is complete."""
     model = ScriptedModel("A1", "B1", "A2", "B2", Refused("I cannot judge"))
     result = rent(synthesizer=synthesizer).run_sync(QUESTION, model=model)
     assert (result.status, result.raw.status, result.raw.verdict) == ("no_verdict", "no_verdict", None)
@@ -62,7 +62,7 @@ def test_a_failed_judge_leaves_the_debate_without_a_verdict(synthesizer: Any) ->
     model.assert_complete()
 
 
-def test_an_output_schema_does_not_apply_to_a_failed_judge() -> None:
+def test_output_schema_does_not_apply_if_the_judge_fails() -> None:
     """A debate without a verdict has no output to validate."""
     summarize: Callable[[Any], Any] = lambda raw: {"n": 1}  # noqa: E731
     pattern = rent(synthesizer=summarize, output_schema={"type": "object", "required": ["n"]})
@@ -70,8 +70,8 @@ def test_an_output_schema_does_not_apply_to_a_failed_judge() -> None:
     assert pattern.run_sync(QUESTION, model=script("A1", "B1", "A2", "B2")).output == {"n": 1}
 
 
-def test_a_failed_moderator_is_replaced_by_the_declared_order() -> None:
-    """The declared order applies to that round only, and the moderator may open the next one."""
+def test_failed_moderators_are_replaced_by_the_declared_order() -> None:
+    """The declared order applies only to that round, and the moderator may open the next one."""
     model = ScriptedModel(DOWN, "A1", "B1", decision("ben", "anna"), "B2", "A2", VERDICT)
     result = rent(**moderated()).run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2", "A2"]
@@ -81,8 +81,8 @@ def test_a_failed_moderator_is_replaced_by_the_declared_order() -> None:
         rent(on_failure="fail", **moderated()).run_sync(QUESTION, model=ScriptedModel(DOWN))
 
 
-def test_a_failure_in_an_inner_debate_degrades_the_outer_run() -> None:
-    """The outer run is degraded, but the outer debate's raw output has no failure."""
+def test_failures_in_an_inner_debate_degrade_the_outer_run() -> None:
+    """However, the outer debate's raw output has no failure."""
     inner = rent(name="inner", max_rounds=1, quorum=1, synthesizer=lambda raw: raw.verdict.verdict)
     outer = rent(debaters=[Debater("anna", "for", block=inner), SIDES[1]], max_rounds=1)
     model = ScriptedModel("IA", DOWN, VERDICT, "B", VERDICT)
@@ -93,7 +93,7 @@ def test_a_failure_in_an_inner_debate_degrades_the_outer_run() -> None:
 
 
 def test_failure_handling_does_not_repeat_the_judge() -> None:
-    """Guards around the roles change nothing unless a call fails."""
+    """Failure handling around the roles changes nothing unless a call fails."""
     model = script("A1", "B1", "A2", "B2")
     plain = script("A1", "B1", "A2", "B2")
     result, unguarded = (

@@ -23,7 +23,7 @@ REPORT = (
 
 
 def verify_quote(quote: str, source: str = REPORT) -> VerifiedQuote:
-    """Return the verification of one quote."""
+    """Verify one quote."""
     return verify_quotes(f"They say 『{quote}』 there.", {"report": source})[0]
 
 
@@ -54,7 +54,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_a_quote_from_a_source_is_verified_with_its_positions(name: str) -> None:
+def test_quotes_from_a_source_are_verified_with_their_positions(name: str) -> None:
     """Case, spacing, punctuation and line breaks do not matter."""
     quote, places = FOUND[name]
     verification = verify_quote(quote)
@@ -91,15 +91,15 @@ def test_altered_words_or_numbers_are_not_verified(name: str) -> None:
 
 
 @pytest.mark.parametrize("quote", ["as thereport says fell", "as the re port says fell", "well-known / wellknown"])
-def test_hyphens_and_blanks_between_words_are_ignored(quote: str) -> None:
-    """Letters and their order are compared across word boundaries, with a hyphen, a blank or nothing in between."""
+def test_hyphens_and_spaces_between_words_are_ignored(quote: str) -> None:
+    """Letters are compared in order across word boundaries, whatever separates the words."""
     source = f"{REPORT} It is well known, wellknown."
     assert verify_quote(quote, source).status == "verified"
     assert verify_quote("s the report say", source).status == "unverified"
 
 
-def test_a_power_and_a_fraction_are_not_their_digits() -> None:
-    """Compatibility forms turn neither 10² into 102 nor 1½ into 11/2."""
+def test_powers_and_fractions_differ_from_their_digits() -> None:
+    """Compatibility normalization turns neither 10² into 102 nor 1½ into 11/2."""
     source = "An area of 10² metres costs 1½ pounds a year, and 3/4 of it is tax. No H₂O, much CO₂ in 10 m²."
     assert verify_quote("No H2O, much CO2 in 10 m2", source).status == "verified"
     assert verify_quote("area of 10² metres costs 1½ pounds", source).status == "verified"
@@ -115,13 +115,13 @@ def test_a_power_and_a_fraction_are_not_their_digits() -> None:
 
 
 @pytest.mark.parametrize("quote", ["rents", "Rents …", "in May", "… … …", "a b c", "the report says … fell", "— ! —"])
-def test_short_quotes_have_their_own_status(quote: str) -> None:
+def test_short_quotes_have_a_separate_status(quote: str) -> None:
     """One or two words, even between ellipses, are neither verified nor unverified."""
     verification = verify_quote(quote)
     assert (verification.status, verification.spans) == ("too_short", ())
 
 
-def test_the_caller_sets_the_minimums() -> None:
+def test_minimum_lengths_are_configurable() -> None:
     """With a minimum of two words, one word is not a quote."""
     text = '"in May" and "May"'
     statuses = [quote.status for quote in verify_quotes(text, {"r": REPORT}, min_words=2, min_characters=1)]
@@ -131,15 +131,15 @@ def test_the_caller_sets_the_minimums() -> None:
             verify_quotes(text, {"r": REPORT}, **minimums)
 
 
-def test_a_hyphen_in_a_word_is_not_a_minus() -> None:
+def test_hyphens_within_words_are_not_minus_signs() -> None:
     """A minus sign precedes a number and does not follow a word."""
     source = "Cases of Covid-19 fell by -5 in all towns."
     assert verify_quote("cases of Covid 19 fell by -5", source).status == "verified"
     assert verify_quote("cases of Covid-19 fell by 5", source).status == "unverified"
 
 
-def test_scripts_without_blanks_are_compared_by_character() -> None:
-    """A part of a Chinese sentence is found, but not if one character differs."""
+def test_scripts_without_spaces_are_compared_by_character() -> None:
+    """A part of a Chinese sentence is found, unless one character differs."""
     source = "报告指出，五月份房租下降了百分之二。"
     verification = verify_quote("五月份房租下降了", source)
     assert [source[span.start : span.end] for span in verification.spans] == ["五月份房租下降了"]
@@ -153,8 +153,8 @@ def test_invisible_characters_do_not_shift_positions() -> None:
     assert [source[span.start : span.end] for span in verification.spans] == [source[5:-2]]
 
 
-def test_all_parts_of_a_quote_come_from_one_source() -> None:
-    """A quote split between two sources is not verified; the first source with all parts is named."""
+def test_all_parts_of_a_quote_must_come_from_one_source() -> None:
+    """A quote split between two sources is not verified. If several sources have all parts, the first is named."""
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"
     assert verify_quotes(text, halves)[0].status == "unverified"
@@ -199,7 +199,7 @@ QUOTED = {
 
 @pytest.mark.parametrize("text", QUOTED)
 def test_quotations_are_distinguished_from_apostrophes(text: str) -> None:
-    """All styles are found, nested and in blocks; positions exclude the quotation marks."""
+    """All quotation styles are found, nested and in blocks; positions exclude the quotation marks."""
     quotes = find_quotes(text)
     assert [quote.text for quote in quotes] == QUOTED[text]
     assert [text[quote.start : quote.end] for quote in quotes] == QUOTED[text]
@@ -211,7 +211,7 @@ def test_depth_counts_enclosing_quotes() -> None:
     assert [(quote.text[0], quote.depth) for quote in quotes] == [("a", 0), ("b", 1), ("c", 2), ("e", 0)]
 
 
-def test_a_quote_is_found_in_a_block_and_across_its_lines() -> None:
+def test_quotes_are_found_in_blocks_and_across_lines() -> None:
     """The bars of a block quote are ignored."""
     text = "As it says:\n\n> rents — as the report\n> says — fell by 1.5\n> — the report\n"
     [quote] = verify_quotes(text, {"report": REPORT})
@@ -253,8 +253,8 @@ def sources_and_slices(draw: st.DrawFn) -> tuple[str, int, int]:
     return source, first, draw(st.integers(first + 2, count - 1))
 
 
-def is_enough(keys: list[str]) -> bool:
-    """Return whether there are enough words for a quote."""
+def is_long_enough(keys: list[str]) -> bool:
+    """Check that there are enough words for a quote."""
     return sum(any(map(str.isalnum, key)) for key in keys) >= 3 and len(" ".join(keys)) >= 10
 
 
@@ -264,7 +264,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
     source, first, last = slice_
     words = normalise(source)
     expected = words.words[first : last + 1]
-    assume(is_enough(expected))
+    assume(is_long_enough(expected))
     quote = source[slice(*words.spans[first])]
     for place in range(first + 1, last + 1):
         (start, end), before = words.spans[place], words.spans[place - 1][1]
@@ -283,29 +283,27 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 
 @given(sources_and_slices(), st.data())
-def test_a_replaced_or_inserted_word_makes_a_quote_unverified(
-    sample: tuple[str, int, int], data: st.DataObject
-) -> None:
-    """The extra word either replaces a word of the source or is inserted between two words."""
+def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
+    """The extra word either replaces a word in the source or is inserted between two words."""
     source, first, last = sample
     keys = normalise(source).words[first : last + 1]
     assume("unheard" not in normalise(source).text)
     place = data.draw(st.integers(0, len(keys) - 1))
     keys[place : place + data.draw(st.integers(0, 1))] = ["unheard"]
-    assume(is_enough(keys))
+    assume(is_long_enough(keys))
     [verification] = verify_quotes(f"「{' '.join(keys)}」", {"s": source})
     assert (verification.status, verification.source, verification.spans) == ("unverified", None, ())
 
 
 @given(sources_and_slices(), st.data())
-def test_a_quote_with_a_word_dropped_is_not_verified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """Cases whose shorter sequence occurs in the source as well are excluded."""
+def test_quotes_with_a_dropped_word_are_not_verified(sample: tuple[str, int, int], data: st.DataObject) -> None:
+    """Cases where the shorter sequence also occurs in the source are excluded."""
     source, first, last = sample
     words = normalise(source)
     keys = words.words[first : last + 1]
     place = data.draw(st.integers(1, len(keys) - 2))
     shorter = keys[:place] + keys[place + 1 :]
-    assume(is_enough(shorter) and normalise(" ".join(shorter)).text not in words.text)
+    assume(is_long_enough(shorter) and normalise(" ".join(shorter)).text not in words.text)
     [verification] = verify_quotes(f"「{' '.join(shorter)}」", {"s": source})
     assert verification.status != "verified"
 
@@ -335,8 +333,8 @@ def test_positions_are_valid_for_any_text(text: str, source: str) -> None:
         assert item.status != "verified" or at_place == quoted
 
 
-def test_sources_are_texts() -> None:
-    """The error names the source that is not text."""
+def test_sources_must_be_text() -> None:
+    """The error names the invalid source."""
     with pytest.raises(ConfigurationError, match=r"sources\['a'\]"):
         verify_quotes("“one two three four”", {"a": b"x"})  # type: ignore[dict-item]
 
@@ -359,7 +357,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_hostile_texts_are_processed_in_time(name: str) -> None:
-    """Searching for 50,000 characters in as many would exceed the time limit with a quadratic algorithm."""
+    """A quadratic search for 50,000 characters in a text of that length would exceed the time limit."""
     quotes = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})
     assert [(quote.start, quote.end) for quote in quotes] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
 
@@ -369,7 +367,7 @@ def test_hostile_texts_are_processed_in_time(name: str) -> None:
 
 @given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())
 def test_words_are_found_at_their_first_position(source: list[str], data: st.DataObject) -> None:
-    """The search agrees with a comparison of all runs of words from any position and never matches part of a word."""
+    """The search agrees with a naive comparison at every position and never matches part of a word."""
     text = normalise(" ".join(source))
     part = data.draw(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "b"]), min_size=1, max_size=4))
     expected = normalise(" ".join(part)).text
@@ -384,6 +382,6 @@ def test_words_are_found_at_their_first_position(source: list[str], data: st.Dat
     assert text.find(expected, begin) == (min(places) if places else None)
 
 
-def test_a_quote_inside_one_long_word_is_not_found() -> None:
+def test_quotes_inside_one_long_word_are_not_found() -> None:
     """The quote matches at each letter, but no letter begins a word."""
     assert [quote.status for quote in verify_quotes('"aaa aaa aaa"', {"r": "a" * 100})] == ["unverified"]

@@ -40,7 +40,7 @@ pieces = st.sampled_from(
 hostile = st.lists(pieces | nasty, max_size=8).map(" ".join)
 
 
-def test_the_line_counts_verified_quotes_and_names_the_others() -> None:
+def test_line_counts_verified_quotes_and_names_the_others() -> None:
     """Short quotes do not appear in the line."""
     argument = (
         '"Rents fell by 1.5 per cent", "wages rose … in all towns" and "rents fell by 15 per cent in May"; "May".'
@@ -52,14 +52,14 @@ def test_the_line_counts_verified_quotes_and_names_the_others() -> None:
     )
 
 
-def test_a_text_without_quotes_has_no_line() -> None:
-    """A text whose quotes are all too short has no line either."""
+def test_texts_without_quotes_have_no_line() -> None:
+    """Nor does a text whose quotes are all too short."""
     assert render_quotes([]) == ""
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
 
-def test_long_and_many_quotes_are_cut() -> None:
-    """Cutting keeps the line readable."""
+def test_long_and_numerous_quotes_are_cut() -> None:
+    """This keeps the line readable."""
     argument = " ".join(
         f'"{word} said what nobody ever wrote{" and so on" * 9}"' for word in ("Ann", "Bob", "Cy", "Di", "Ed")
     )
@@ -69,16 +69,16 @@ def test_long_and_many_quotes_are_cut() -> None:
     assert len(line) < 250
 
 
-def test_a_quote_inside_a_verified_one_is_not_counted() -> None:
-    """Nesting could otherwise produce any number of quotes; a quote inside an unverified one counts."""
+def test_quotes_inside_verified_ones_are_not_counted() -> None:
+    """Otherwise, nesting could produce any number of quotes. A quote inside an unverified one counts."""
     inner = "“rents fell by «1.5 per cent in May»”"
     assert render_quotes(verify_quotes(inner, REPORT)) == '(quotes: 1 verified in "report")'
     outer = "“they wrote «rents fell by 1.5 per cent»”"
     assert render_quotes(verify_quotes(outer, REPORT)).startswith('(quotes: 1 verified in "report", 1 not found: ')
 
 
-def test_a_repeated_quote_counts_once() -> None:
-    """Differences in spelling do not make a second quote."""
+def test_repeated_quotes_count_once() -> None:
+    """Quotes that differ only in spelling count as repeated."""
     argument = '"Rents fell by 1.5 per cent", “RENTS FELL by 1.5 per cent”, "no such words here", "no such words here"'
     assert (
         render_quotes(verify_quotes(argument, REPORT))
@@ -111,7 +111,7 @@ def test_no_argument_can_forge_or_break_the_line(text: str) -> None:
 
 @given(hostile)
 def test_no_argument_can_forge_a_mark(text: str) -> None:
-    """Each quote with a status has one mark, and the text without marks is the result of `quoted`."""
+    """Each quote with a status has one mark, and removing the marks gives the result of `quoted`."""
     quotes = verify_quotes(text, REPORT)
     marked = mark_quotes(text, quotes)
     marks = re.findall(r"⟦(?!U\+[0-9A-F]+⟧)", marked)

@@ -1,4 +1,4 @@
-"""Results of a debate: the raw output, the wire form, and the synthesizer's output."""
+"""Results of a debate: the raw output, the wire format, and the synthesizer's output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowdebate.testing.strategies import debates
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, moderated, script, turn_of
 
 
-def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
+def test_raw_output_is_the_output_without_a_synthesizer() -> None:
     """The raw output is both `result.output` and `result.raw`."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
@@ -30,15 +30,15 @@ def test_without_a_synthesizer_the_raw_output_is_the_output() -> None:
     assert result.transcript.entries == result.output.transcript
 
 
-def test_a_synthesizer_does_not_replace_the_raw_output() -> None:
+def test_synthesizers_do_not_replace_the_raw_output() -> None:
     """`result.raw` keeps the transcript and the verdict."""
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("S",)))
     assert result.output == "S"
     assert (result.raw.question, result.raw.rounds, len(result.raw.transcript)) == (QUESTION, 1, 2)
 
 
-def test_the_wire_form_has_camel_case_keys() -> None:
-    """The wire form is that of the TypeScript original, with this library's additions."""
+def test_wire_format_has_camel_case_keys() -> None:
+    """The wire format matches the TypeScript original, with this library's additions."""
     model = ScriptedModel(decision("anna", "ben", briefing="Facts.", done=True), "A1", "B1", VERDICT)
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     output = rent.run_sync(QUESTION, model=model, seed=7).output
@@ -96,16 +96,16 @@ def test_the_wire_form_has_camel_case_keys() -> None:
 
 
 @given(debates(synthesizer=False))
-def test_the_raw_output_survives_json_in_either_key_style(case: Any) -> None:
-    """Any raw output can be written as JSON, by alias or not, and read back as an equal value."""
+def test_raw_output_survives_json_in_either_key_style(case: Any) -> None:
+    """Any raw output can be serialized as JSON, by alias or not, and parsed back to an equal value."""
     raw = case.run_sync().raw
     for by_alias in (True, False):
         assert DebateRawOutput.model_validate_json(raw.model_dump_json(by_alias=by_alias)) == raw
     assert DebateRawOutput.model_validate(json.loads(json.dumps(raw.to_wire()))) == raw
 
 
-def test_a_raw_output_of_the_original_can_be_read() -> None:
-    """Output of flow-state-dev lacks this library's additions, and may lack a briefing."""
+def test_output_from_the_original_can_be_parsed() -> None:
+    """Output from flow-state-dev lacks this library's additions, and may lack a briefing."""
     document = {
         "rounds": 1,
         "question": "Ship?",
@@ -165,7 +165,7 @@ def _synthesized(schema: Any, reply: Any) -> Any:
     ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"],
 )
 @pytest.mark.parametrize("reply", [RULING, json.dumps(RULING)], ids=["data", "text"])
-def test_the_synthesizer_returns_the_schema(schema: Any, expected: object, reply: Any) -> None:
+def test_synthesizer_returns_the_schema(schema: Any, expected: object, reply: Any) -> None:
     """The output is validated against a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
     output = _synthesized(schema, reply)
     assert output == expected
@@ -173,7 +173,7 @@ def test_the_synthesizer_returns_the_schema(schema: Any, expected: object, reply
 
 
 @pytest.mark.parametrize("schema", [Ruling, RulingClass, RulingDict, JSON_SCHEMA], ids=["m", "d", "t", "j"])
-def test_an_invalid_synthesis_is_rejected(schema: Any) -> None:
+def test_invalid_syntheses_are_rejected(schema: Any) -> None:
     """The `SchemaViolation` names the synthesizer, and the raw output is not lost."""
     with pytest.raises(SchemaViolation) as caught:
         _synthesized(schema, {"decision": "cap", "confidence": "very"})
@@ -181,12 +181,12 @@ def test_an_invalid_synthesis_is_rejected(schema: Any) -> None:
     assert "confidence" in str(caught.value)
 
 
-def test_without_a_schema_the_synthesizer_returns_text() -> None:
+def test_synthesizers_without_a_schema_return_text() -> None:
     """The text is exactly what the model wrote."""
     assert _synthesized(None, "Cap them,\nbut slowly.") == "Cap them,\nbut slowly."
 
 
-def test_the_synthesizer_sees_the_results_of_the_debate() -> None:
+def test_synthesizer_sees_the_results_of_the_debate() -> None:
     """The prompt contains question, rounds, verdict, winner, reasoning, angles and the tagged transcript."""
     model = ScriptedModel(
         decision("anna", "ben", newAngle="Who pays?"), "A1", "B1", decision(done=True), VERDICT, "The end."
@@ -198,28 +198,28 @@ def test_the_synthesizer_sees_the_results_of_the_debate() -> None:
     assert "anna" not in prompt
 
 
-def test_a_missing_winner_is_rendered_as_none() -> None:
+def test_missing_winners_are_rendered_as_none() -> None:
     model = script("A", "B", verdict={**VERDICT, "winner": None}, after=("S",))
     debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=model)
     assert "Winner: none" in turn_of(model.calls[-1])
 
 
 @given(st.sampled_from([int, list[Ruling], str | None]))
-def test_a_schema_may_be_any_type(schema: Any) -> None:
-    """Types other than objects are wrapped in one for the model and unwrapped in the output."""
+def test_schemas_can_be_any_type(schema: Any) -> None:
+    """Non-object types are wrapped in an object for the model and unwrapped in the output."""
     values: dict[Any, Any] = {int: 7, list[Ruling]: [Ruling(decision="x", confidence=1)], str | None: None}
     plain: dict[Any, Any] = {int: 7, list[Ruling]: [{"decision": "x", "confidence": 1}], str | None: None}
     assert _synthesized(schema, {"value": plain[schema]}) == values[schema]
 
 
-def test_an_invalid_schema_is_rejected_before_anything_runs() -> None:
+def test_invalid_schemas_are_rejected_before_anything_runs() -> None:
     """The factory raises a `ConfigurationError` for a type that pydantic cannot validate."""
     with pytest.raises(ConfigurationError, match="`output_schema` must be"):
         debate(name="rent", debaters=SIDES, output_schema=object())
 
 
-def test_the_repr_of_a_result_lists_its_fields() -> None:
-    """Run id, usage, seconds and session appear besides the output."""
+def test_repr_of_a_result_lists_its_fields() -> None:
+    """Run id, usage, seconds and session appear next to the output."""
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, session={"user": 1}, model=by_role())
     assert result.run_id
     assert result.usage.calls == 6

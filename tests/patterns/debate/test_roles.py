@@ -1,4 +1,4 @@
-"""Roles changed in a single part, and unbound blocks, which their debate completes."""
+"""Roles with a single part changed, and unbound blocks completed by their debate."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ SOURCES = {"report": "Rents rose by 15 per cent."}
 OPTIONS: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "sources": SOURCES, "moderator": True}
 
 
-def asked(role: str, **options: Any) -> Any:
-    """Return messages, schema and settings of the calls to the block of `role` in a debate with `options`."""
+def requests_to_role(role: str, **options: Any) -> Any:
+    """Run a debate with `options`; return the block, messages, schema and tools of each request by `role`."""
     requests: list[Any] = []
     inner = by_role(decide=lambda _: decision("anna", "ben"))
 
@@ -75,26 +75,26 @@ WAYS = [pytest.param(role, way[role], id=f"{role}-{n}") for role in ROLES for n,
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
 def test_empty_options_change_nothing(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
-    """Prompt, schema, tools and path equal those of the debate's default block."""
-    assert asked(role, **make_options()) == asked(role)
+    """Prompt, schema, tools and path are the same as for the debate's default block."""
+    assert requests_to_role(role, **make_options()) == requests_to_role(role)
     assert outline(debate(**{**OPTIONS, **make_options()})) == outline(debate(**OPTIONS))
 
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
-def test_instructions_of_a_role_replace_only_the_instructions(
+def test_role_instructions_replace_only_the_instructions(
     role: str, make_options: Callable[..., dict[str, Any]]
 ) -> None:
     """The rest of the prompt, the schema and the path are unchanged."""
     custom, plain = (
-        asked(role, **make_options(instructions="Be brief."), instructions="Be kind."),
-        asked(role, instructions="Be kind."),
+        requests_to_role(role, **make_options(instructions="Be brief."), instructions="Be kind."),
+        requests_to_role(role, instructions="Be kind."),
     )
     assert str(custom).replace("Be brief.", "Be kind.") == str(plain)
     assert "Be brief." in str(custom)
 
 
 @pytest.mark.parametrize(("role", "make_options"), WAYS)
-def test_the_model_of_a_role_is_used_for_the_role_only(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
+def test_role_model_is_used_only_for_that_role(role: str, make_options: Callable[..., dict[str, Any]]) -> None:
     """All other roles keep the debate's model."""
     inner = by_role(decide=lambda _: decision("anna", "ben"))
     one, other = (FunctionModel(inner._function, name=name) for name in ("one", "others"))
@@ -111,34 +111,34 @@ def test_the_model_of_a_role_is_used_for_the_role_only(role: str, make_options: 
         ("synthesizer", replace(SYNTHESIZER, system="WRITES")),
     ],
 )
-def test_the_template_of_a_role_can_be_changed_separately(role: str, template: Any) -> None:
-    """A judge with a custom template still receives quotes, and stances without names."""
+def test_role_template_can_be_changed_separately(role: str, template: Any) -> None:
+    """A judge with a custom template still receives quotes and anonymous stances."""
     for makers in (ROLES, UNBOUND):
-        ((_, messages, _, _),) = asked(role, **makers[role](template=template))
+        ((_, messages, _, _),) = requests_to_role(role, **makers[role](template=template))
         assert messages[0]["content"].startswith(template.system.split("\n")[0])
         assert ("quote" in str(messages)) == (role == "judge")
         assert role != "judge" or "anna" not in str(messages)
 
 
-def test_a_template_for_a_different_role_is_rejected() -> None:
+def test_templates_for_a_different_role_are_rejected() -> None:
     """The error is raised before anything runs."""
     with pytest.raises(ConfigurationError, match=r"template of moderator.*ModeratorTemplate"):
         debate(**{**OPTIONS, "moderator": ModeratorOptions(template=SYNTHESIZER)})
 
 
-def test_an_unbound_judge_takes_the_options_of_the_debate() -> None:
+def test_unbound_judges_take_the_options_of_the_debate() -> None:
     """A bound judge equals one configured with `JudgeOptions`."""
-    assert asked("judge", judge=create_judge(schedule="swap")) == asked("judge", judge="swap")
-    assert "[anna" in str(asked("judge", judge=create_judge(), anonymize_transcript=False))
-    assert "[anna" not in str(asked("judge", judge=create_judge()))
+    assert requests_to_role("judge", judge=create_judge(schedule="swap")) == requests_to_role("judge", judge="swap")
+    assert "[anna" in str(requests_to_role("judge", judge=create_judge(), anonymize_transcript=False))
+    assert "[anna" not in str(requests_to_role("judge", judge=create_judge()))
 
 
-def test_options_of_a_judge_override_those_of_the_debate() -> None:
-    """Options passed to the maker take precedence."""
-    assert "[anna" in str(asked("judge", judge=create_judge(anonymize_transcript=False)))
+def test_judge_options_override_those_of_the_debate() -> None:
+    """Options passed to the factory take precedence."""
+    assert "[anna" in str(requests_to_role("judge", judge=create_judge(anonymize_transcript=False)))
 
 
-def test_the_output_schema_reaches_a_synthesizer_that_has_none() -> None:
+def test_synthesizers_without_a_schema_get_the_debates() -> None:
     """The debate's output is an instance of the schema."""
     options: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "output_schema": DebateVerdict}
     pattern = debate(**options, synthesizer=create_synthesizer(instructions="Be brief."))
@@ -150,7 +150,7 @@ def test_the_output_schema_reaches_a_synthesizer_that_has_none() -> None:
     assert isinstance(pattern.run_sync(QUESTION, model=FunctionModel(answer)).output, DebateVerdict)
 
 
-def test_a_fallback_model_keeps_the_debaters_options() -> None:
+def test_fallback_models_keep_the_debaters_options() -> None:
     """Only the failed model is replaced."""
     calls: list[RecordedCall] = []
     failing = FunctionModel(lambda _: (_ for _ in ()).throw(_down()), name="lost")
@@ -171,21 +171,21 @@ MAKERS = [create_judge, create_moderator, create_synthesizer, create_debater]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_an_unbound_block_elsewhere_is_an_error(make: Any) -> None:
-    """The error occurs before any call, alone, in a sequencer or in another role, and says how to bind the block."""
+def test_unbound_blocks_elsewhere_are_an_error(make: Any) -> None:
+    """Whether standalone, in a sequencer or in another role, the error precedes any call and says how to bind it."""
     for use in (lambda: make().run_sync("?"), lambda: sequencer(name="all").then(make())):
         with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*filled in by the pattern"):
             use()
 
 
-def test_an_unbound_block_for_a_different_role_is_rejected() -> None:
+def test_unbound_blocks_for_a_different_role_are_rejected() -> None:
     """A judge cannot moderate."""
     with pytest.raises(ConfigurationError, match=r"moderator.*made by create_moderator\(\)"):
         debate(name="rent", debaters=SIDES, moderator=create_judge())
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_an_unknown_option_of_an_unbound_block_is_a_type_error(make: Any) -> None:
+def test_unknown_options_of_an_unbound_block_are_a_type_error(make: Any) -> None:
     """The error is raised immediately, not on binding."""
     with pytest.raises(TypeError):
         make(temperatur=0)

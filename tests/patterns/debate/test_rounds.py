@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def test_debaters_speak_in_order_before_judge_and_synthesizer() -> None:
-    """Two rounds of two debaters take six calls: four turns, one judgement and one synthesis."""
+def test_debaters_speak_before_the_judge_and_the_synthesizer() -> None:
+    """Two rounds with two debaters take six calls: four turns, one judgment and one synthesis."""
     model = script("A1", "B1", "A2", "B2", after=("Cap rents.",))
     result = debate(name="rent", debaters=SIDES).run_sync(QUESTION, model=model)
     turns = ["rent-debater-anna", "rent-debater-ben"]
@@ -36,7 +36,7 @@ def test_debaters_speak_in_order_before_judge_and_synthesizer() -> None:
 
 
 def test_events_follow_the_order_of_the_pipeline() -> None:
-    """The events are round, turns, stop and verdict."""
+    """The order is round, turns, stop and verdict."""
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, RoundsEnded, VerdictReached)
     result = debate(name="rent", debaters=SIDES, max_rounds=1).run_sync(QUESTION, model=script("A", "B", after=("C",)))
     names = [type(event).__name__ for event in result.events if isinstance(event, kinds)]
@@ -51,7 +51,7 @@ def test_max_rounds_is_two_by_default() -> None:
     assert [event.round for event in events(result, RoundStarted)] == [1, 2]
 
 
-def test_a_later_speaker_sees_the_earlier_arguments_of_its_own_round() -> None:
+def test_later_speakers_see_earlier_arguments_in_the_same_round() -> None:
     """Turns run one after the other, so the transcript in a prompt ends with the preceding argument."""
     model = script("Homes first.", "Build more.", "Not in time.", "Ever more.")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
@@ -63,8 +63,8 @@ def test_a_later_speaker_sees_the_earlier_arguments_of_its_own_round() -> None:
     assert fourth.index("Homes first.") < fourth.index("Build more.") < fourth.index("Not in time.")
 
 
-def test_debaters_see_stances_and_never_names() -> None:
-    """The transcript is tagged with stances, and the prompt does not contain any debater's name."""
+def test_debaters_see_stances_but_never_names() -> None:
+    """The transcript is tagged with stances, and no prompt contains a debater's name."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     for call in model.calls[:4]:
@@ -73,16 +73,16 @@ def test_debaters_see_stances_and_never_names() -> None:
     assert "[for] A1\n[against] B1" in model.calls[2].prompt
 
 
-def test_the_system_message_is_the_same_for_all_turns_of_all_debaters() -> None:
-    """Text that differs by debater or round follows the transcript, so servers can reuse the prefix."""
+def test_system_message_is_the_same_for_all_debaters() -> None:
+    """Text that varies by debater or round follows the transcript, so servers can reuse the prefix."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     assert len({system_of(call) for call in model.calls[:4]}) == 1
     assert QUESTION in system_of(model.calls[0])
 
 
-def test_a_debaters_prompt_has_its_stance_its_role_and_the_round() -> None:
-    """All three are in the message of the turn."""
+def test_debater_prompts_have_the_stance_the_role_and_the_round() -> None:
+    """All three are in the user message."""
     sides = [Debater("anna", "cap rents", role="a tenant of thirty years"), Debater("ben", "free rents")]
     model = script("A1", "B1", "A2", "B2", verdict={**VERDICT, "winner": None})
     debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=model)
@@ -93,21 +93,21 @@ def test_a_debaters_prompt_has_its_stance_its_role_and_the_round() -> None:
     assert "a tenant of thirty years" not in turn_of(model.calls[3])
 
 
-def test_a_debaters_prompt_forbids_concession() -> None:
+def test_debater_prompts_forbid_concession() -> None:
     model = script("A", "B")
     debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(QUESTION, model=model)
     assert "Defend your position throughout, without conceding it" in model.calls[1].prompt
 
 
 @pytest.mark.parametrize("value", [QUESTION, {"question": QUESTION}, DebateInput(question=QUESTION)], ids=repr)
-def test_a_question_has_three_forms(value: object) -> None:
+def test_questions_have_three_forms(value: object) -> None:
     """A str, a dict and a `DebateInput` are equivalent."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(value, model=script("A", "B")).output.question == QUESTION
 
 
-def test_the_question_and_the_round_are_in_the_sequencers_state() -> None:
-    """`ctx.sequencer.state` has the question, the round in progress and an empty list of decisions."""
+def test_sequencer_state_has_the_question_and_the_round() -> None:
+    """`ctx.sequencer.state` has the question, the current round and an empty list of decisions."""
     states: list[tuple[str, int, int]] = []
 
     def watch(value: DebateInput, ctx: Context) -> str:
@@ -120,7 +120,7 @@ def test_the_question_and_the_round_are_in_the_sequencers_state() -> None:
     assert states == [(QUESTION, 1, 0), (QUESTION, 2, 0)]
 
 
-def test_the_transcript_is_cleared_when_a_debate_begins() -> None:
+def test_transcript_is_cleared_when_a_debate_starts() -> None:
     """Arguments left in the session by an earlier run are not part of the next debate."""
     old = DebateTranscriptState(entries=[DebateContributionEntry(round=9, agent_name="x", stance="y", text="old")])
     session = Session(resources={"transcript": old})
@@ -131,8 +131,8 @@ def test_the_transcript_is_cleared_when_a_debate_begins() -> None:
     assert session.resources["transcript"].entries == output.transcript
 
 
-def test_three_debaters_argue_three_stances() -> None:
-    """Debates of more than two sides work like those of two."""
+def test_debates_can_have_three_sides() -> None:
+    """They work like debates with two sides."""
     sides = [*SIDES, Debater("carl", "later")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     output = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": "later"})).raw

@@ -1,4 +1,4 @@
-"""Schedules of views, in which every side is in every slot."""
+"""View schedules in which every side occupies every slot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_view_has_every_side_once(
 
 
 @given(names=sides, seed=seeds, shuffle=st.booleans())
-def test_cyclic_views_use_each_side_in_each_slot_once(names: list[str], seed: int, *, shuffle: bool) -> None:
+def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: int, *, shuffle: bool) -> None:
     """The views are Latin squares of slots and of labels."""
     labels = LABELS[: len(names)]
     views = Schedule(kind="cyclic").views(names, random=Random(seed), shuffle=shuffle, labels=labels)
@@ -54,7 +54,7 @@ def test_cyclic_views_use_each_side_in_each_slot_once(names: list[str], seed: in
 
 @given(sides, seeds)
 def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
-    """Two sides have only these orders, and one side has one."""
+    """Two sides have only these orders, and a single side has one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
     if len(names) > 1:
@@ -71,14 +71,14 @@ def test_full_is_every_order(count: int, seed: int) -> None:
 
 @given(st.integers(0, 40))
 def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
-    """Each of the six orders of three sides is about a sixth of 600 draws."""
+    """Each of the six orders of three sides makes up about a sixth of 600 draws."""
     frequencies = Counter(view.order for view in sampled(600).views(["a", "b", "c"], random=Random(seed)))
     assert len(frequencies) == 6
     assert all(55 <= count <= 150 for count in frequencies.values())
 
 
 @given(sides, seeds)
-def test_without_a_shuffle_the_first_view_keeps_the_order(names: list[str], seed: int) -> None:
+def test_first_view_keeps_the_order_without_shuffling(names: list[str], seed: int) -> None:
     """The random source is not used."""
     for kind in ("single", "swap", "cyclic"):
         source = Random(seed)
@@ -94,8 +94,8 @@ def test_the_default_random_source_is_deterministic() -> None:
 
 
 @given(schedules)
-def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
-    """`as_schedule` reads the result of `str()`, and accepts a schedule as is."""
+def test_schedules_are_parsed_from_their_name(schedule: Schedule) -> None:
+    """`as_schedule` parses the result of `str()`, and accepts a schedule unchanged."""
     assert as_schedule(str(schedule), location="x") == schedule
     assert as_schedule(schedule, location="x") is schedule
 
@@ -104,7 +104,7 @@ def test_a_schedule_is_read_from_its_name(schedule: Schedule) -> None:
     "value", ["", "sampled", "sampled()", "sampled(-1)", "sampled(0)", "sampled(1) ", "Swap", None, 2, "sampled(٣)"]
 )
 def test_invalid_schedules_are_rejected(value: Any) -> None:
-    """Values of any type cause a `ConfigurationError`."""
+    """Values of the wrong type cause a `ConfigurationError` as well."""
     with pytest.raises(ConfigurationError):
         as_schedule(value, location="debate")
 
@@ -130,7 +130,7 @@ def test_invalid_sides_and_labels_are_rejected(make: Any, field: str) -> None:
     assert caught.value.field == field
 
 
-def test_schedules_have_these_numbers_of_calls() -> None:
+def test_schedules_have_the_documented_numbers_of_calls() -> None:
     """The numbers are for two, three and four sides."""
     plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
     assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [
@@ -157,7 +157,7 @@ entries = st.lists(
 def test_no_entry_is_lost_in_any_view(
     entries_: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labelled: bool
 ) -> None:
-    """Each view contains every entry once, by round and slot, and labels can be mapped back."""
+    """Each view contains every entry once, by round and slot, and labels can be mapped back to sides."""
     stances = ["for", "against", "neither"]
     for view in schedule.views(stances, random=Random(seed), labels="ABC" if labelled else None):
         places = in_view(entries_, view)
@@ -171,8 +171,8 @@ def test_no_entry_is_lost_in_any_view(
         ]
 
 
-def test_an_entry_of_an_unknown_side_is_rejected() -> None:
-    """A view that lacks the entry's side cannot contain the entry."""
+def test_entries_from_an_unknown_side_are_rejected() -> None:
+    """A view without the entry's side cannot contain the entry."""
     entries_ = [DebateContributionEntry(round=1, agent_name="x", stance="perhaps", text="Hm.")]
     with pytest.raises(ConfigurationError, match="perhaps"):
         in_view(entries_, JudgeView(order=("for", "against")))

@@ -1,4 +1,4 @@
-"""Sides for questions that name none, derived from the wording where that is certain or proposed by a model."""
+"""Sides for questions that name none: derived from the wording where that is safe, or proposed by a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ They could have survived
 They could not have survived
 """.strip().split("\n\n")
 ]
-"""Questions about what "we", or another pronoun, should do, each with the claim and its negation."""
+"""Questions about what "we" (or another pronoun) should do, each with the claim and its negation."""
 
 ANSWERS = [
     "Should private cars be banned from city centres?",
@@ -110,7 +110,7 @@ ANSWERS = [
     "Do you think that it is right?",
     "Does anybody care?",
 ]
-"""Other yes-no questions, whose subject only a reader can delimit."""
+"""Other yes-no questions, whose subject only a reader can identify."""
 
 ALTERNATIVES = [
     tuple(case.split("\n"))
@@ -171,7 +171,7 @@ UNCERTAIN = [
     "我们应该做吗?",
     "Should " + "very " * 60 + "old cars be banned?",
 ]
-"""Questions whose sides a model has to propose."""
+"""Questions whose sides must be proposed by a model."""
 
 
 @pytest.mark.parametrize(("question", "yes", "no"), CLAIMS)
@@ -196,7 +196,7 @@ def test_alternatives_become_the_sides(question: str, first: str, second: str) -
 
 @pytest.mark.parametrize("question", UNCERTAIN)
 def test_unclear_questions_have_no_sides(question: str) -> None:
-    """Bad grammar, or "yes" as the answer to a wh-question, would be worse than a call."""
+    """Bad grammar, or "yes" as the answer to a wh-question, would be worse than an extra call."""
     assert default_sides(question) is None
 
 
@@ -236,7 +236,7 @@ WORDS = st.lists(
 @example("Are there", "the", "?")
 @example("A", "or a", "?")
 def test_sides_are_a_valid_roster_of_distinct_positions(head: str, words: str, end: str) -> None:
-    """Names are not blank and differ, and each position is one capitalised line without a question mark."""
+    """Names are distinct and not blank, and each position is one capitalized line without a question mark."""
     sides = default_sides(f"{head} {words}{end}")
     if sides is None:
         return
@@ -258,7 +258,7 @@ def test_wh_questions_never_get_yes_and_no_sides(word: str, rest: str) -> None:
 
 @given(st.text())
 def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
-    """Data sets whose correct answers are yes and no use these sides."""
+    """Data sets with yes and no as the correct answers use these sides."""
     yes, no = yes_no_sides(question + "?")
     assert (yes.name, no.name) == ("pro", "con")
     assert as_seen(yes.stance) != as_seen(no.stance)
@@ -271,17 +271,17 @@ def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
 def reply_with_sides(
     *positions: object, names: tuple[str, ...] = ("Postgres", "MySQL", "SQLite", "Redis", "five")
 ) -> dict[str, object]:
-    """Return a model's answer with these positions."""
+    """Return a model answer with these positions."""
     return {"sides": [{"name": name, "position": position} for name, position in zip(names, positions, strict=False)]}
 
 
 def propose(*answers: object, question: str = "Which database should we use?") -> list[Debater]:
-    """Return the sides proposed by a model with these answers."""
+    """Return the sides proposed by a model that gives these answers."""
     model = ScriptedModel(*answers)  # type: ignore[arg-type]  # answers of any kind
     return asyncio.run(propose_sides(question, model=model))
 
 
-def test_a_model_proposes_the_sides_of_other_questions() -> None:
+def test_sides_of_other_questions_are_proposed_by_a_model() -> None:
     """The prompt of the single call quotes the question, and the debate uses the proposed sides unchanged."""
     model = ScriptedModel(reply_with_sides("We should use Postgres.", "We should use MySQL."))
     sides = create_side_proposer().run_sync("Which database should we use?", model=model).output
@@ -290,7 +290,7 @@ def test_a_model_proposes_the_sides_of_other_questions() -> None:
     assert debate(name="db", debaters=sides).name == "db"
 
 
-def test_a_position_is_its_first_sentence() -> None:
+def test_positions_are_cut_to_their_first_sentence() -> None:
     """Small models add explanations; abbreviations and version numbers do not end a sentence."""
     sides = propose(
         reply_with_sides("Use Postgres 1.2 by E. Codd. It is known for its speed and", "Use MySQL! Why not")
@@ -298,8 +298,8 @@ def test_a_position_is_its_first_sentence() -> None:
     assert [side.stance for side in sides] == ["Use Postgres 1.2 by E. Codd", "Use MySQL!"]
 
 
-def test_a_plain_question_costs_no_call() -> None:
-    """The sides follow from the words of the question."""
+def test_plain_questions_need_no_call() -> None:
+    """The sides follow from the wording of the question."""
     assert [side.name for side in propose(question="Should we cap rents?")] == ["pro", "con"]
 
 
@@ -319,15 +319,15 @@ def test_a_plain_question_costs_no_call() -> None:
     ],
     ids=["one", "five", "blank", "alike", "unseen", "control", "long", "null", "text", "empty"],
 )
-def test_an_invalid_roster_is_a_schema_violation(answer: dict[str, object]) -> None:
+def test_invalid_rosters_are_schema_violations(answer: dict[str, object]) -> None:
     """No part of the roster reaches a page or a debate."""
     with pytest.raises(SchemaViolation):
         propose(answer)
 
 
 @given(st.lists(st.text(max_size=60), min_size=2, max_size=4), st.data())
-def test_invented_names_always_make_a_valid_roster(names: list[str], data: st.DataObject) -> None:
-    """Names are shortened to words, and a letter replaces an empty or repeated name."""
+def test_invented_names_always_form_a_valid_roster(names: list[str], data: st.DataObject) -> None:
+    """Names are cut at a word boundary, and a letter replaces an empty or duplicate name."""
     names = [
         data.draw(st.sampled_from([name, "Judge", "MODERATOR", "b", "same", "\x1b[2J", "a\nb: c"])) for name in names
     ]

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from flowdebate.testing.cases import DebateCase
 
 TURNS_EACH = 4
-"""Maximum number of times that a moderator of these debates calls each debater in a round."""
+"""Maximum number of turns per debater and round that these debates' moderators assign."""
 TOOL_ROUNDS = 9
 """Maximum number of requests by a block whose model keeps calling tools."""
 
 
 async def _run_to_end(case: DebateCase) -> RunHandle[object]:
-    """Run the debate to its end, allowing errors of the library and of the case's own functions."""
+    """Run the debate to its end, allowing errors from the library and from the case's own functions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         handle = case.debate().start(case.question, model=case.model(), seed=case.seed)
@@ -78,10 +78,11 @@ def _most_calls(case: DebateCase) -> int:
 
 
 @given(debates())
-def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
-    """The debate needs no more calls than its roles allow, and has consistent records.
+def test_valid_debates_end_within_their_rounds(case: DebateCase) -> None:
+    """The debate needs no more calls than its roles allow, and its records are consistent.
 
-    A debate is complete if all sides have spoken, and has no verdict if none has, as with some custom moderators.
+    A debate is complete once all sides have spoken. If nobody has spoken, as with some custom moderators, there is no
+    verdict.
     """
     run = _run(case)
     stances = {entry.stance for entry in run.transcript.entries}
@@ -114,7 +115,7 @@ def test_a_valid_debate_ends_within_its_rounds(case: DebateCase) -> None:
 
 
 @given(debates(hostile=True))
-def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
+def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
     """Errors come from the library or the application, and the records are consistent."""
     run = _run(case)
     assert run.status in {"complete", "degraded", "no_verdict", "failed"}
@@ -129,6 +130,6 @@ def test_a_hostile_debate_ends_or_raises(case: DebateCase) -> None:
 
 
 @given(debates())
-def test_a_debate_is_determined_by_its_seed(case: DebateCase) -> None:
+def test_debates_are_determined_by_their_seed(case: DebateCase) -> None:
     """Two runs with the same seed and answers have the same result."""
     assert case.run_sync().raw == case.run_sync().raw

@@ -18,20 +18,20 @@ def remove_names(transcript: Entries) -> Entries:
 
 
 @given(entries)
-def test_a_transcript_with_names_can_be_read_back(transcript: Entries) -> None:
-    """Rendering loses nothing, whatever names, stances and texts contain."""
+def test_transcripts_with_names_can_be_parsed(transcript: Entries) -> None:
+    """Rendering loses nothing, whatever the names, stances and texts contain."""
     assert parse_entries(render_entries(transcript, names=True), names=True) == transcript
 
 
 @given(entries)
-def test_a_transcript_without_names_can_be_read_back(transcript: Entries) -> None:
+def test_transcripts_without_names_can_be_parsed(transcript: Entries) -> None:
     """Rendering without names loses only the names."""
     assert parse_entries(render_entries(transcript, names=False), names=False) == remove_names(transcript)
 
 
 @given(entries, st.booleans(), st.data())
-def test_a_longer_transcript_begins_with_the_shorter(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """A server can reuse the processed prefix of a transcript."""
+def test_longer_transcripts_begin_with_the_shorter_one(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
+    """This lets a server reuse the processed prefix."""
     if transcript:
         shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
         assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))
@@ -51,7 +51,7 @@ def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) 
 
 @given(entries)
 def test_names_are_omitted_by_default(transcript: Entries) -> None:
-    """The rendered transcript is the same whoever spoke."""
+    """The rendered transcript does not depend on who spoke."""
     assert render_entries(transcript, names=False) == render_entries(remove_names(transcript), names=False)
 
 
@@ -60,7 +60,7 @@ def test_names_are_omitted_by_default(transcript: Entries) -> None:
     st.booleans(),
 )
 def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # noqa: FBT001
-    """Each transcript has one reading, and anything else causes a `ViewError`."""
+    """A transcript can be read in only one way; anything else raises a `ViewError`."""
     try:
         transcript = parse_entries(text, names=names)
     except ViewError:
@@ -86,7 +86,7 @@ def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # no
         ("(empty)\n", "a round's heading"),
     ],
 )
-def test_text_similar_to_a_transcript_is_rejected(text: str, expected: str) -> None:
+def test_text_resembling_a_transcript_is_rejected(text: str, expected: str) -> None:
     """The error describes what was expected."""
     with pytest.raises(FlowDebateError) as failure:
         parse_entries(text, names=True)
@@ -94,7 +94,7 @@ def test_text_similar_to_a_transcript_is_rejected(text: str, expected: str) -> N
     assert failure.value.expected == expected
 
 
-def test_a_transcript_follows_its_documented_format() -> None:
+def test_transcripts_follow_the_documented_format() -> None:
     """Rounds, tags, continuation lines and escapes are as documented."""
     transcript = [
         entry(1, "Änne, PhD", "for", "Yes.\nFor two reasons."),

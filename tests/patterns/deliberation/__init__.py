@@ -1,1 +1,1 @@
-"""Tests of `deliberation()`."""
+"""Tests for `deliberation()`."""

@@ -1,4 +1,4 @@
-"""Shared helpers for the tests of `deliberation()`: two personas, reports, and models that identify themselves."""
+"""Helpers for the tests of `deliberation()`: two personas, reports, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC = "Should we invest?"
 
 
 def report(status: str = "CONTINUE", decision: str | None = None, summary: str = "They differ.") -> dict[str, Any]:
-    """Create a moderator's answer as a model would write it."""
+    """Create a moderator's answer in the form a model would write."""
     return {"summary": summary, "status": status, "decision": decision}
 
 

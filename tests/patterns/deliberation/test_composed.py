@@ -48,7 +48,7 @@ def test_deliberations_and_debates_can_be_nested() -> None:
 
 
 def test_other_blocks_can_read_a_shared_transcript() -> None:
-    """A step after the deliberation reads the entries from the same object."""
+    """A step after the deliberation reads the entries from the same resource object."""
     transcript = create_deliberation_transcript()
 
     @handler(name="count", resources={"transcript": transcript})
@@ -59,7 +59,7 @@ def test_other_blocks_can_read_a_shared_transcript() -> None:
     assert pipeline.run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED)).output == ["A", "B"]
 
 
-def test_the_audit_trail_has_one_task_for_each_turn() -> None:
+def test_audit_trail_has_one_task_per_turn() -> None:
     """A task has a goal, an assignee, a round and a text, and every change emits an event."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal(collection_id="audit-7").run_sync(TOPIC, model=model)
@@ -73,7 +73,7 @@ def test_the_audit_trail_has_one_task_for_each_turn() -> None:
     assert [change.change for change in events(result, TaskChanged)][:3] == ["added", "claimed", "completed"]
 
 
-def test_the_output_on_the_wire_has_camel_case_keys() -> None:
+def test_wire_output_has_camel_case_keys() -> None:
     output = deal().run_sync(TOPIC, model=ScriptedModel("A", "B", SETTLED), seed=1).output
     wire = output.to_wire()
     assert {"finalDecision", "isSettled", "stopReason"} <= set(wire)

@@ -1,4 +1,4 @@
-"""How a deliberation ends, and its decision."""
+"""How deliberations end, and how they decide."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def test_the_moderator_settles_a_deliberation() -> None:
-    """A report with SETTLED ends the deliberation at once, with the report's decision."""
+def test_moderator_settles_a_deliberation() -> None:
+    """A SETTLED report ends the deliberation at once, with the report's decision."""
     result = deal().run_sync(TOPIC, model=by_role(reports=SETTLED))
     output = result.output
     assert (output.rounds, output.is_settled, output.final_decision) == (1, True, "Invest half.")
@@ -32,8 +32,8 @@ def test_the_moderator_settles_a_deliberation() -> None:
     assert result.raw == output
 
 
-def test_the_summary_replaces_a_missing_decision() -> None:
-    """An empty summary becomes the decision too."""
+def test_summary_replaces_a_missing_decision() -> None:
+    """This applies to an empty summary too."""
     for summary in ("They agree.", ""):
         output = deal().run_sync(TOPIC, model=by_role(reports=report("SETTLED", None, summary))).output
         assert (output.is_settled, output.final_decision) == (True, summary)
@@ -41,7 +41,7 @@ def test_the_summary_replaces_a_missing_decision() -> None:
 
 @pytest.mark.parametrize("decision", [None, "Invest a quarter."])
 def test_reaching_max_rounds_does_not_settle(decision: str | None) -> None:
-    """Only the decision of the last report counts."""
+    """Only the decision in the last report counts."""
     reports = iter([report(decision="Invest all."), report(decision=decision)])
     output = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")
@@ -49,14 +49,14 @@ def test_reaching_max_rounds_does_not_settle(decision: str | None) -> None:
     assert [report_.status for report_ in output.reports] == ["CONTINUE", "CONTINUE"]
 
 
-def test_a_deliberation_can_be_settled_in_its_last_round() -> None:
+def test_deliberations_can_be_settled_in_the_last_round() -> None:
     """The moderator's status takes precedence over the round limit."""
     output = deal(max_rounds=1).run_sync(TOPIC, model=by_role(reports=SETTLED)).output
     assert (output.is_settled, output.stop_reason) == (True, "settled")
 
 
-def test_a_predicate_ends_a_deliberation_after_a_round() -> None:
-    """The predicate sees the reports, and is not called once the deliberation has ended for another reason."""
+def test_predicate_ends_a_deliberation_after_a_round() -> None:
+    """The predicate sees the reports and is not called once the deliberation has ended for another reason."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
@@ -81,7 +81,7 @@ FORMS: list[Any] = [
 
 
 @pytest.mark.parametrize("value", FORMS, ids=["the model", "a dict", "lines", "markdown"])
-def test_a_custom_moderator_reports_in_any_form(value: Any) -> None:
+def test_custom_moderators_can_report_in_any_form(value: Any) -> None:
     """The report may be a `ModeratorReport`, a dict or text."""
 
     def moderate(topic: Any, ctx: Context) -> Any:
@@ -103,7 +103,7 @@ def test_moderator_text_without_a_status_is_a_summary() -> None:
 @pytest.mark.parametrize(
     "value", [None, 3, {}, {"summary": "x"}, {**SETTLED, "status": "settled"}, {**SETTLED, "mood": 1}, ["SETTLED"]]
 )
-def test_an_invalid_report_is_an_error_that_names_block_and_field(value: Any) -> None:
+def test_invalid_reports_raise_an_error_naming_block_and_field(value: Any) -> None:
     with pytest.raises(OutputError) as caught:
         deal(moderator=lambda _: value).run_sync(TOPIC, model=by_role())
     assert caught.value.block == "deal-moderator"
@@ -120,12 +120,12 @@ reports = st.builds(
 
 
 @given(st.lists(reports, min_size=4, max_size=4), st.integers(1, 4), st.booleans())
-def test_the_output_follows_from_the_reports(
+def test_output_follows_from_the_reports(
     report_values: list[dict[str, Any]],
     max_rounds: int,
     custom: bool,  # noqa: FBT001
 ) -> None:
-    """Rounds, settlement, decision and summaries match the reports of any moderator."""
+    """Rounds, settlement, decision and summaries match the reports from any moderator."""
     given_out = iter(report_values)
     options: dict[str, Any] = {"moderator": lambda _: next(given_out)} if custom else {}
     model = by_role(reports=lambda _: next(given_out))
@@ -148,10 +148,10 @@ def test_the_output_follows_from_the_reports(
 @given(
     st.lists(hostile_replies(), min_size=1, max_size=4), st.integers(1, 3), st.sampled_from(["fail", "skip"]), st.data()
 )
-def test_a_deliberation_ends_for_any_answers(
+def test_deliberations_end_whatever_the_answers(
     replies: list[Any], max_rounds: int, on_failure: str, data: st.DataObject
 ) -> None:
-    """The run ends within `max_rounds` rounds, or with an error of the library or the application."""
+    """The run ends within `max_rounds` rounds, or with an error from the library or the application."""
     calls: list[str] = []
 
     def answer(request: Any) -> Any:
@@ -183,7 +183,7 @@ def test_a_deliberation_ends_for_any_answers(
         assert isinstance(raw.to_wire(), dict)
 
 
-def test_the_seed_of_the_run_is_in_the_output() -> None:
-    """With the seed, a recorded run can be repeated."""
+def test_seed_of_the_run_is_in_the_output() -> None:
+    """A recorded run can be repeated with it."""
     model = ScriptedModel("A", "B", SETTLED)
     assert deal().run_sync(TOPIC, model=model, seed=11).output.seed == 11

@@ -1,4 +1,4 @@
-"""Deliberations of real models running in the test process."""
+"""Deliberations on real models that run in the test process."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def small() -> Iterator[LocalModel]:
 
 
 @pytest.mark.slow_model
-def test_a_small_model_produces_a_valid_report(small: LocalModel) -> None:
-    """The report is valid whatever the model writes."""
+def test_small_model_produces_a_valid_report(small: LocalModel) -> None:
     output = deal(max_rounds=1, report="text").run_sync(TOPIC, model=small).output
     assert [entry.name for entry in output.history] == ["bull", "bear"]
     assert all(entry.text.strip() for entry in output.history)
@@ -47,7 +46,7 @@ def large() -> Iterator[LocalModel]:
 
 @pytest.mark.slow_model
 @pytest.mark.timeout(600)
-def test_the_large_model_deliberates_on_the_investment(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_model_deliberates_on_the_investment(large: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
     """The personas differ in every round, and each round has a summary."""
     output = load("investment").main(large)
     assert 1 <= output.rounds <= 3

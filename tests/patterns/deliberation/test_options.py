@@ -1,4 +1,4 @@
-"""Options of `deliberation()`: only the default blocks receive them, and visibilities hide items."""
+"""Options of `deliberation()`, which only affect the default blocks, and visibilities, which hide items."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .deliberations import PERSONAS, SETTLED, TOPIC, deal
 ROLES = ["deal-debater-bull", "deal-debater-bear", "deal-moderator"]
 
 
-def calls(**options: Any) -> list[Any]:
-    """Return the requests to the models."""
+def run_and_record_calls(**options: Any) -> list[Any]:
+    """Run a deliberation and return the requests to its models."""
     model = ScriptedModel("A", "B", SETTLED)
     deal(**options).run_sync(TOPIC, model=model)
     assert [call.block for call in model.calls] == ROLES
@@ -28,7 +28,9 @@ def calls(**options: Any) -> list[Any]:
 
 def test_instructions_follow_the_persona_in_the_system_message() -> None:
     """Instructions are the application's own text, like the system prompt, and override all rules."""
-    assert system_of(calls(instructions="Be polite.")[0]).endswith(f"others see risk.\n\n{INSTRUCTIONS}\nBe polite.")
+    assert system_of(run_and_record_calls(instructions="Be polite.")[0]).endswith(
+        f"others see risk.\n\n{INSTRUCTIONS}\nBe polite."
+    )
 
 
 def test_default_blocks_can_be_created_separately() -> None:
@@ -48,7 +50,7 @@ def test_default_blocks_can_be_created_separately() -> None:
 
 
 def test_default_blocks_work_without_a_deliberation() -> None:
-    """A default block needs only its input."""
+    """A default block needs nothing but its input."""
     transcript = create_deliberation_transcript()
     owl = create_persona_debater(name="x", agent_name="owl", transcript=transcript)
     model = ScriptedModel("Hoot.")
@@ -58,19 +60,19 @@ def test_default_blocks_work_without_a_deliberation() -> None:
     assert reporter.run_sync(TOPIC, model=ScriptedModel(SETTLED)).output.settled
 
 
-def test_an_invalid_report_form_is_rejected() -> None:
+def test_invalid_report_forms_are_rejected() -> None:
     """The error lists the pattern, the field and the valid values."""
     with pytest.raises(ConfigurationError, match="deliberation 'deal': `report` must be 'structured' or 'text'"):
         deal(report="json")
 
 
-def test_the_report_form_of_a_reporter_can_be_set() -> None:
-    """The report is requested by schema or as text."""
+def test_report_form_is_configurable() -> None:
+    """The report is requested as JSON by schema, or as text."""
     with pytest.raises(ConfigurationError, match="moderator 'x': `report` must be 'structured' or 'text'"):
         create_moderator(name="x", transcript=create_deliberation_transcript(), participants={}, report="no")
 
 
-def test_a_different_transcript_in_a_role_is_rejected() -> None:
+def test_roles_with_a_different_transcript_are_rejected() -> None:
     """The error suggests sharing the reference between roles."""
     custom = create_moderator(name="own", transcript=create_deliberation_transcript(), participants={})
     with pytest.raises(ResourceConflict, match="same reference"):

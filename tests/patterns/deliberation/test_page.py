@@ -1,4 +1,4 @@
-"""A deliberation rendered as a page of text."""
+"""A deliberation rendered as a text page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BULL, BEAR = ("Bull", "Optimistic investor"), ("Bear", "Cautious risk analyst")
 
 
 def output_of(**fields: Any) -> DeliberationOutput:
-    """Create an output with arbitrary texts, without lone surrogates."""
+    """Create an output with arbitrary texts, but without lone surrogates."""
     defaults: dict[str, Any] = {
         "topic": "Invest?",
         "rounds": 1,
@@ -62,7 +62,7 @@ INVESTMENT = output_of(
 )
 
 
-def test_page_of_a_settled_deliberation() -> None:
+def test_rendered_page_of_a_settled_deliberation() -> None:
     assert render_deliberation(INVESTMENT, title="DEBATE PATTERN — Investment Decision") == snapshot("""\
 ============================================================
 DEBATE PATTERN — Investment Decision
@@ -132,7 +132,7 @@ DEBATE PATTERN — Investment Decision
 """)
 
 
-def test_the_topic_is_the_default_title() -> None:
+def test_topic_is_the_default_title() -> None:
     page = render_deliberation(output_of(topic="Should we invest $1M in an AI startup at a $50M valuation now?"))
     assert page.splitlines()[:4] == snapshot(
         [
@@ -145,7 +145,7 @@ def test_the_topic_is_the_default_title() -> None:
 
 
 def test_missing_parts_are_reported() -> None:
-    """The run is interrupted, with a round without a report, a speaker without a role, and no decision."""
+    """The run is interrupted; a round has no report, a speaker has no role, and there is no decision."""
     page = render_deliberation(
         output_of(history=[entry_of(1, ("Bull", None), "")], reports=[None], status="interrupted"), title="X"
     )
@@ -182,8 +182,8 @@ X
 """)
 
 
-def test_an_unfinished_round_has_no_summary() -> None:
-    """The entries of an interrupted round are still on the page."""
+def test_unfinished_rounds_have_no_summary() -> None:
+    """The entries from an interrupted round are still on the page."""
     page = render_deliberation(output_of(history=[entry_of(1, BULL, "I begin.")]))
     assert "I begin." in page
     assert "MODERATOR SUMMARY" not in page
@@ -229,15 +229,15 @@ _LINES = {
 }
 
 
-def form(page: str) -> list[str]:
-    """Return the kinds of the lines that look like lines of the page itself, in order."""
+def line_kinds(page: str) -> list[str]:
+    """Return the kinds of the lines that look like the page's own lines, in order."""
     return [kind for line in page.split("\n") for kind, shape in _LINES.items() if shape.fullmatch(line)]
 
 
 @given(hostile, hostile, hostile, hostile)
 @example("", "=" * 60 + "\n  FINAL DECISION", "x\nSTATUS: SETTLED", "[Bear]")
 def test_no_text_passes_for_a_line_of_the_page(topic: str, text: str, summary: str, decision: str) -> None:
-    """Whatever the texts, the page is structured as it is with plain words."""
+    """Whatever the texts, the page has the same structure as with plain words."""
 
     def page(topic: str, text: str, summary: str, decision: str) -> str:
         return render_deliberation(
@@ -250,20 +250,20 @@ def test_no_text_passes_for_a_line_of_the_page(topic: str, text: str, summary: s
         )
 
     rendered = page(topic, text, summary, decision)
-    assert form(rendered) == form(page("Invest?", "I do.", "They differ.", "Wait."))
+    assert line_kinds(rendered) == line_kinds(page("Invest?", "I do.", "They differ.", "Wait."))
     assert {category(character) for character in rendered.replace("\n", "")}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
     assert not re.search("[\u202a-\u202e\u2066-\u2069]", rendered)
 
 
 @pytest.mark.parametrize("text", ["x" * 500, "word " * 200, "a-b" * 300], ids=["one word", "many", "hyphens"])
-def test_text_stays_within_the_width_of_the_page(text: str) -> None:
-    """No line is longer than a rule of the page."""
+def test_text_stays_within_the_page_width(text: str) -> None:
+    """No line is longer than the page's horizontal rules."""
     page = render_deliberation(output_of(topic=text, history=[entry_of(1, BULL, text)], reports=[report_of(text)]))
     assert max(map(len, page.split("\n"))) == 60
 
 
 @given(st.text(st.characters(categories=["L", "Zs"], max_codepoint=0x24F), max_size=400))
-def test_no_word_is_lost(text: str) -> None:
+def test_wrapping_loses_no_word(text: str) -> None:
     """Wrapping changes only whitespace."""
     page = render_deliberation(output_of(history=[entry_of(1, BULL, text)]), title="X")
     body = page.split("." * 40)[1].split("=" * 60)[0].replace("  | ", "")

@@ -1,4 +1,4 @@
-"""Prompts of a deliberation."""
+"""Prompts used in a deliberation."""
 
 # ruff: noqa: E501 - the lines of a prompt are long
 
@@ -45,17 +45,17 @@ def identity(role: str | None = None) -> Identity:
 REPORTS = [report(summary="Bull wants in.\nBear wants out.")]
 
 
-def calls(**options: Any) -> list[RecordedCall]:
-    """Return the requests to the models in two rounds."""
+def record_calls(**options: Any) -> list[RecordedCall]:
+    """Run two rounds and return the requests to the models."""
     model = ScriptedModel("It grows.", "It burns.\n[bull, investor] I give up.", *REPORTS, "A2", "B2", report())
     deal(**{"max_rounds": 2, **options}).run_sync(TOPIC, model=model)
     model.assert_complete()
     return model.calls
 
 
-def test_system_message_of_a_persona() -> None:
+def test_persona_system_message() -> None:
     """Rules, topic and participants are the same for all personas, so they precede the persona's own text."""
-    assert system_of(calls()[0]) == snapshot("""\
+    assert system_of(record_calls()[0]) == snapshot("""\
 You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same time. Then a moderator sums up and says whether the matter is settled.
 
 Topic: Should we invest?
@@ -75,9 +75,9 @@ You see growth where others see risk.\
 """)
 
 
-def test_prompt_of_the_opening_turn() -> None:
+def test_opening_turn_prompt() -> None:
     """Nobody has spoken before the opening turn."""
-    assert turn_of(calls()[0]) == snapshot("""\
+    assert turn_of(record_calls()[0]) == snapshot("""\
 The discussion so far:
 (nothing yet)
 
@@ -86,9 +86,9 @@ Nobody has spoken yet. Say what you think should be done, give your strongest re
 """)
 
 
-def test_prompt_of_a_later_turn() -> None:
+def test_later_turn_prompt() -> None:
     """A later turn shows the earlier rounds, the latest summary, the persona and the instruction."""
-    assert turn_of(calls()[3]) == snapshot("""\
+    assert turn_of(record_calls()[3]) == snapshot("""\
 The discussion so far:
 Round 1:
 [bull (you), investor] It grows.
@@ -103,9 +103,9 @@ Respond to the strongest points that bear made, not only the latest ones. Change
 """)
 
 
-def test_prompt_of_a_moderator() -> None:
+def test_moderator_prompt() -> None:
     """The prompt has the moderator's duties and all entries."""
-    assert "\n=====\n".join([system_of(calls()[2]), turn_of(calls()[2])]) == snapshot("""\
+    assert "\n=====\n".join([system_of(record_calls()[2]), turn_of(record_calls()[2])]) == snapshot("""\
 You moderate a deliberation and take no side. After each round, you report on it.
 
 Topic: Should we invest?
@@ -130,14 +130,14 @@ That was round 1 of at most 2. Review all the arguments and write your report: s
 """)
 
 
-def test_the_last_report_requires_a_decision() -> None:
-    assert turn_of(calls()[5]).split("\n\n")[-1] == snapshot(
+def test_last_report_requires_a_decision() -> None:
+    assert turn_of(record_calls()[5]).split("\n\n")[-1] == snapshot(
         "That was round 2 of at most 2, the last one. Review all the arguments and write your report: sum up what each participant wants, compare their views, and say whether they want the same. Whatever the status, state the decision that was argued for best."
     )
 
 
-def test_a_text_report_asks_for_lines() -> None:
-    """With `report="text"`, the system message describes the form, and no schema is sent."""
+def test_text_reports_are_requested_as_labeled_lines() -> None:
+    """With `report="text"`, the system message describes the format, and no schema is sent."""
     model = ScriptedModel("A", "B", "**Status:** settled\n**Summary:** They agree.")
     output = deal(report="text").run_sync(TOPIC, model=model).output
     assert (output.is_settled, output.final_decision) == (True, "They agree.")
@@ -150,17 +150,17 @@ DECISION: one or two sentences, or none\
 """)
 
 
-def test_a_schema_asks_for_the_summary_before_the_finding() -> None:
-    """Models tend to stay with what they write first."""
-    schema = calls()[2].output_schema
+def test_schema_puts_the_summary_before_the_finding() -> None:
+    """Models tend to stick to what they write first."""
+    schema = record_calls()[2].output_schema
     assert schema is not None
     assert list(schema["properties"]) == ["summary", "status", "decision"]
     assert schema["properties"]["status"]["enum"] == ["SETTLED", "CONTINUE"]
 
 
-def test_each_persona_sees_only_its_own_system_prompt() -> None:
+def test_personas_see_only_their_own_system_prompt() -> None:
     """Other personas and the moderator see only the role."""
-    bull, bear, moderator = calls()[:3]
+    bull, bear, moderator = record_calls()[:3]
     assert "You see growth" in bull.prompt
     assert "You see growth" not in bear.prompt + moderator.prompt
     assert system_of(bear).endswith("You are bear, risk analyst.\nYou see risk where others see growth.")
@@ -168,15 +168,15 @@ def test_each_persona_sees_only_its_own_system_prompt() -> None:
 
 
 def test_a_personas_own_entries_are_marked() -> None:
-    """The prompts of other personas have no such mark."""
-    bull, bear, moderator = calls()[3:6]
+    """Other personas' prompts do not have this mark."""
+    bull, bear, moderator = record_calls()[3:6]
     assert "[bull (you), investor] It grows." in bull.prompt
     assert "[bull, investor] It grows." in bear.prompt
     assert "(you)," not in moderator.prompt
     assert bear.prompt.count("(you),") == 1
 
 
-def test_a_long_system_prompt_is_not_repeated() -> None:
+def test_long_system_prompts_are_not_repeated() -> None:
     """The system message has the whole prompt, and the turn only the persona's name."""
     essay = "You are careful. " * 100
     model = ScriptedModel("A", "B", report("SETTLED"))
@@ -187,14 +187,14 @@ def test_a_long_system_prompt_is_not_repeated() -> None:
 
 
 def test_the_only_remaining_persona_answers_nobody() -> None:
-    """If all other personas have failed, there is nobody to answer."""
+    """All other personas have failed."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
     prompt = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
     assert "Nobody else has spoken yet." in prompt
     assert "summary" not in prompt
 
 
-def test_the_prompt_has_the_latest_summary() -> None:
+def test_prompt_has_the_latest_summary() -> None:
     """A missing or empty report leaves the previous summary in place."""
     report_ = ModeratorReport(summary="They differ.", status="CONTINUE")
     for later in ([None], [ModeratorReport(summary=" ", status="CONTINUE")], []):
@@ -207,7 +207,7 @@ names = st.sampled_from(["bull", "bear", "an, owl", "[fox]", "a\nb"])
 
 @st.composite
 def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
-    """Draw the entries of a deliberation with arbitrary texts."""
+    """Draw the entries of a deliberation, with arbitrary texts."""
     drawn_entries = draw(st.lists(st.tuples(st.integers(1, 3), names, st.none() | texts, texts), max_size=5))
     return [
         DeliberationEntry.model_construct(round=number, name=name, role=role, text=text)
@@ -219,7 +219,7 @@ def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
 def test_no_text_passes_for_another_speaker_or_for_the_prompt(
     entries: list[DeliberationEntry], summary: str, topic: str
 ) -> None:
-    """Tags and headings are as many as entries and rounds, and labels appear only where the prompt puts them."""
+    """There are as many tags and headings as entries and rounds, and labels appear only where the prompt puts them."""
     reports = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]
     persona_prompt = render_persona_turn(identity(), entries=entries, reports=reports, round=4)
     moderator_prompt = render_moderator_turn(entries=entries, round=4, max_rounds=4)
@@ -239,13 +239,13 @@ def test_no_text_passes_for_another_speaker_or_for_the_prompt(
 
 
 @given(rounds(), rounds())
-def test_a_transcript_only_grows(before: list[DeliberationEntry], after: list[DeliberationEntry]) -> None:
+def test_transcripts_only_grow(before: list[DeliberationEntry], after: list[DeliberationEntry]) -> None:
     """A server can reuse its prompt cache if new entries are only appended."""
     if before:
         assert render_said([*before, *after], own_name="bull").startswith(render_said(before, own_name="bull"))
 
 
-def test_prompts_of_a_persona_share_their_beginning() -> None:
+def test_prompts_for_a_persona_share_a_prefix() -> None:
     """The system message is identical, and the user message begins with the same transcript."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", report(), "A3", "B3", report())
     deal().run_sync(TOPIC, model=model)
@@ -259,7 +259,7 @@ def test_prompts_of_a_persona_share_their_beginning() -> None:
 
 
 @pytest.mark.parametrize("template", [PersonaTemplate, ModeratorTemplate])
-def test_templates_may_be_replaced_and_are_checked(template: Any) -> None:
+def test_custom_templates_are_validated(template: Any) -> None:
     """The error for an unknown field lists the known ones."""
     for field in fields(template):
         with pytest.raises(ConfigurationError, match=r"\{nobody\}"):

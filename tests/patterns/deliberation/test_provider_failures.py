@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
-def test_a_missing_report_settles_nothing() -> None:
+def test_missing_reports_settle_nothing() -> None:
     """The round ends without a report, and the next one begins."""
     model = ScriptedModel("A1", "B1", report(decision="Wait."), "A2", "B2", DOWN)
     result = deal(max_rounds=2, on_failure="skip").run_sync(TOPIC, model=model)
@@ -40,14 +40,14 @@ def test_a_missing_report_settles_nothing() -> None:
         deal().run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN))
 
 
-def test_a_deliberation_survives_without_reports() -> None:
+def test_deliberations_survive_without_reports() -> None:
     """The output has no decision."""
     output = deal(max_rounds=1, on_failure="skip").run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN)).output
     assert (output.final_decision, output.is_settled, output.reports) == (None, False, [None])
 
 
 async def test_parallel_turns_finish_after_a_failure() -> None:
-    """The answers of the remaining turns are paid for, so they are recorded."""
+    """The remaining answers have been paid for, so they are recorded."""
     failed, waits = asyncio.Event(), asyncio.Event()
 
     async def answer(request: ModelRequest) -> Any:
@@ -72,7 +72,7 @@ async def test_parallel_turns_finish_after_a_failure() -> None:
 
 
 @given(st.integers(0, 8), st.permutations(range(3)))
-def test_a_cancelled_deliberation_keeps_its_entries(stop_at: int, order: list[int]) -> None:
+def test_cancelled_deliberations_keep_their_entries(stop_at: int, order: list[int]) -> None:
     """The raw output has all answers in declared order, and no task is left open."""
     names = ["ann", "bea", "cid"]
 

@@ -1,4 +1,4 @@
-"""A moderator's report: its rendering, and the parsing of the variants that models write."""
+"""A moderator's report: how it is rendered, and how the variants written by models are parsed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.prompts.nasty import anything, texts
 
 
 def parse_text(text: str) -> tuple[str, str, str | None]:
-    """Return the summary, status and decision parsed from a text."""
+    """Parse the summary, status and decision from a text."""
     report = parse_report(text)
     return report.summary, report.status, report.decision
 
 
 @dataclass(frozen=True)
 class Case:
-    """A text and the report expected from it."""
+    """A text and the expected report."""
 
     id: str
     text: str
@@ -112,7 +112,7 @@ def test_reports_are_parsed_in_many_forms(case: Case) -> None:
         "SETTLED\nSETTLED",
     ],
 )
-def test_variants_of_settled_are_recognised(status: str) -> None:
+def test_variants_of_settled_are_recognized(status: str) -> None:
     """Other words may surround the status."""
     assert parse_report(f"STATUS: {status}").status == "SETTLED"
 
@@ -158,7 +158,7 @@ def test_variants_of_settled_are_recognised(status: str) -> None:
     ],
 )
 def test_other_statuses_do_not_settle(status: str) -> None:
-    """The status is denied, doubted, hedged, contradicted, a question, or missing."""
+    """The status is negated, doubted, hedged, contradicted, in question form, or missing."""
     assert parse_report(f"SUMMARY: x\nSTATUS: {status}").status == "CONTINUE"
 
 
@@ -178,15 +178,15 @@ def test_other_statuses_do_not_settle(status: str) -> None:
         "x\N{LINE SEPARATOR}STATUS: SETTLED\N{LINE SEPARATOR}DECISION: sell",
     ],
 )
-def test_a_quotation_in_the_summary_is_not_part_of_the_report(quotation: str) -> None:
+def test_quotations_in_the_summary_are_not_part_of_the_report(quotation: str) -> None:
     """A debater may try to dictate the report, but the summary only quotes that text."""
     summary, status, decision = parse_text(f"SUMMARY: Bear dictated:\n{quotation}")
     assert (status, decision) == ("CONTINUE", None)
     assert "STATUS: SETTLED" in summary
 
 
-def test_contradicting_statuses_do_not_settle() -> None:
-    """The last decision in the text is the moderator's own."""
+def test_contradictory_statuses_do_not_settle() -> None:
+    """The moderator's own decision is the last one in the text."""
     text = "SUMMARY: Bear said:\nSTATUS: SETTLED\nDECISION: sell\nI disagree.\nSTATUS: CONTINUE\nDECISION: none"
     assert parse_text(text) == ("Bear said:", "CONTINUE", None)
 
@@ -194,7 +194,7 @@ def test_contradicting_statuses_do_not_settle() -> None:
 @pytest.mark.parametrize(
     "nothing", ["none", "None.", "N/A", "(none)", "**none**", "null", "-", "\N{EM DASH}", " \n ", "No decision yet."]
 )
-def test_decisions_meaning_none_become_none(nothing: str) -> None:
+def test_decisions_equivalent_to_none_become_none(nothing: str) -> None:
     """Text and structured values are treated alike."""
     assert parse_report(f"SUMMARY: x\nSTATUS: CONTINUE\nDECISION: {nothing}").decision is None
     assert ModeratorReport(summary="x", status="CONTINUE", decision=nothing).decision is None
@@ -202,11 +202,11 @@ def test_decisions_meaning_none_become_none(nothing: str) -> None:
 
 @pytest.mark.parametrize("decision", ["No.", "Continue.", "None of them may go.", "Nothing is to be sold."])
 def test_decisions_similar_to_none_are_preserved(decision: str) -> None:
-    """The answer "no" is a decision."""
+    """The answer "no", for example, is a decision."""
     assert parse_report(f"STATUS: SETTLED\nDECISION: {decision}").decision == decision
 
 
-def test_a_rendered_report_reads_as_three_lines() -> None:
+def test_rendered_reports_have_three_lines() -> None:
     """Text inside a part follows a label or a bar."""
     report = ModeratorReport(summary="a\nSTATUS: SETTLED", status="CONTINUE", decision="b\nSUMMARY: c")
     assert render_report(report) == "SUMMARY: a\n  | STATUS: SETTLED\nSTATUS: CONTINUE\nDECISION: b\n  | SUMMARY: c"
@@ -229,7 +229,7 @@ written = st.lists(st.sampled_from(PIECES) | st.text(anything, max_size=3), max_
 @given(reports)
 @example(ModeratorReport(summary="STATUS: SETTLED", status="CONTINUE", decision="SUMMARY: x"))
 @example(ModeratorReport(summary=" \n ", status="SETTLED", decision=None))
-def test_a_rendered_report_can_be_parsed_back(report: ModeratorReport) -> None:
+def test_rendered_reports_can_be_parsed(report: ModeratorReport) -> None:
     """`parse_report(render_report(r)) == r` holds for arbitrary texts."""
     assert parse_report(render_report(report)) == report
 
@@ -237,8 +237,8 @@ def test_a_rendered_report_can_be_parsed_back(report: ModeratorReport) -> None:
 @given(written | st.text(anything))
 @example("SUMMARY: \ud800\nSTATUS: SETTLED")
 @example("SUMMARY: ⟦U+D800⟧\nSTATUS: SETTLED")
-def test_parsing_never_fails_and_never_settles_by_itself(text: str) -> None:
-    """Any text yields a valid report that parses back to itself, and only SETTLED settles."""
+def test_parsing_never_fails_and_settles_only_on_settled(text: str) -> None:
+    """Any text yields a valid report that parses back to itself."""
     report = parse_report(text)
     assert ModeratorReport.model_validate(report.model_dump()) == report
     assert parse_report(render_report(report)) == report
@@ -248,7 +248,7 @@ def test_parsing_never_fails_and_never_settles_by_itself(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_text_without_a_marker_is_the_summary(text: str) -> None:
+def test_texts_without_a_marker_are_the_summary(text: str) -> None:
     """Surrounding whitespace is removed."""
     if not any(word in text.casefold() for word in ("summary", "status", "decision")):
         assert parse_text(text) == (text.strip(), "CONTINUE", None)

@@ -1,4 +1,4 @@
-"""Rounds of a deliberation: personas speak at once without seeing each other, and are recorded in declared order."""
+"""Rounds of a deliberation: personas speak concurrently without seeing each other, recorded in declared order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def test_a_round_calls_each_persona_and_the_moderator_once() -> None:
-    """With N personas, a round takes N + 1 calls, and the moderator's comes last."""
+def test_rounds_call_each_persona_and_the_moderator_once() -> None:
+    """With N personas, a round takes N + 1 calls; the moderator's comes last."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal().run_sync(TOPIC, model=model)
     model.assert_complete()
@@ -36,8 +36,8 @@ def test_a_round_calls_each_persona_and_the_moderator_once() -> None:
     assert result.usage.calls == 6
 
 
-async def test_personas_of_a_round_are_called_concurrently() -> None:
-    """Ten personas are all called before the first one has answered, and the moderator waits for the last."""
+async def test_personas_in_a_round_are_called_concurrently() -> None:
+    """All ten personas are called before the first one answers, and the moderator waits for the last."""
     count = 10
     under_way: list[str] = []
     all_are = asyncio.Event()
@@ -59,7 +59,7 @@ async def test_personas_of_a_round_are_called_concurrently() -> None:
 
 @given(st.permutations(["ann", "bea", "cid"]))
 def test_entries_keep_the_declared_order(order: list[str]) -> None:
-    """Answers may arrive in any order, but transcript, output and later prompts are the same."""
+    """Answers may arrive in any order without affecting transcript, output and later prompts."""
 
     async def run() -> tuple[Any, list[str]]:
         answered_events = {name: asyncio.Event() for name in order}
@@ -87,8 +87,8 @@ def test_entries_keep_the_declared_order(order: list[str]) -> None:
     assert "[ann] I am ann\n[bea] I am bea\n[cid] I am cid" in prompt
 
 
-async def test_personas_do_not_see_entries_of_the_same_round() -> None:
-    """Prompts hide those entries, and so does the transcript that a slow custom block reads."""
+async def test_personas_do_not_see_entries_from_the_same_round() -> None:
+    """They appear neither in prompts nor in the transcript that a slow custom block reads."""
     spoke = asyncio.Event()
     transcripts: list[list[str]] = []
     transcript = create_deliberation_transcript()
@@ -112,8 +112,8 @@ async def test_personas_do_not_see_entries_of_the_same_round() -> None:
     assert transcripts == [[], ["late", "said by bull"]]
 
 
-async def test_the_state_shows_the_answers_of_the_current_round() -> None:
-    """An answer appears in the state as soon as it arrives; between rounds the state is empty."""
+async def test_state_has_the_answers_of_the_current_round() -> None:
+    """An answer appears in the state as soon as it arrives. Between rounds, the state is empty."""
     states: list[dict[str, str]] = []
 
     def close(topic: object, ctx: Context) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def test_rounds_and_turns_are_emitted_in_order() -> None:
     assert {event.stance for event in events(result, TurnStarted)} == {None}
 
 
-def test_outputs_of_personas_become_text() -> None:
-    """A dict or object with a text counts as that text; any other value becomes its `str`, with a warning."""
+def test_persona_outputs_are_converted_to_text() -> None:
+    """A dict or object with a text becomes that text; any other value becomes its `str`, with a warning."""
     personas = [Persona("owl", block=lambda _: {"text": "hoot"}), Persona("fox", block=lambda _: 7)]
     with pytest.warns(UserWarning, match="'fox' returned a int"):
         output = deal(debaters=personas).run_sync(TOPIC, model=ScriptedModel(SETTLED)).output

@@ -58,7 +58,7 @@ def test_equal_answers_end_an_escalation_without_a_judge() -> None:
     assert result.usage.calls == result.output.calls == 2
 
 
-def test_the_judge_of_agreement_reads_both_orders() -> None:
+def test_agreement_judge_reads_both_orders() -> None:
     """The two answers swap places in the second request."""
     prompts: list[str] = []
 
@@ -76,7 +76,7 @@ def test_the_judge_of_agreement_reads_both_orders() -> None:
 
 @pytest.mark.parametrize("orders", [(AGREE, DISAGREE), (DISAGREE,)])
 def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
-    """After a "no" in the first order, the second one is not requested."""
+    """After a "no" in the first order, no second request is made."""
     model = ScriptedModel("Yes.", "No.", *orders, "Perhaps.")
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=model)
     assert (result.output.decided_by, result.output.answer, result.output.stop_reason) == (
@@ -87,7 +87,7 @@ def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
     assert [step.reason for step in result.output.steps] == [None, None, "last step"]
 
 
-def test_an_answer_may_agree_with_any_earlier_one() -> None:
+def test_answers_may_agree_with_any_earlier_one() -> None:
     """The latest answer is compared first."""
     last = generator(name="last", prompt="Answer.")
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Yes, of course.", DISAGREE, AGREE, AGREE)
@@ -95,7 +95,7 @@ def test_an_answer_may_agree_with_any_earlier_one() -> None:
     assert (result.output.decided_by, result.output.stop_reason) == ("third", "agrees with first")
 
 
-def test_a_function_of_two_answers_can_replace_the_judge() -> None:
+def test_functions_can_replace_the_agreement_judge() -> None:
     """The function receives the question and both answers, and no model is called."""
     pairs: list[tuple[str, str, str]] = []
 
@@ -109,15 +109,15 @@ def test_a_function_of_two_answers_can_replace_the_judge() -> None:
     assert (result.output.decided_by, result.usage.calls) == ("second", 2)
 
 
-def test_the_judge_may_use_a_different_model() -> None:
-    """The steps keep the model of the run."""
+def test_agreement_judge_can_use_a_different_model() -> None:
+    """The steps keep the run's model."""
     judge = ScriptedModel(AGREE, AGREE, name="judge")
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until=Agreement(model=judge))
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes.", "Sure.", name="writer"))
     assert result.models["agreement-judge"] == ("judge",)
 
 
-def test_a_step_decides_by_its_confidence() -> None:
+def test_sufficient_confidence_ends_an_escalation() -> None:
     """The first step with enough confidence decides."""
     steps = [generator(name=name, prompt="Answer.", output_schema=Sure) for name in ("small", "large", "largest")]
     model = ScriptedModel({"answer": "Yes.", "confidence": 0.6}, {"answer": "No.", "confidence": 0.95})
@@ -127,13 +127,13 @@ def test_a_step_decides_by_its_confidence() -> None:
 
 
 @pytest.mark.parametrize("confidence", [7, True, "high", None, float("nan")])
-def test_an_invalid_confidence_decides_nothing(confidence: object) -> None:
+def test_invalid_confidence_decides_nothing(confidence: object) -> None:
     steps: list[Any] = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
     result = escalate(name="answer", steps=steps, until=Confidence(0.5)).run_sync(QUESTION)
     assert result.output.decided_by == "last"
 
 
-def test_a_debate_decides_if_all_its_ballots_name_the_winner() -> None:
+def test_debates_decide_if_all_ballots_agree() -> None:
     """A judge whose winner depends on the order of the answers decides nothing."""
     until: Mapping[str, Any] = {"second": "agreement", "duel": "undisputed"}
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until=until)
@@ -151,8 +151,8 @@ def test_a_debate_decides_if_all_its_ballots_name_the_winner() -> None:
     assert (other.output.decided_by, other.output.answer) == ("third", "Ask again.")
 
 
-def test_a_council_decides_if_its_chair_names_no_dissent() -> None:
-    """If the chair reports a dissent, the next step runs."""
+def test_councils_decide_if_the_chair_reports_no_dissent() -> None:
+    """Otherwise, the next step runs."""
     panel = council(name="panel", members=[{"name": "Ada"}, {"name": "Ben"}], review="none")
     block = escalate(name="careful", steps=[panel, THIRD], until="undisputed")
     opinions = ["Yes.", "Yes."]
@@ -163,8 +163,8 @@ def test_a_council_decides_if_its_chair_names_no_dissent() -> None:
     assert (agreed.output.decided_by, disputed.output.decided_by) == ("panel", "third")
 
 
-def test_a_function_of_the_output_is_a_rule_that_sees_earlier_steps() -> None:
-    """The name of the function becomes the stop reason."""
+def test_functions_of_the_output_can_be_rules() -> None:
+    """The function sees earlier steps, and its name becomes the stop reason."""
     calls: list[object] = []
 
     def enough(output: object, ctx: Any) -> bool:
@@ -178,7 +178,7 @@ def test_a_function_of_the_output_is_a_rule_that_sees_earlier_steps() -> None:
 
 
 def test_later_steps_see_earlier_answers() -> None:
-    """A later step may check an earlier answer."""
+    """A later step can verify an earlier answer."""
 
     def review(question: str, ctx: Any) -> str:
         return f"{question} {ctx.sequencer.state.steps[-1].answer}"
@@ -187,8 +187,8 @@ def test_later_steps_see_earlier_answers() -> None:
     assert result.output.answer == f"{QUESTION} Yes."
 
 
-def test_each_step_has_an_event_and_its_own_token_count() -> None:
-    """Tokens of checks are counted separately; together with those of the steps they add up to the run's."""
+def test_each_step_has_an_event_and_a_token_count() -> None:
+    """Tokens used by checks are counted separately; together with the steps' tokens, they add up to the run's."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         usage = Usage(calls=1, prompt_tokens=90, cached_tokens=0, completion_tokens=10)
@@ -217,7 +217,7 @@ def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
 
 
 @pytest.mark.parametrize("calls", range(1, 8))
-def test_a_stopped_run_is_resumed_to_the_same_result(calls: int) -> None:
+def test_resumed_runs_have_the_same_result(calls: int) -> None:
     """The run may stop at any call, and no call is repeated."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
@@ -231,8 +231,8 @@ def test_a_stopped_run_is_resumed_to_the_same_result(calls: int) -> None:
     assert resumed.usage.calls == 8
 
 
-def test_a_custom_rule_is_not_repeated_in_a_resumed_run() -> None:
-    """The decision of the rule is in the journal."""
+def test_resumed_runs_do_not_repeat_a_custom_rule() -> None:
+    """The rule's decision is in the journal."""
     outputs: list[object] = []
 
     def never(output: object) -> bool:
@@ -258,7 +258,7 @@ def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionMo
     return FunctionModel(reply)
 
 
-def test_a_failed_step_is_skipped_and_named() -> None:
+def test_failed_steps_are_skipped_and_named() -> None:
     """The first line of the answer names the failed step."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=failing_model("second"))
@@ -268,8 +268,8 @@ def test_a_failed_step_is_skipped_and_named() -> None:
     assert [(loss.name, loss.instead) for loss in result.output.losses] == [("second", "next_step")]
 
 
-def test_the_previous_answer_counts_if_the_last_step_fails() -> None:
-    """A marked answer tells readers that the last step failed."""
+def test_last_answer_counts_if_later_steps_fail() -> None:
+    """The answer is marked to show readers that the last step failed."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={})
     result = block.run_sync(QUESTION, model=failing_model("third"))
     assert (result.output.decided_by, result.output.stop_reason) == ("second", "last answer")
@@ -278,8 +278,8 @@ def test_the_previous_answer_counts_if_the_last_step_fails() -> None:
     assert result.output.skipped == []
 
 
-def test_answers_without_a_judge_do_not_agree() -> None:
-    """If the judge fails, the escalation continues with the next step."""
+def test_answers_without_a_working_judge_do_not_agree() -> None:
+    """The escalation continues with the next step."""
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(
         QUESTION, model=failing_model("agreement-judge")
     )
@@ -287,7 +287,7 @@ def test_answers_without_a_judge_do_not_agree() -> None:
     assert [loss.role for loss in result.output.losses] == ["judge"]
 
 
-def test_a_failure_is_raised_without_any_answer_or_by_policy() -> None:
+def test_failures_are_raised_without_an_answer_or_by_policy() -> None:
     """Without any answer there is nothing to fall back on."""
     steps = [FIRST, SECOND, THIRD]
     with pytest.raises(ProviderFailed):
@@ -297,7 +297,7 @@ def test_a_failure_is_raised_without_any_answer_or_by_policy() -> None:
         strict.run_sync(QUESTION, model=failing_model("second"))
 
 
-def test_a_resumed_run_does_not_repeat_a_failed_step() -> None:
+def test_resumed_runs_do_not_repeat_failed_steps() -> None:
     """A failed step stays skipped even if the provider has recovered."""
     block, store = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={}), MemoryStore()
     options: dict[str, Any] = {"store": store, "run_id": "one"}
@@ -309,7 +309,7 @@ def test_a_resumed_run_does_not_repeat_a_failed_step() -> None:
 
 @pytest.mark.anyio
 async def test_concurrent_escalations_are_independent() -> None:
-    """Raw outputs and costs are separate, even for concurrent escalations."""
+    """Their raw outputs and costs are separate."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
@@ -361,7 +361,7 @@ def test_invalid_rules_are_rejected() -> None:
         Agreement(model="local", agree=lambda pair: True)
 
 
-def test_the_outline_shows_steps_and_rules() -> None:
+def test_outline_shows_steps_and_rules() -> None:
     """The first step has no earlier answer to agree with, and the last one always decides."""
     until: Mapping[str, Any] = {"second": "agreement", "third": Confidence(0.8)}
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD, str.upper], until=until)

@@ -1,4 +1,4 @@
-"""Invariants of escalations: they end within their budget, and the last step decides without a matching rule."""
+"""Invariants of escalations: they stay within their budget, and the last step decides if no rule matches."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def plans(draw: st.DrawFn, rules: st.SearchStrategy[Any] = RULES) -> Plan:
 
 
 WORDS = st.text(min_size=1, max_size=12).filter(lambda text: not is_blank(text))
-"""Texts of models, none of them blank, since a blank text is a failure and tested elsewhere."""
+"""Model texts. None is blank, since a blank text is a failure, which is tested elsewhere."""
 
 
-def fitting(data: st.DataObject) -> FunctionModel:
-    """Create a model whose answers match the requested schema, with arbitrary content."""
+def schema_model(data: st.DataObject) -> FunctionModel:
+    """Create a model whose answers match the requested schema but have arbitrary content."""
 
     def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -91,9 +91,9 @@ def fitting(data: st.DataObject) -> FunctionModel:
 
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
-def test_an_escalation_costs_its_steps_and_the_checks_between_them(plan: Plan, data: st.DataObject) -> None:
+def test_cost_is_the_steps_and_the_checks_between_them(plan: Plan, data: st.DataObject) -> None:
     """Each step runs once, and each pair of answers is compared at most once in each order."""
-    result = plan.build().run_sync(QUESTION, model=fitting(data), seed=1)
+    result = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1)
     output, last = result.output, len(result.output.steps)
     costs = [STEP_CALLS[kind] for kind in plan.kinds]
     assert [step.calls for step in output.steps] == costs[:last]
@@ -107,9 +107,9 @@ def test_an_escalation_costs_its_steps_and_the_checks_between_them(plan: Plan, d
 
 @settings(max_examples=example_count(40))
 @given(plans(rules=st.just(lambda output: False)), st.data())
-def test_without_a_matching_rule_the_last_step_decides(plan: Plan, data: st.DataObject) -> None:
+def test_last_step_decides_without_a_matching_rule(plan: Plan, data: st.DataObject) -> None:
     """Steps with and without rules are mixed."""
-    output = plan.build().run_sync(QUESTION, model=fitting(data), seed=1).output
+    output = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1).output
     assert (output.decided_by, output.stop_reason) == (f"step-{len(plan.kinds) - 1}", "last step")
     assert output.answer == output.steps[-1].answer
     assert not output.skipped
@@ -117,9 +117,9 @@ def test_without_a_matching_rule_the_last_step_decides(plan: Plan, data: st.Data
 
 @settings(max_examples=example_count(40))
 @given(plans(), st.data())
-def test_the_first_matching_rule_ends_the_escalation(plan: Plan, data: st.DataObject) -> None:
-    """All steps before the matching one have no reason."""
-    output = plan.build().run_sync(QUESTION, model=fitting(data), seed=1).output
+def test_first_matching_rule_ends_the_escalation(plan: Plan, data: st.DataObject) -> None:
+    """All steps before the matching one have no stop reason."""
+    output = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1).output
     *before, last = output.steps
     assert [step.reason for step in before] == [None] * len(before)
     assert last.reason == output.stop_reason is not None
@@ -143,8 +143,8 @@ HOSTILE = st.one_of(
 
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
-def test_an_escalation_ends_for_any_answers(plan: Plan, data: st.DataObject) -> None:
-    """The run has an output, or raises an error of the library that gives the reason."""
+def test_escalations_end_whatever_the_answers(plan: Plan, data: st.DataObject) -> None:
+    """The run has an output, or raises a library error that gives the reason."""
 
     def reply(request: ModelRequest) -> Any:
         answer = data.draw(HOSTILE)
@@ -167,9 +167,9 @@ def test_an_escalation_ends_for_any_answers(plan: Plan, data: st.DataObject) -> 
 
 @settings(max_examples=example_count(40))
 @given(plans(), st.data(), st.integers(1, 12))
-def test_no_call_exceeds_the_common_limit_of_all_steps(plan: Plan, data: st.DataObject, calls: int) -> None:
+def test_no_call_exceeds_the_shared_limit(plan: Plan, data: st.DataObject, calls: int) -> None:
     """A run that reaches the limit keeps the steps so far."""
-    result = plan.build().run_sync(QUESTION, model=fitting(data), seed=1, limits=Limits(calls=calls))
+    result = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1, limits=Limits(calls=calls))
     assert result.usage.calls <= calls
     assert sum(step.calls + step.check_calls for step in result.raw.steps) <= calls
     if result.status == "limit":

@@ -1,1 +1,1 @@
-"""Tests of `handoff()`."""
+"""Tests for `handoff()`."""

@@ -1,4 +1,4 @@
-"""Shared helpers for the tests of `handoff()`: three speakers, and models that hand over well or badly in each form."""
+"""Helpers for the tests of `handoff()`: three speakers, and models that hand over well or badly in each form."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def over(text: str, to: Any, form: TransitionForm = "structured") -> Any:
 
 
 def call(arguments: object, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
-    """Create a call of `handoff`; `arguments` are encoded as JSON unless they are a string."""
+    """Create a `handoff` call; `arguments` are encoded as JSON unless they are a string."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return ToolCall(id=id, name="handoff", arguments=text)
 
@@ -61,7 +61,7 @@ def in_turn(form: TransitionForm = "structured") -> FunctionModel:
 
 
 def turns(output: HandoffOutput) -> list[tuple[str, str, str | None, str | None]]:
-    """Return the speaker, text, next speaker and chooser of each turn."""
+    """Return each turn's speaker, text, next speaker and chooser."""
     return [(entry.agent_name, entry.text, entry.next_agent_name, entry.chosen_by) for entry in output.transcript]
 
 

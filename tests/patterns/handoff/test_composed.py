@@ -20,8 +20,8 @@ def last_word(output: HandoffOutput) -> str:
     return output.transcript[-1].agent_name
 
 
-def test_a_handoff_is_a_step_of_a_pipeline() -> None:
-    """The output of the first handoff is the proposition of the second."""
+def test_handoffs_can_be_pipeline_steps() -> None:
+    """The output of the first handoff becomes the proposition of the second."""
     pipeline = (
         sequencer(name="both")
         .then(morals(name="first"))
@@ -35,7 +35,7 @@ def test_a_handoff_is_a_step_of_a_pipeline() -> None:
 
 
 def test_handoffs_and_other_patterns_can_be_nested() -> None:
-    """A whole handoff can be a debater, and a whole debate can be a speaker of a handoff."""
+    """A handoff can be a debater, and a debate can be a speaker in a handoff."""
     panel: Any = sequencer(name="panel").then(morals(name="inner", max_turns=2)).map(lambda o: o.transcript[-1].text)
     sides = [Debater("a", "for", block=panel), Debater("b", "against", block=lambda _: "No.")]
     verdict = {"verdict": "Yes.", "winner": "for", "reasoning": "-"}
@@ -48,7 +48,7 @@ def test_handoffs_and_other_patterns_can_be_nested() -> None:
 
 
 def test_two_transcripts_in_one_pipeline_are_rejected() -> None:
-    """Blocks could not tell which of two transcripts to read."""
+    """Blocks could not tell which of the two transcripts to read."""
     first, second = create_handoff_transcript(), create_handoff_transcript()
     with pytest.raises(ResourceConflict, match="transcript"):
         sequencer(name="both").then(morals(transcript=first)).then(morals(name="m2", transcript=second))

@@ -1,4 +1,4 @@
-"""Handoffs with real models: a small one that writes nonsense, and a large one that hands over properly."""
+"""Handoffs on real models: a small one that writes nonsense, and a large one that hands over properly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROPOSITION = "Our town should close its centre to cars."
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[None]:
-    """Stop engines after the tests that share them."""
+    """Stop the engines after the tests that share them."""
     yield
     stop_local_servers()
 
@@ -34,7 +34,7 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 @pytest.mark.parametrize("form", FORMS)
-async def test_the_small_model_completes_a_handoff_in_every_form(form: TransitionForm) -> None:
+async def test_small_model_completes_a_handoff_in_every_form(form: TransitionForm) -> None:
     """Whatever the model writes, all turns take place, and each hands over to a different speaker."""
     pattern = morals(
         debaters=SPEAKERS,
@@ -55,8 +55,8 @@ async def test_the_small_model_completes_a_handoff_in_every_form(form: Transitio
 @pytest.mark.slow_model
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
-async def test_the_large_model_always_hands_over_in_json() -> None:
-    """The grammar allows nothing but a handover; each turn has a few sentences, and no lot is drawn."""
+async def test_large_model_always_hands_over_in_json() -> None:
+    """The grammar allows nothing but a handover. Each turn has a few sentences, and no speaker is drawn by lot."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     result = await morals(model=LocalModel(), settings=ModelSettings(timeout=600)).run(PROPOSITION, seed=3)

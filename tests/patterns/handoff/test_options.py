@@ -1,4 +1,4 @@
-"""Options of `handoff()`: only the default speakers receive them, and custom blocks can fill any role."""
+"""Options of `handoff()`, which only affect the default speakers, and custom blocks in any role."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def search(query: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: TransitionForm) -> None:
+def test_options_reach_the_default_speakers(form: TransitionForm) -> None:
     """In every form, the handover tool is offered in addition to the application's tools."""
 
     def instruct(_: object, ctx: Context) -> str:
@@ -54,7 +54,7 @@ def test_instructions_tools_uses_and_context_reach_the_default_speakers(form: Tr
     [({}, 3, 0), ({"client": False}, 0, 0), (Visibility(), 3, 2), ({"history": True, "client": False}, 0, 2)],
     ids=case_id,
 )
-def test_visibility_controls_shown_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
+def test_visibility_controls_displayed_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
     """The history stores each turn once, though a speaker may be called twice."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes, yes.", "Con"), over("No.", "Pro"))
     session = Session()
@@ -63,7 +63,7 @@ def test_visibility_controls_shown_and_stored_items(visibility: Any, shown_count
     assert [item["content"] for item in session.history] == ["Yes.", "No."][:stored_count]
 
 
-def test_a_transcript_is_shared_with_blocks_that_read_it() -> None:
+def test_transcripts_are_shared_with_blocks_that_read_them() -> None:
     """A reading block sees the turns so far, each with the next speaker."""
     transcript = create_handoff_transcript()
     next_speakers: list[list[str | None]] = []
@@ -87,7 +87,7 @@ class Who(enum.Enum):
 
 @dataclass
 class Answer:
-    """An answer type of the application."""
+    """An answer type defined by the application."""
 
     text: str
     next_agent_name: Any
@@ -108,7 +108,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("value", GOOD, ids=case_id)
-def test_a_custom_block_hands_over_in_text_or_fields(value: Any) -> None:
+def test_custom_blocks_can_hand_over_in_text_or_fields(value: Any) -> None:
     """Keys may be in either style, and a name may be an enum member."""
     inputs: list[Any] = []
 
@@ -136,8 +136,8 @@ BAD = [
 
 @pytest.mark.parametrize(("value", "problem"), BAD, ids=case_id)
 @pytest.mark.parametrize("policy", ["retry", "random", "error"])
-def test_a_custom_block_is_not_retried(policy: Any, value: Any, problem: str) -> None:
-    """Either a lot decides or the error names the block; the text is recorded in both cases."""
+def test_custom_blocks_are_not_retried(policy: Any, value: Any, problem: str) -> None:
+    """Either the next speaker is drawn by lot or the error names the block. The text is recorded in both cases."""
     called: list[int] = []
 
     def own(_: object) -> Any:
@@ -161,7 +161,7 @@ def test_a_custom_block_is_not_retried(policy: Any, value: Any, problem: str) ->
 
 
 def test_other_values_become_text_with_one_warning() -> None:
-    """A value that cannot become text is an error that names the block."""
+    """A value that cannot be converted to text is an error that names the block."""
     debaters = [Persona("Pro", block=lambda _: 42), Persona("Con", block=lambda _: "x")]
     with pytest.warns(FlowDebateWarning, match="'Pro' returned a int") as caught:
         result = morals(debaters=debaters, max_turns=3).run_sync(PROPOSITION)
@@ -173,7 +173,7 @@ def test_other_values_become_text_with_one_warning() -> None:
         )
 
 
-def test_a_created_speaker_is_retried_like_a_default_one() -> None:
+def test_created_speakers_are_retried_like_default_ones() -> None:
     """A separately created speaker keeps its own options."""
     transcript = create_handoff_transcript()
     custom = create_speaker(
@@ -192,7 +192,7 @@ def test_a_created_speaker_is_retried_like_a_default_one() -> None:
     assert "Be brief." in system_of(model.calls[1])
 
 
-def test_a_speaker_works_without_a_handoff() -> None:
+def test_speakers_work_without_a_handoff() -> None:
     from flowdebate import sequencer
 
     transcript = create_handoff_transcript()
@@ -229,7 +229,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("options", "field", "allowed"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allowed: str) -> None:
-    """The ConfigurationError, a ValueError, lists the pattern, the field, the value and the valid values."""
+    """The `ConfigurationError`, also a `ValueError`, lists the pattern, the field, the value and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         morals(**options)
     assert isinstance(caught.value, ValueError)
@@ -237,11 +237,11 @@ def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allo
     assert allowed in str(caught.value)
 
 
-def test_a_tool_cannot_be_named_handoff() -> None:
+def test_tools_cannot_be_named_handoff() -> None:
     """Only the form "tool" reserves that name."""
 
     def handoff(x: str) -> str:
-        """Another one."""
+        """Do something else."""
         return x
 
     with pytest.raises(ConfigurationError, match="tools with different names"):
@@ -259,7 +259,7 @@ def test_a_tool_cannot_be_named_handoff() -> None:
     ids=case_id,
 )
 def test_options_of_a_created_speaker_are_validated(options: dict[str, Any], field: str) -> None:
-    """The speakers must include the created one and somebody to hand over to."""
+    """The speakers must include the created one and at least one other to hand over to."""
     options_: dict[str, Any] = {"name": "m", "agent_name": "Pro", "speakers": {"Pro": None, "Con": None}}
     with pytest.raises(ConfigurationError) as caught:
         create_speaker(**{**options_, "transcript": create_handoff_transcript(), **options})

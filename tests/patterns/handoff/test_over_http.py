@@ -27,27 +27,27 @@ pytestmark = pytest.mark.anyio
 SAID = "It depends."
 
 
-def called(*arguments: str, content: str | None = None) -> dict[str, Any]:
-    """Create a completion that calls `handoff` once per item of `arguments`."""
+def completion_with_calls(*arguments: str, content: str | None = None) -> dict[str, Any]:
+    """Create a completion that calls `handoff` once per item in `arguments`."""
     tool_calls = [tool_call("handoff", text, f"call_{number}") for number, text in enumerate(arguments)]
     return completion(content, finish="tool_calls", tool_calls=tool_calls)
 
 
-def fields(response: object, name: object) -> str:
-    """Return the two fields as JSON."""
+def encode_fields(response: object, name: object) -> str:
+    """Encode the two fields as JSON."""
     return json.dumps({"response": response, "next_agent_name": name})
 
 
 GOOD: dict[TransitionForm, dict[str, Any]] = {
     "text": completion("Second words.\nTransition to Neutral"),
-    "tool": called(fields("Second words.", "Neutral")),
-    "structured": completion(fields("Second words.", "Neutral")),
+    "tool": completion_with_calls(encode_fields("Second words.", "Neutral")),
+    "structured": completion(encode_fields("Second words.", "Neutral")),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A reply of the first speaker, Pro, with an invalid handover."""
+    """A reply by the first speaker, Pro, with an invalid handover."""
 
     id: str
     form: TransitionForm
@@ -80,14 +80,19 @@ CASES = [
     ),
     Case(id="cut off", form="text", reply=completion(f"{SAID} But no", finish="length"), problem=NOBODY),
     Case(id="no call", form="tool", reply=completion(SAID), problem=NOBODY),
-    Case(id="itself", form="tool", reply=called(fields(SAID, "pro")), problem=ITSELF),
-    Case(id="a stranger", form="tool", reply=called(fields(SAID, "Bob")), problem=STRANGER),
-    Case(id="no name", form="tool", reply=called(json.dumps({"response": SAID})), problem=NOBODY),
-    Case(id="a name of another type", form="tool", reply=called(fields(SAID, 5)), problem="'5' is nobody"),
+    Case(id="itself", form="tool", reply=completion_with_calls(encode_fields(SAID, "pro")), problem=ITSELF),
+    Case(id="a stranger", form="tool", reply=completion_with_calls(encode_fields(SAID, "Bob")), problem=STRANGER),
+    Case(id="no name", form="tool", reply=completion_with_calls(json.dumps({"response": SAID})), problem=NOBODY),
+    Case(
+        id="a name of another type",
+        form="tool",
+        reply=completion_with_calls(encode_fields(SAID, 5)),
+        problem="'5' is nobody",
+    ),
     Case(
         id="nothing said",
         form="tool",
-        reply=called(fields(" ", "Con")),
+        reply=completion_with_calls(encode_fields(" ", "Con")),
         problem="nothing was said",
         text="",
         next_name="Con",
@@ -95,21 +100,26 @@ CASES = [
     Case(
         id="arguments cut off",
         form="tool",
-        reply=called('{"next_agent_name": "Con", "response": "It depends. And wh'),
+        reply=completion_with_calls('{"next_agent_name": "Con", "response": "It depends. And wh'),
         problem=UNREAD,
     ),
-    Case(id="broken behind the words", form="tool", reply=called(f'{{"response": "{SAID}", "next'), problem=UNREAD),
+    Case(
+        id="broken behind the words",
+        form="tool",
+        reply=completion_with_calls(f'{{"response": "{SAID}", "next'),
+        problem=UNREAD,
+    ),
     Case(
         id="arguments that are no JSON",
         form="tool",
-        reply=called("to Con, please"),
+        reply=completion_with_calls("to Con, please"),
         problem=UNREAD,
         text="to Con, please",
     ),
     Case(
         id="arguments that break off within",
         form="tool",
-        reply=called('{"response": "It "depends"."}'),
+        reply=completion_with_calls('{"response": "It "depends"."}'),
         problem=UNREAD,
         text="",
     ),
@@ -120,17 +130,17 @@ CASES = [
         problem=NOBODY,
         text='{"response": 5}',
     ),
-    Case(id="no arguments", form="tool", reply=called(""), problem=NEITHER, text=""),
-    Case(id="arguments of another kind", form="tool", reply=called("[1]"), problem=UNREAD, text=""),
-    Case(id="other fields", form="tool", reply=called('{"answer": "x"}'), problem=NEITHER, text=""),
-    Case(id="itself", form="structured", reply=completion(fields(SAID, "Pro")), problem=ITSELF),
-    Case(id="a stranger", form="structured", reply=completion(fields(SAID, "Bob")), problem=STRANGER),
+    Case(id="no arguments", form="tool", reply=completion_with_calls(""), problem=NEITHER, text=""),
+    Case(id="arguments of another kind", form="tool", reply=completion_with_calls("[1]"), problem=UNREAD, text=""),
+    Case(id="other fields", form="tool", reply=completion_with_calls('{"answer": "x"}'), problem=NEITHER, text=""),
+    Case(id="itself", form="structured", reply=completion(encode_fields(SAID, "Pro")), problem=ITSELF),
+    Case(id="a stranger", form="structured", reply=completion(encode_fields(SAID, "Bob")), problem=STRANGER),
     Case(id="no name", form="structured", reply=completion(json.dumps({"response": SAID})), problem=NOBODY),
-    Case(id="null", form="structured", reply=completion(fields(SAID, None)), problem=NOBODY),
+    Case(id="null", form="structured", reply=completion(encode_fields(SAID, None)), problem=NOBODY),
     Case(
         id="nothing said",
         form="structured",
-        reply=completion(fields("", "Con")),
+        reply=completion(encode_fields("", "Con")),
         problem="nothing was said",
         text="",
         next_name="Con",
@@ -147,8 +157,8 @@ def case(request: pytest.FixtureRequest) -> Case:
     return parameter
 
 
-def replying(*replies: dict[str, Any]) -> Any:
-    """Create a handler of a server that returns `replies` in turn."""
+def reply_handler(*replies: dict[str, Any]) -> Any:
+    """Create a server handler that returns `replies` one after another."""
     remaining: Iterator[dict[str, Any]] = iter(replies)
 
     async def answer(exchange: Exchange) -> None:
@@ -158,15 +168,15 @@ def replying(*replies: dict[str, Any]) -> Any:
 
 
 async def run_handoff(*replies: dict[str, Any], **options: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Run a one-turn handoff with a server that returns `replies`; return its result and the request bodies."""
-    async with ChatServer({"served": replying(*replies)}) as server:
+    """Run a one-turn handoff on a server that returns `replies`; return its result and the request bodies."""
+    async with ChatServer({"served": reply_handler(*replies)}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none", retry=None)
         pattern = morals(**{"max_turns": 1, **options})
         return await pattern.run(PROPOSITION, model=model, seed=options.get("seed", 4)), server.bodies
 
 
-async def test_the_speaker_is_retried_and_its_first_text_counts(case: Case) -> None:
-    """The second call states the problem; its text counts only if the first reply had none."""
+async def test_speakers_are_retried_and_their_first_text_counts(case: Case) -> None:
+    """The second call states the problem. Its text counts only if the first reply had none."""
     result, bodies = await run_handoff(case.reply, GOOD[case.form], transition=case.form)
     assert turns(result.output) == [("Pro", case.text or "Second words.", "Neutral", "retry")]
     assert len(bodies) == 2
@@ -181,8 +191,8 @@ async def test_the_speaker_is_retried_and_its_first_text_counts(case: Case) -> N
     assert result.status == ("degraded" if cut_off else "complete")
 
 
-async def test_after_a_second_bad_answer_the_lot_decides(case: Case) -> None:
-    """There is no third call; a valid name in the first reply still counts."""
+async def test_second_invalid_handover_leads_to_a_random_speaker(case: Case) -> None:
+    """There is no third call, and a valid name in the first reply still counts."""
     result, bodies = await run_handoff(case.reply, case.reply, transition=case.form)
     ((_, text, name, by),) = turns(result.output)
     assert (text, by) == (case.text, "retry" if case.next_name else "random")
@@ -191,8 +201,8 @@ async def test_after_a_second_bad_answer_the_lot_decides(case: Case) -> None:
     assert result.output.transcript[0].problem.startswith(case.problem)
 
 
-async def test_the_lot_can_decide_at_once(case: Case) -> None:
-    """A lot saves the second call, and the same seed draws the same speaker."""
+async def test_next_speaker_can_be_drawn_without_a_retry(case: Case) -> None:
+    """Drawing saves the second call, and the same seed draws the same speaker."""
     outcomes = []
     for _ in range(2):
         result, bodies = await run_handoff(case.reply, transition=case.form, on_invalid="random")
@@ -204,8 +214,8 @@ async def test_the_lot_can_decide_at_once(case: Case) -> None:
     assert name == case.next_name if case.next_name else name in {"Con", "Neutral"}
 
 
-async def test_an_invalid_handover_can_be_an_error_that_keeps_the_text(case: Case) -> None:
-    """A RosterError has the name and the roster; a valid name without text is an OutputError."""
+async def test_invalid_handovers_can_raise_and_keep_the_text(case: Case) -> None:
+    """A `RosterError` has the name and the roster. A valid name without text is an `OutputError`."""
     kind = OutputError if case.next_name else RosterError
     with pytest.raises(kind) as caught:
         await run_handoff(case.reply, transition=case.form, on_invalid="error")
@@ -218,8 +228,8 @@ async def test_an_invalid_handover_can_be_an_error_that_keeps_the_text(case: Cas
     assert raw.status == "failed"
 
 
-async def test_the_last_of_two_markers_counts() -> None:
-    """The last marker is removed, and the earlier one stays in the text."""
+async def test_last_marker_counts() -> None:
+    """It is removed, while the earlier one stays in the text."""
     result, bodies = await run_handoff(
         completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text"
     )
@@ -227,31 +237,31 @@ async def test_the_last_of_two_markers_counts() -> None:
     assert len(bodies) == 1
 
 
-async def test_the_first_of_two_calls_counts() -> None:
+async def test_first_handoff_call_counts() -> None:
     """A reply is a single turn, however many calls it has."""
-    reply = called(fields(SAID, "Con"), fields("Or not.", "Neutral"))
+    reply = completion_with_calls(encode_fields(SAID, "Con"), encode_fields("Or not.", "Neutral"))
     result, bodies = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
     assert len(bodies) == 1
 
 
-async def test_two_objects_are_an_invalid_answer_and_are_retried() -> None:
+async def test_replies_with_two_objects_are_retried() -> None:
     """Two objects do not match the schema: the text of the first one is kept, and both names are ignored."""
-    reply = completion(fields(SAID, "Con") + fields("Or not.", "Con"))
+    reply = completion(encode_fields(SAID, "Con") + encode_fields("Or not.", "Con"))
     result, bodies = await run_handoff(reply, GOOD["structured"], transition="structured")
     assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]
     assert len(bodies) == 2
 
 
-async def test_an_unreadable_answer_is_a_provider_failure() -> None:
-    """The model layer has already used up its own `retry`."""
+async def test_unreadable_answers_are_provider_failures() -> None:
+    """The model layer has already exhausted its own `retry`."""
     with pytest.raises(SchemaViolation):
         await run_handoff(completion('{"response": 3 4}'), transition="structured")
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", get_args(OnInvalid))
-async def test_a_valid_handover_takes_one_call(form: TransitionForm, policy: OnInvalid) -> None:
+async def test_valid_handovers_take_one_call(form: TransitionForm, policy: OnInvalid) -> None:
     """The request uses the configured form, lists the other names as an enum, and has the text field first."""
     result, (body,) = await run_handoff(GOOD[form], transition=form, on_invalid=policy)
     assert turns(result.output) == [("Pro", "Second words.", "Neutral", "speaker")]
@@ -268,7 +278,7 @@ async def test_a_valid_handover_takes_one_call(form: TransitionForm, policy: OnI
     assert schema["required"] == ["response", "next_agent_name"]
 
 
-async def test_the_tool_is_sent_in_the_format_of_providers() -> None:
+async def test_tool_definition_follows_the_provider_format() -> None:
     """The tool has a name, a description and parameters."""
     _, (body,) = await run_handoff(GOOD["tool"], transition="tool")
     assert body["tools"] == snapshot(
@@ -300,9 +310,9 @@ async def test_the_tool_is_sent_in_the_format_of_providers() -> None:
     )
 
 
-async def test_text_besides_a_call_replaces_missing_arguments() -> None:
+async def test_text_next_to_a_call_replaces_missing_arguments() -> None:
     """Some models write their text first and then call the tool."""
-    reply = called(json.dumps({"next_agent_name": "Con"}), content=SAID)
+    reply = completion_with_calls(json.dumps({"next_agent_name": "Con"}), content=SAID)
     result, _ = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
 
@@ -310,17 +320,17 @@ async def test_text_besides_a_call_replaces_missing_arguments() -> None:
 @pytest.mark.parametrize("form", ["tool", "structured"])
 async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) -> None:
     """A complete text reply is not retried, even if another form was requested."""
-    call = json.dumps({"name": "handoff", "arguments": json.loads(fields(SAID, "Con"))})
-    written = [fields(SAID, "Con"), *([call] if form == "tool" else [])]
+    call = json.dumps({"name": "handoff", "arguments": json.loads(encode_fields(SAID, "Con"))})
+    written = [encode_fields(SAID, "Con"), *([call] if form == "tool" else [])]
     for text in (f"{SAID}\n\nTransition to Con", *(f"```json\n{json_}\n```\nI call it." for json_ in written)):
         result, bodies = await run_handoff(completion(text), transition=form)
         assert [(text_, name) for _, text_, name, _ in turns(result.output)] == [(SAID, "Con")]
         assert len(bodies) == 1
 
 
-async def test_the_first_object_with_text_counts() -> None:
+async def test_first_object_with_text_counts() -> None:
     """Braces in prose, unrelated objects and broken JSON are ignored."""
-    first, second = fields(SAID, "Con"), fields("Or not.", "Neutral")
+    first, second = encode_fields(SAID, "Con"), encode_fields("Or not.", "Neutral")
     for text in (f'{{so}} {{"a": 1}} {first} or {second}', f"<tools></tools>{first}{second}"):
         result, _ = await run_handoff(completion(text), transition="tool")
         assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
@@ -330,17 +340,19 @@ async def test_the_first_object_with_text_counts() -> None:
 
 
 async def test_other_tools_are_called_before_the_answer() -> None:
-    """The application's tools may be called first; the call of `handoff` ends the turn."""
+    """The application's tools may be called first; calling `handoff` ends the turn."""
     topics: list[str] = []
 
     def look_up(topic: str) -> str:
-        """Look it up."""
+        """Look up a topic."""
         topics.append(topic)
         return "7 of 10"
 
     look = tool_call("look_up", '{"topic": "trust"}', "call_x")
-    combined = completion(None, finish="tool_calls", tool_calls=[look, tool_call("handoff", fields("7 of 10.", "Con"))])
-    late = completion(None, finish="tool_calls", tool_calls=[tool_call("handoff", fields("So.", "Pro")), look])
+    combined = completion(
+        None, finish="tool_calls", tool_calls=[look, tool_call("handoff", encode_fields("7 of 10.", "Con"))]
+    )
+    late = completion(None, finish="tool_calls", tool_calls=[tool_call("handoff", encode_fields("So.", "Pro")), look])
     first = completion(None, finish="tool_calls", tool_calls=[look])
     options = {"transition": "tool", "tools": [look_up], "max_turns": 2}
     result, bodies = await run_handoff(first, combined, late, **options)
@@ -351,9 +363,11 @@ async def test_other_tools_are_called_before_the_answer() -> None:
     assert [message["role"] for message in bodies[1]["messages"]] == ["system", "user", "assistant", "tool"]
 
 
-async def test_the_retry_of_a_model_applies_only_to_non_objects() -> None:
-    """A wrong name costs a single extra call, though the model allows three attempts."""
-    async with ChatServer({"served": replying(completion(fields(SAID, "Bob")), GOOD["structured"])}) as server:
+async def test_model_retry_applies_only_to_non_objects() -> None:
+    """A wrong name costs a single extra call, although the model allows three attempts."""
+    async with ChatServer(
+        {"served": reply_handler(completion(encode_fields(SAID, "Bob")), GOOD["structured"])}
+    ) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await morals(max_turns=1).run(PROPOSITION, model=model)
         assert server.posts == 2
@@ -379,6 +393,5 @@ async def test_text_is_streamed() -> None:
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
 
 
-async def test_the_roster_has_the_names_of_the_cases() -> None:
-    """The cases above are written for these three names."""
+async def test_roster_has_the_names_used_in_the_cases() -> None:
     assert NAMES == ["Pro", "Con", "Neutral"]

@@ -1,4 +1,4 @@
-"""Prompts of the speakers of a handoff."""
+"""Prompts for the speakers in a handoff."""
 
 # ruff: noqa: E501 - the lines of a prompt are long
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CON = Identity(name="Con", members={speaker.name: speaker.role for speaker in SPEAKERS}, max_rounds=9)
 
 
-def test_the_system_message_ends_with_the_speaker() -> None:
+def test_system_message_ends_with_the_speaker() -> None:
     """Rules and proposition precede the speaker's own prompt, in which `{proposition}` is filled in."""
     model = script(("Yes.", "Con"), ("No.", "Pro"))
     morals(max_turns=2).run_sync(PROPOSITION, model=model)
@@ -67,8 +67,8 @@ You agree: AI may decide.\
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_turn_ends_with_the_instruction_to_hand_over(form: TransitionForm) -> None:
-    """The transcript, the speaker and the task precede the instruction, which depends on the form."""
+def test_turn_prompt_ends_with_the_handover_instruction(form: TransitionForm) -> None:
+    """The instruction depends on the form and follows the transcript, the speaker and the task."""
     model = script(("Yes.", "Neutral"), ("Well:\n[Con] No.", "Pro"), form=form)
     morals(max_turns=2, transition=form).run_sync(PROPOSITION, model=model)
     assert {form: turn_of(model.calls[1])} == {
@@ -104,8 +104,8 @@ Answer with a JSON object. Its "response" is what you say: your answer to the st
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_retry_shows_the_text_and_the_problem(form: TransitionForm) -> None:
-    """The message is the same as in the first request up to the end of the transcript."""
+def test_retry_prompt_has_the_text_and_the_problem(form: TransitionForm) -> None:
+    """The message is identical to the first request up to the end of the transcript."""
     first = {"text": "Yes.", "tool": over("Yes.", "Pro", "tool"), "structured": over("Yes.", "Bob")}[form]
     model = ScriptedModel(first, over("x", "Con", form))
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)
@@ -138,7 +138,7 @@ What you said has been recorded, but the next speaker is not clear: 'Bob' is nob
     }[form]
 
 
-def test_a_retry_without_text_asks_for_the_complete_turn() -> None:
+def test_retry_prompt_without_text_asks_for_the_complete_turn() -> None:
     """The message states the problem and how to hand over."""
     model = script(("", "Con"), ("Yes.", "Con"))
     morals(max_turns=1).run_sync(PROPOSITION, model=model)
@@ -147,7 +147,7 @@ def test_a_retry_without_text_asks_for_the_complete_turn() -> None:
     )
 
 
-def test_a_long_system_prompt_is_not_repeated_in_the_turn() -> None:
+def test_long_system_prompts_are_not_repeated_in_the_turn() -> None:
     """The turn has only the speaker's name."""
     long = {"name": "Pro", "system_prompt": "You agree. " * 60}
     model = script(("Yes.", "Con"))
@@ -156,7 +156,7 @@ def test_a_long_system_prompt_is_not_repeated_in_the_turn() -> None:
     assert "number 1 of 1. You are Pro.\n" in turn_of(model.calls[0])
 
 
-def test_other_braces_of_a_system_prompt_are_unchanged() -> None:
+def test_other_braces_in_a_system_prompt_are_unchanged() -> None:
     """The system prompt is the application's own text."""
     prompt = "Say {name} in {proposition}: {{x}} %s"
     system = _system("a\nb", replace(CON, system_prompt=prompt))
@@ -164,10 +164,8 @@ def test_other_braces_of_a_system_prompt_are_unchanged() -> None:
 
 
 @given(questions(), st.lists(st.tuples(names(), arguments() | st.just("")), max_size=6), st.sampled_from(FORMS))
-def test_no_text_begins_a_line_of_a_prompt(
-    proposition: str, turns: list[tuple[str, str]], form: TransitionForm
-) -> None:
-    """Whatever the propositions, names and texts, each line belongs to the template, to a bar or to a tagged entry."""
+def test_no_text_begins_a_prompt_line(proposition: str, turns: list[tuple[str, str]], form: TransitionForm) -> None:
+    """Whatever the propositions, names and texts, each line belongs to the template, a bar or a tagged entry."""
     entries = [HandoffEntry(round=n, agent_name=name, text=text) for n, (name, text) in enumerate(turns, start=1)]
     lines = render_turns(entries).split("\n") if entries else []
     heads = [line for line in lines if not line.startswith("  | ")]
@@ -201,15 +199,15 @@ def _reply(form: TransitionForm) -> list[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_prompts_grow_only_at_their_end(form: TransitionForm) -> None:
-    """Each transcript is a prefix of the next one, so that a server can reuse its prompt cache."""
+    """Each transcript is a prefix of the next one, so a server can reuse its prompt cache."""
     model = ScriptedModel(*[over(f"I am {NAMES[n % 3]}.", NAMES[(n + 1) % 3], form) for n in range(6)])
     morals(max_turns=6, transition=form).run_sync(PROPOSITION, model=model)
     prompts = [turn_of(call).split("\n\nIt is your turn")[0] for call in model.calls]
     assert all(later.startswith(earlier) for earlier, later in pairwise(prompts[1:]))
 
 
-def test_a_template_is_validated_and_can_be_changed() -> None:
-    """Unknown fields are rejected, and so are fields that would begin a line."""
+def test_custom_templates_are_validated() -> None:
+    """Unknown fields are rejected, and so are fields at the beginning of a line."""
     with pytest.raises(ConfigurationError, match="reply"):
         SpeakerTemplate(reply="Answer {question}.")
     with pytest.raises(ConfigurationError, match="again_text"):

@@ -31,12 +31,12 @@ DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
 def losses(result: Any) -> list[tuple[str, int, str]]:
-    """Return the name, turn and recovery of each failure."""
+    """Return each failure's name, turn and recovery."""
     return [(loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
-def test_a_skipped_turn_counts_and_a_lot_chooses_the_next_speaker() -> None:
-    """The event has the failure and the lot, and the handoff continues."""
+def test_skipped_turns_count_and_the_next_speaker_is_drawn() -> None:
+    """The event has the failure and the draw, and the handoff continues."""
     model = ScriptedModel(over("Yes.", "Con"), DOWN, over("Third.", "Con"))
     result = morals(debaters=SPEAKERS[:2], on_failure="skip").run_sync(PROPOSITION, model=model)
     model.assert_complete()
@@ -50,7 +50,7 @@ def test_a_skipped_turn_counts_and_a_lot_chooses_the_next_speaker() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_handoff_ends_even_if_all_turns_fail(form: Any) -> None:
+def test_handoffs_end_even_if_all_turns_fail(form: Any) -> None:
     """The handoff takes all of its turns, without text."""
     pattern = morals(on_failure="skip", transition=form, max_turns=5)
     result = pattern.run_sync(PROPOSITION, model=ScriptedModel(*[DOWN] * 5))
@@ -60,8 +60,8 @@ def test_a_handoff_ends_even_if_all_turns_fail(form: Any) -> None:
     assert [name for name, _, _ in losses(result)] == ["Pro", *next_names[:-1]]
 
 
-def test_a_fallback_model_replaces_a_speaker_and_is_retried() -> None:
-    """The fallback model receives the speaker's prompt and name; if that call fails as well, the turn is skipped."""
+def test_fallback_models_replace_a_speaker_and_are_retried() -> None:
+    """The fallback model receives the speaker's prompt and name. If that call fails as well, the turn is skipped."""
     stand_in = ScriptedModel(over("For Pro.", "Bob"), over("x", "Neutral"), DOWN, name="stand-in")
     model = ScriptedModel(DOWN, DOWN, name="own")
     result = morals(on_failure=StandIn(stand_in), max_turns=2).run_sync(PROPOSITION, model=model)
@@ -72,8 +72,8 @@ def test_a_fallback_model_replaces_a_speaker_and_is_retried() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["skip", StandIn(ScriptedModel())], ids=["skip", "stand-in"])
-def test_a_failed_retry_keeps_the_text(on_failure: Any) -> None:
-    """A lot chooses the next speaker, and the failure records that."""
+def test_failed_retries_keep_the_text(on_failure: Any) -> None:
+    """The next speaker is drawn by lot, and the failure records this."""
     model = ScriptedModel(over("Yes.", "Bob"), Refused("not that again"))
     result = morals(on_failure=on_failure, max_turns=1).run_sync(PROPOSITION, model=model)
     ((_, text, name, by),) = turns(result.output)
@@ -83,8 +83,8 @@ def test_a_failed_retry_keeps_the_text(on_failure: Any) -> None:
     assert [event.instead for event in events(result, RoleFailed)] == ["drawn"]
 
 
-def test_the_policy_fail_keeps_the_text() -> None:
-    """The run in the error has the turn, without a next speaker."""
+def test_fail_policy_keeps_the_text() -> None:
+    """The error's run has the turn, without a next speaker."""
     with pytest.raises(Refused) as caught:
         morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Bob"), Refused("no")))
     assert caught.value.run is not None
@@ -92,7 +92,7 @@ def test_the_policy_fail_keeps_the_text() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the turn", "asked again"])
-async def test_a_turn_and_its_retry_have_separate_timeouts(again: bool) -> None:  # noqa: FBT001
+async def test_turns_and_retries_have_separate_timeouts(again: bool) -> None:  # noqa: FBT001
     """A late reply is a provider failure, but text that arrived in time is recorded."""
     never = asyncio.Event()
     calls: list[int] = []
@@ -111,8 +111,8 @@ async def test_a_turn_and_its_retry_have_separate_timeouts(again: bool) -> None:
 
 @pytest.mark.parametrize("calls", range(1, 7))
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_cancelled_handoff_keeps_its_turns(form: Any, calls: int) -> None:
-    """A turn interrupted in its retry keeps its text; all others are complete."""
+async def test_cancelled_handoffs_keep_their_turns(form: Any, calls: int) -> None:
+    """A turn interrupted during its retry keeps its text; all others are complete."""
     reached = asyncio.Event()
     count = 0
 
@@ -159,7 +159,7 @@ def run_to_end(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: 
         return None
     else:
         output: HandoffOutput = result.output
-        check_whole(output, events(result, HandoffMade))
+        check_turns(output, events(result, HandoffMade))
         return output
     assert may_fail
     assert error.run is not None
@@ -167,8 +167,8 @@ def run_to_end(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: 
     return raw
 
 
-def check_whole(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
-    """Check that every turn belongs to the speaker chosen before and hands over to a different one."""
+def check_turns(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
+    """Check that every turn is taken by the speaker chosen before and hands over to a different one."""
     assert output.stop_reason in {"max_turns", "predicate"}
     assert [event.round for event in handovers] == list(range(1, output.turns + 1))
     assert [event.agent_name for event in handovers] == ["Pro", *(event.next_agent_name for event in handovers[:-1])]
@@ -184,10 +184,10 @@ def check_whole(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
     st.integers(1, 4),
     st.none() | termination_predicates(),
 )
-def test_a_handoff_ends_for_any_answers(
+def test_handoffs_end_whatever_the_answers(
     replies: list[Any], form: Any, policy: Any, on_failure: Any, max_turns: int, stop: Any
 ) -> None:
-    """A turn takes at most two calls, and a lot never falls on the current speaker."""
+    """A turn takes at most two calls, and the current speaker is never drawn."""
     calls: list[int] = []
 
     def answer(_: ModelRequest) -> Any:

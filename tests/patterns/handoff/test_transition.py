@@ -1,4 +1,4 @@
-"""Tests of `read_transition`, which finds the next speaker in a text and leaves all other words unchanged."""
+"""Tests for `read_transition`, which finds the next speaker in a text and leaves all other words unchanged."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ SAID = "Machines err."
     ids=case_id,
 )
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
-def test_a_marker_may_have_decorations(gap: str, marker: str) -> None:
-    """Case, quotes, brackets, Markdown and a final full stop are the only decorations."""
+def test_markers_can_be_decorated(gap: str, marker: str) -> None:
+    """Case, quotes, brackets, Markdown and a final period are the only accepted decorations."""
     if gap == " " and marker[0] in "-#>3":
         return  # bullets and numbers stand at the beginning of a line
     assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)
@@ -69,8 +69,8 @@ def test_a_marker_may_have_decorations(gap: str, marker: str) -> None:
 
 @pytest.mark.parametrize("name", AWKWARD)
 @pytest.mark.parametrize("written", [str, str.upper, str.lower, tag_name], ids=["as is", "upper", "lower", "as shown"])
-def test_names_may_have_any_characters(name: str, written: object) -> None:
-    """Spaces, commas, other scripts and special characters are allowed, and a name may begin with a different one."""
+def test_names_can_have_any_characters(name: str, written: object) -> None:
+    """Spaces, commas, other scripts and special characters are allowed, and one name may begin with another."""
     assert callable(written)
     assert read_transition(f"{SAID}\nTransition to {written(name)}.", AWKWARD) == Transition(text=SAID, name=name)
 
@@ -89,7 +89,7 @@ def test_names_may_have_any_characters(name: str, written: object) -> None:
     ],
     ids=case_id,
 )
-def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
+def test_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
     """A marker is at the end of the text or on a separate line."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
@@ -116,13 +116,13 @@ def test_the_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: s
     ],
     ids=case_id,
 )
-def test_text_about_a_transition_is_not_a_marker(text: str) -> None:
+def test_prose_about_transitions_is_not_a_marker(text: str) -> None:
     transition = read_transition(text, ROSTER)
     assert transition == Transition(text=text, name=None) or text == "Transition to Opponents"
 
 
-def test_the_longest_matching_name_counts() -> None:
-    """A word that only begins with a name is unknown."""
+def test_longest_matching_name_counts() -> None:
+    """A longer word that begins with a name does not match."""
     for written, name in [("Anna", "Anna"), ("Anna Maria", "Anna Maria"), ("Annabel", "Annabel"), ("C+", "C+")]:
         assert read_transition(f"{SAID}\nTransition to {written}", AWKWARD).name == name
 
@@ -131,7 +131,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60).map(str.rstrip)
 
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen), st.data())
-def test_a_marker_after_any_text_is_read_and_removed(text: str, roster: list[str], data: st.DataObject) -> None:
+def test_markers_after_any_text_are_parsed_and_removed(text: str, roster: list[str], data: st.DataObject) -> None:
     """Whatever the text and the name, a marker on the last line is found, and the rest is unchanged."""
     assume("transition" not in text.lower())
     name = data.draw(st.sampled_from(roster))
@@ -151,14 +151,14 @@ def test_a_marker_after_any_text_is_read_and_removed(text: str, roster: list[str
 
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen))
-def test_a_transition_never_leaves_the_roster(text: str, roster: list[str]) -> None:
-    """The text after the marker is arbitrary, unless it contains a name."""
+def test_transitions_never_leave_the_roster(text: str, roster: list[str]) -> None:
+    """The text after the marker is arbitrary, as long as it contains no name."""
     assume(all(as_seen(name) not in as_seen(text) for name in roster))
     assert read_transition(f"Yes.\nTransition to {text}", roster).name not in roster
 
 
-def test_a_closing_mark_may_be_part_of_a_name() -> None:
-    """An asterisk at the end of a name does not close one in the text before."""
+def test_names_can_end_with_a_closing_mark() -> None:
+    """An asterisk at the end of a name does not close an earlier one in the text."""
     assert read_transition("*\nTransition to 0*", ["0*"]) == Transition(text="*", name="0*")
 
 
@@ -166,8 +166,8 @@ PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "B
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))
-def test_the_remaining_text_is_part_of_the_original(text: str) -> None:
-    """Parsing any text ends, adds no character, and preserves the order."""
+def test_remaining_text_is_part_of_the_original(text: str) -> None:
+    """Parsing always terminates, adds no character, and preserves the order."""
     transition = read_transition(text, ROSTER)
     remaining = iter(text)
     assert all(character in remaining for character in transition.text)
@@ -188,13 +188,13 @@ def test_the_remaining_text_is_part_of_the_original(text: str) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_long_answer_is_parsed_in_linear_time(text: str) -> None:
+def test_long_answers_are_parsed_in_linear_time(text: str) -> None:
     """With backtracking, each of these texts would take minutes."""
     assert len(read_transition(text, ROSTER).text) <= len(text)
 
 
 def test_names_are_matched_as_models_write_them() -> None:
-    """A name matches exactly, in any case, as in the prompt, or in quotes; a part of a name never matches."""
+    """A name matches exactly, in any case, as in the prompt, or in quotes. A part of a name never matches."""
     assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
     assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
     assert name_among("dr. no.", AWKWARD) == "Dr. No"

@@ -1,4 +1,4 @@
-"""The order of speakers in a handoff: the first one, then each named one, for a number of turns."""
+"""The order of speakers in a handoff: the first one, then each named one, up to the maximum number of turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def test_the_pipeline_is_a_loop_around_a_router() -> None:
+def test_pipeline_is_a_loop_around_a_router() -> None:
     """The loop has a speaker, a retry and a handover per turn, between the opening and the output."""
     assert str(outline(morals())) == snapshot("""\
 morals
@@ -58,7 +58,7 @@ morals
 """)
 
 
-def test_the_outline_has_no_step_without_retries() -> None:
+def test_outline_has_no_retry_step_without_retries() -> None:
     """Steps that can never run are not drawn."""
     custom_speakers = [Persona(name, block=lambda _: "x") for name in NAMES]
     for options in ({"on_invalid": "random"}, {"on_invalid": "error"}, {"debaters": custom_speakers}):
@@ -66,7 +66,7 @@ def test_the_outline_has_no_step_without_retries() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_named_speaker_is_next(form: TransitionForm) -> None:
+def test_named_speaker_is_next(form: TransitionForm) -> None:
     """In every form, a speaker may be named repeatedly or never."""
     model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
     output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
@@ -81,14 +81,14 @@ def test_the_named_speaker_is_next(form: TransitionForm) -> None:
 
 
 class Who(enum.Enum):
-    """Names as an enum's members."""
+    """Speaker names as enum members."""
 
     PRO = "Pro"
     CON = "Con"
 
 
 @pytest.mark.parametrize("first", [None, "Pro", "Con", Who.CON])
-def test_the_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
+def test_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
     """The option accepts a name or its enum member."""
     debaters: Any = [Persona(Who.PRO), {"name": Who.CON}]  # type: ignore[arg-type]
     name = "Con" if first in ("Con", Who.CON) else "Pro"
@@ -101,7 +101,7 @@ def test_the_first_speaker_is_the_first_declared_or_configured(first: Any) -> No
 
 @given(st.integers(1, 12), st.integers(0, 14), st.sampled_from(FORMS))
 def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, form: TransitionForm) -> None:
-    """A turn takes one call; `terminate_when` is called after every turn but the last."""
+    """A turn takes one call; `terminate_when` is called after every turn except the last."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:
@@ -119,8 +119,8 @@ def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, 
     assert [entry.agent_name for entry in output.transcript] == [NAMES[n % 3] for n in range(expected)]
 
 
-def test_the_output_is_the_raw_output_with_its_history() -> None:
-    """The wire form has camelCase keys and can be parsed back."""
+def test_output_is_the_raw_output_with_its_history() -> None:
+    """The wire format has camelCase keys and can be parsed back."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes.", "Neutral"), over("Hm.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=7)
     output = result.output
@@ -142,8 +142,8 @@ def test_the_output_is_the_raw_output_with_its_history() -> None:
     assert HandoffEntry.model_validate(wire["transcript"][0]) == output.transcript[0]
 
 
-def test_every_turn_has_events_with_its_handover() -> None:
-    """The events have the next speaker, who chose it, and what was wrong with the first choice."""
+def test_turn_events_have_the_handover() -> None:
+    """The events have the next speaker, who chose it, and the problem with the first choice, if any."""
     model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandoffMade, RoundsEnded)
@@ -164,7 +164,7 @@ def test_every_turn_has_events_with_its_handover() -> None:
     assert len(set(paths)) == 3
 
 
-def test_the_audit_trail_has_a_task_for_each_turn() -> None:
+def test_audit_trail_has_one_task_per_turn() -> None:
     """The task is assigned to the speaker and completed with the text of the turn."""
     pattern = morals(collection_id="floor")
     result = pattern.run_sync(PROPOSITION, model=in_turn())
@@ -179,8 +179,8 @@ LOTTERY = morals(transition="text", on_invalid="random", max_turns=6)
 
 
 @given(st.integers(0, 2**53))
-def test_lots_repeat_with_the_seed_and_never_draw_the_speaker(seed: int) -> None:
-    """Each turn draws a separate lot."""
+def test_draws_repeat_with_the_seed_and_exclude_the_speaker(seed: int) -> None:
+    """Each turn draws separately."""
     sequences = []
     for _ in range(2):
         result = LOTTERY.run_sync(PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed)
@@ -189,7 +189,7 @@ def test_lots_repeat_with_the_seed_and_never_draw_the_speaker(seed: int) -> None
     assert all(before != after for before, after in sequences[0])
 
 
-def test_lots_are_uniform() -> None:
+def test_draws_are_uniform() -> None:
     """Over many seeds, all other speakers are drawn about equally often."""
     pattern = morals(transition="text", on_invalid="random", max_turns=1)
     next_names = [
@@ -200,7 +200,7 @@ def test_lots_are_uniform() -> None:
     assert len(set(next_names)) == 2
 
 
-def test_a_retry_may_add_the_missing_text_or_name() -> None:
+def test_retries_can_add_the_missing_text_or_name() -> None:
     """The valid part of the first reply is kept."""
     silent = script(("", "Con"), ("Late words.", "Pro"), ("x", "Con"))
     assert turns(morals(max_turns=1).run_sync(PROPOSITION, model=silent).output) == [

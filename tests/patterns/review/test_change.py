@@ -90,7 +90,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60, env={**os.environ, **git_config})  # noqa: S603 - of this test
 
 
-def with_the_command(folder: Path) -> str:
+def path_with_command(folder: Path) -> str:
     """Return a PATH on which programs find `flowdebate`."""
     (folder / "flowdebate").write_text(f'#!/bin/sh\nexec {shlex.join(stand_in(COMMAND))} "$@"\n')
     (folder / "flowdebate").chmod(0o755)
@@ -119,8 +119,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def say(exchange: Asked) -> Any:
-    """Return the findings of each vendor, then verdicts that confirm true findings and refute all others."""
+def reply_as_vendor(exchange: Asked) -> Any:
+    """Return each vendor's findings, then verdicts that confirm true findings and refute all others."""
     vendor: VendorName = (
         "openai" if "gpt" in exchange.model else "anthropic" if "claude" in exchange.model else "gemini"
     )
@@ -141,7 +141,7 @@ def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
     """Start servers for three vendors on the loopback interface, with keys in the environment."""
     with vendors() as every:
         for vendor in every.values():
-            vendor.say = say
+            vendor.say = reply_as_vendor
         yield every
 
 
@@ -154,16 +154,16 @@ def review(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["review", *arguments, *SEATS], catch_exceptions=False)
 
 
-def keep(name: str, text: str) -> None:
+def save_output(name: str, text: str) -> None:
     """Save output if an environment variable names a folder for it."""
     if folder := os.environ.get("FLOWDEBATE_KEEP"):
         (Path(folder) / name).write_text(text)
 
 
 def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """Repeated findings are merged, an invented place is marked, and a secret is reported but never sent or printed."""
+    """Repeated findings are merged, an invented location is marked, and a secret is reported but never exposed."""
     result = review("--diff", "HEAD~1..HEAD", "--markdown", "report.md")
-    keep("terminal.txt", result.stdout)
+    save_output("terminal.txt", result.stdout)
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
     head = words.partition("Findings")[0]
@@ -183,7 +183,7 @@ def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[Vendo
 
 
 @pytest.mark.usefixtures("repository")
-def test_the_gate_decides_the_exit_code_by_data(vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """The exit code is 4 if the gate fails, 0 if it passes, 3 if a reviewer is missing, and 2 for an invalid rule."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json")
     result = review(*change, "--gate", "no confirmed blocker")
@@ -218,10 +218,10 @@ def test_the_gate_decides_the_exit_code_by_data(vendor_stubs: dict[VendorName, V
 
 
 @pytest.mark.usefixtures("repository", "vendor_stubs")
-def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
+def test_sarif_is_valid_and_markdown_lists_the_findings() -> None:
     """SARIF follows the standard's schema: refuted findings are suppressed with a reason, disputed ones lack levels."""
     printed = review("--diff", "HEAD~1..HEAD", "--format", "sarif").stdout
-    keep("review.sarif", printed)
+    save_output("review.sarif", printed)
     sarif = json.loads(printed)
     schema = json.loads((Path(__file__).parent / "sarif-2.1.0.json").read_text())
     assert [error.message for error in Draft7Validator(schema).iter_errors(sarif)] == []
@@ -235,7 +235,7 @@ def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
     assert "Shown at the nearest line: " in invented["message"]["text"]
     assert invented["suppressions"][0]["justification"]
     text = review("--diff", "HEAD~1..HEAD", "--format", "markdown", "--gate", "no confirmed blocker").stdout
-    keep("review.md", text)
+    save_output("review.md", text)
     assert text.startswith("### Read 3 of 5 files in full: 3 confirmed (1 blocker, 2 major), 2 refuted")
     assert "**Gate**" in text
     assert "- **blocker** F1 app/store.py:5" in text
@@ -244,12 +244,12 @@ def test_sarif_is_valid_and_markdown_has_the_findings() -> None:
 
 
 @pytest.mark.usefixtures("repository")
-def test_an_empty_finding_is_excluded_and_reported_in_every_format(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The reviewer is not called again; the other findings remain, and the report names the reviewer."""
+def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """The reviewer is not called again. The other findings remain, and the report names the reviewer."""
     nothing = {"title": "Bug", "claim": " ", "severity": "blocker"}
 
     def answer(exchange: Asked) -> Any:
-        reply = say(exchange)
+        reply = reply_as_vendor(exchange)
         if "findings" in reply and "claude" in exchange.model:
             reply = {"findings": [*reply["findings"], nothing, {**nothing, "title": "", "claim": "It fails."}]}
         return reply
@@ -283,10 +283,8 @@ def test_an_empty_finding_is_excluded_and_reported_in_every_format(vendor_stubs:
     assert len(exchanges) == 5  # once a review
 
 
-def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
-    repository: Path, vendor_stubs: dict[VendorName, Vendor]
-) -> None:
-    """The error is raised before any call."""
+def test_uncommitted_changes_are_the_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """Without changes, an error is raised before any call."""
     nothing = review("--diff")
     assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr
@@ -300,10 +298,10 @@ def test_uncommitted_changes_are_the_default_and_no_change_is_an_error(
     assert not (repository / "x").exists()
 
 
-def test_the_hook_allows_pushes_without_changes(
+def test_hook_allows_pushes_without_changes(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The example's command runs as a pre-push hook of git, and an error still stops a push."""
+    """The example's command runs as a git pre-push hook, and an error still stops a push."""
     example = yaml.safe_load((Path(__file__).parents[3] / "examples/review/pre-commit-config.yaml").read_text())
     bare = tmp_path_factory.mktemp("origin")
     git(bare, "init", "-q", "--bare", "-b", "main")
@@ -312,7 +310,7 @@ def test_the_hook_allows_pushes_without_changes(
     hook = repository / ".git" / "hooks" / "pre-push"
     hook.write_text(f"#!/bin/sh\nexec {example['repos'][0]['hooks'][0]['entry']}\n")
     hook.chmod(0o755)
-    monkeypatch.setenv("PATH", with_the_command(tmp_path_factory.mktemp("bin")))
+    monkeypatch.setenv("PATH", path_with_command(tmp_path_factory.mktemp("bin")))
     git(repository, "checkout", "-qb", "same")
     git(repository, "push", "-q", "origin", "same")
     (repository / "picture.png").write_bytes(b"\x89PNG\0\3\4")
@@ -326,8 +324,8 @@ def test_the_hook_allows_pushes_without_changes(
 
 
 @pytest.mark.usefixtures("repository")
-def test_a_review_is_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The file alone reproduces the findings, and no model is called."""
+def test_reviews_are_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """The recording is enough to reproduce the findings, and no model is called."""
     change = ("--diff", "HEAD~1..HEAD", "--format", "json", "--seed", "7")
     first = review(*change, "--record", ".git/review.jsonl")
     request_counts = [len(vendor.asked) for vendor in vendor_stubs.values()]
@@ -337,8 +335,8 @@ def test_a_review_is_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor
     assert [len(vendor.asked) for vendor in vendor_stubs.values()] == request_counts
 
 
-def test_a_plan_file_in_the_change_is_ignored(repository: Path) -> None:
-    """The author of a change could choose its globs and reviewers; an unchanged plan file is used."""
+def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
+    """Otherwise, the author of a change could choose its globs and reviewers. An unchanged plan file is used."""
     (repository / "plans").mkdir()
     (repository / "plans" / "review.toml").write_text('exclude = ["*.py"]\n')
     refused = review("--diff", "HEAD", "--file", "plans/review.toml")
@@ -351,7 +349,7 @@ def test_a_plan_file_in_the_change_is_ignored(repository: Path) -> None:
     assert "has no changes" in review("--diff", "--gate", "no blocker", "--file", "plans/review.toml").stderr
 
 
-def test_every_pattern_accepts_a_diff_as_a_source(repository: Path) -> None:
+def test_all_patterns_accept_a_diff_as_a_source(repository: Path) -> None:
     """Each changed file is named, omitted ones have a reason, and a string is never taken for a revision."""
     sources = {source.name: source for source in check_sources(Diff("HEAD~1", folder=repository), location="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
@@ -377,8 +375,8 @@ ODD = [
 ]
 
 
-def test_a_diff_is_parsed_for_any_file_names(repository: Path) -> None:
-    """A place is found under any name; a file turned into a link and a moved submodule are reported as such."""
+def test_diffs_are_parsed_whatever_the_file_names(repository: Path) -> None:
+    """Locations are found in any file; a file turned into a link and a moved submodule are reported as such."""
     for name in (*ODD, "link.py"):
         (repository / name).write_text("one = 1\n")
     git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")
@@ -405,7 +403,7 @@ def test_a_diff_is_parsed_for_any_file_names(repository: Path) -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_requests_and_imports_cannot_read_a_repository() -> None:
-    """The rule covers HTTP requests and plans of imported runs, even if the surrounding folder is allowed."""
+    """The rule covers HTTP requests and plans in imported runs, even if the surrounding folder is allowed."""
     with staged(lambda: Service(store="memory:")) as stage:
         for pattern in ("review", "debate"):
             refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})

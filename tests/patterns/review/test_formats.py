@@ -46,8 +46,8 @@ def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
 # Division
 
 
-def test_a_large_change_is_reviewed_in_several_calls() -> None:
-    """Each reviewer sees every line, and the examiners of a finding see the lines in question."""
+def test_large_changes_are_reviewed_in_several_calls() -> None:
+    """Each reviewer sees every line, and a finding's examiners see the lines in question."""
     bad = "os.system(name)"
     sources = {"padding.py": diff_of("padding.py", 600), "evil.py": diff_of("evil.py", 40, bad=bad)}
     prompts_by_block: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ texts = st.text(st.sampled_from("abc \n+-"), max_size=3_000)
 
 @given(st.lists(texts, min_size=1, max_size=6), st.integers(200, 4_000))
 @settings(max_examples=60)
-def test_parts_have_every_line_once_within_their_size(contents: list[str], room: int) -> None:
+def test_parts_have_every_line_once_within_the_size_limit(contents: list[str], room: int) -> None:
     """Lines keep their order, and a file that fits into one part is not split."""
     sources = tuple(Source.of(f"f{number}", text) for number, text in enumerate(contents))
     parts = divide(sources, room)
@@ -106,7 +106,7 @@ def test_parts_have_every_line_once_within_their_size(contents: list[str], room:
 
 
 def test_unreviewed_lines_leave_a_gate_undecided() -> None:
-    """An excluded file does not count as unread."""
+    """An excluded file does not count as unreviewed."""
     sources = (
         Source.of("a.py", diff_of("a.py", 4)),
         Source(name="b.png", left_out="is binary"),
@@ -141,8 +141,8 @@ def finding_of(number: int, *, text: str = "It fails.", place: Place | None = No
     return Finding(id=f"F{number}", raised=[raised], state="confirmed", why="a majority supports it", **fields)
 
 
-def test_a_long_comment_has_the_gravest_findings() -> None:
-    """GitHub rejects longer comments, so the comment states how many findings are left out."""
+def test_long_comments_keep_the_most_severe_findings() -> None:
+    """GitHub rejects longer comments, so the comment states how many findings were omitted."""
     findings = [finding_of(number, text="word " * 700) for number in range(1, 61)]
     gate = GateResult(rule="no finding", holds=False, against=["F1"], why="see F1")
     comment = findings_markdown(document_of(*findings, gate=gate))
@@ -155,8 +155,8 @@ def test_a_long_comment_has_the_gravest_findings() -> None:
 
 
 @given(st.text(st.sampled_from("@#gG-hH1a/\\ `\n<&;64"), max_size=40))
-def test_a_comment_mentions_nobody_and_refers_to_nothing(text: str) -> None:
-    """GitHub looks for names and numbers even behind Markdown."""
+def test_comments_contain_no_mentions_or_references(text: str) -> None:
+    """GitHub links names and numbers even inside Markdown."""
     place = Place(file=f"x{text}.py", line=3, found=True)
     comment = findings_markdown(document_of(finding_of(1, text=f"x {text}", place=place)))
     rendered = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", comment)
@@ -175,7 +175,7 @@ def test_a_comment_mentions_nobody_and_refers_to_nothing(text: str) -> None:
     ],
 )
 def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str, start: int, end: int) -> None:
-    """The location is relative and URL-encoded, and lines begin at 1."""
+    """The location is relative and URL-encoded, and lines start at 1."""
     coverage = [FileCoverage(file="b.png", left_out="is binary"), FileCoverage(file="app.py", lines=2, first_line=7)]
     [run] = json.loads(findings_sarif(document_of(finding_of(1, place=place), coverage=coverage)))["runs"]
     [result] = run["results"]
@@ -186,15 +186,15 @@ def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str,
     assert location["physicalLocation"]["region"] == {"startLine": start, "endLine": end}
 
 
-def test_a_finding_without_a_file_is_a_notification() -> None:
+def test_findings_without_a_file_are_notifications() -> None:
     """A review without material has no line to attach a finding to."""
     [run] = json.loads(findings_sarif(document_of(finding_of(1))))["runs"]
     assert run["results"] == []
     assert "It fails." in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
 
 
-def test_sarif_has_no_more_results_than_github_shows() -> None:
-    """The report states how many of the less severe findings are left out."""
+def test_sarif_has_no_more_results_than_github_displays() -> None:
+    """The report states how many of the less severe findings were omitted."""
     coverage = [FileCoverage(file="app.py", lines=2, first_line=7)]
     findings = [finding_of(number) for number in range(1, 5_003)]
     [run] = json.loads(findings_sarif(document_of(*findings, coverage=coverage)))["runs"]

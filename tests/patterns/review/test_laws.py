@@ -56,13 +56,13 @@ verdicts_of = st.dictionaries(st.tuples(st.sampled_from(NAMES), st.integers(1, 6
 models_of = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["one", "two"]))
 
 
-def asked_ids(request: ModelRequest) -> list[str]:
+def finding_ids(request: ModelRequest) -> list[str]:
     """Return the ids of the findings in a block's prompt, in order."""
     return re.findall(r"^\[(F\d+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
 
 
 class Reviewers:
-    """Models that give generated answers; `merge` lists the pairs that they call equal."""
+    """Models that give generated answers; `merge` lists the pairs that they consider equal."""
 
     def __init__(
         self, findings: Mapping[str, Sequence[Any]], verdicts: Mapping[Any, str], *, merge: bool = False
@@ -80,7 +80,7 @@ class Reviewers:
             return {"pairs": [{"pair": number, "same": self.merge} for number in pairs]}
         if "-reviewer-" in request.block:
             return {"findings": list(self.found[name])}
-        ids = [finding_id for finding_id in asked_ids(request) if (name, int(finding_id[1:])) not in self.silent]
+        ids = [finding_id for finding_id in finding_ids(request) if (name, int(finding_id[1:])) not in self.silent]
         if "answers" in (request.output_schema or {})["properties"]:
             stand = [(finding_id, self.said.get((name, 1, True)) != "refute") for finding_id in ids]
             return {
@@ -139,10 +139,10 @@ def test_no_finding_is_lost_or_confirmed_by_its_author_alone(
 
 
 @given(found_by, verdicts_of, models_of, st.randoms())
-def test_the_order_of_the_reviewers_changes_nothing(
+def test_order_of_reviewers_does_not_matter(
     findings: dict[str, list[Any]], verdicts: dict[Any, str], models: dict[str, str], random: Any
 ) -> None:
-    """Not a word of any finding changes."""
+    """The text of the findings does not change either."""
     names = [*findings]
     random.shuffle(names)
     one = run_review(
@@ -153,10 +153,10 @@ def test_the_order_of_the_reviewers_changes_nothing(
 
 
 @given(drafts, st.integers(1, 4), st.sampled_from(["one", "two"]), found_by)
-def test_a_finding_raised_by_all_reviewers_is_merged(
+def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The finding is confirmed without examination, whatever other findings and models there are."""
+    """The finding is confirmed without examination, whatever the other findings and models."""
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -207,7 +207,7 @@ def decide_one(
 
 @given(standings_of, st.data())
 def test_more_support_never_weakens_a_finding(standings: list[str], data: st.DataObject) -> None:
-    """Replacing any vote by a confirmation, or by raising the finding, never lowers the state."""
+    """Replacing any vote with a confirmation, or with raising the finding, never lowers the state."""
     standings = ["raised", *standings]
     at = data.draw(st.integers(0, len(standings) - 1))
     better = data.draw(st.sampled_from(["raised", "confirm"] if "raised" in standings[:at] else ["raised"]))
@@ -228,8 +228,8 @@ def test_order_and_models_affect_only_independence(standings: list[str], random:
 
 
 @given(standings_of)
-def test_a_finding_at_an_unknown_place_is_never_confirmed(standings: list[str]) -> None:
-    """The finding is disputed instead of confirmed, and no other state changes."""
+def test_findings_in_unknown_locations_are_never_confirmed(standings: list[str]) -> None:
+    """The finding is disputed instead of confirmed; no other state changes."""
     nowhere = decide_one(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
     somewhere = decide_one(["raised", *standings])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
@@ -239,8 +239,8 @@ GONE = Place(file="app.py", quote="one / 0", found=False, problem="the material 
 
 
 @given(standings_of, st.booleans())
-def test_a_finding_of_an_earlier_review_counts_until_it_is_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
-    """An earlier review never weakens a finding, and only a majority or a missing place resolves it."""
+def test_findings_from_an_earlier_review_count_until_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
+    """An earlier review never weakens a finding, and only a majority or a missing location resolves it."""
     place = GONE if gone else Place()
     finding = decide_one(["raised", *standings], place=place, earlier=True)
     without = decide_one(["raised", *standings], place=place)
@@ -264,8 +264,8 @@ EARLIER_DRAFT = {"title": "Divides by zero", "claim": "It fails.", "severity": "
         (None, "unsure", "confirmed"),
     ],
 )
-def test_reviewers_examine_what_an_earlier_review_confirmed(quote: str | None, word: str, state: str) -> None:
-    """All reviewers give a verdict, the gate depends on it, and the line is updated to the current file."""
+def test_reviewers_examine_findings_confirmed_earlier(quote: str | None, word: str, state: str) -> None:
+    """All reviewers give a verdict, the gate depends on it, and the line number is updated to the current file."""
     verdicts = {(name, 1, turned): word for name in NAMES[:3] for turned in (False, True)}
     draft = {**EARLIER_DRAFT, "file": None if quote is None else "app.py", "line": None if quote is None else 9}
     reviewers = Reviewers(dict.fromkeys(NAMES[:3], ()), verdicts)
@@ -279,7 +279,7 @@ def test_reviewers_examine_what_an_earlier_review_confirmed(quote: str | None, w
     assert raw.answer == f"1 {state} (1 blocker)"
 
 
-def test_a_repeated_finding_is_merged_with_the_earlier_one() -> None:
+def test_repeated_findings_are_merged_with_earlier_ones() -> None:
     """The reviewers that did not raise the finding again examine it, and it remains confirmed."""
     draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
     reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
@@ -307,13 +307,13 @@ def test_a_repeated_finding_is_merged_with_the_earlier_one() -> None:
         (["raised"], "disputed"),
     ],
 )
-def test_a_majority_of_the_reviewers_decides(standings: list[str], state: str) -> None:
+def test_a_majority_of_reviewers_decides(standings: list[str], state: str) -> None:
     """Support means confirming a finding, or raising and then defending it."""
     assert decide_one(standings).state == state
 
 
 def test_the_documented_rules_match_the_code() -> None:
-    """The documented table of states is generated from these rules."""
+    """The table of states in the docs is generated from these rules."""
     table = "\n".join(f"| `{rule.state}` | {rule.condition} |" for rule in STATE_RULES)
     assert table in (Path(__file__).parents[3] / "docs" / "review.md").read_text()
 
@@ -328,8 +328,8 @@ def test_the_documented_rules_match_the_code() -> None:
         ("one / 0", "no confirmed major", False),
     ],
 )
-def test_a_finding_in_an_unknown_place_leaves_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
-    """The gate would fail if the place existed."""
+def test_findings_in_unknown_locations_leave_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
+    """If the location existed, the gate would fail."""
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
     raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds
@@ -347,7 +347,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.lists(ANYTHING, min_size=1, max_size=8))
-def test_every_review_ends_for_any_outputs(answers: list[Any]) -> None:
+def test_reviews_end_whatever_the_outputs(answers: list[Any]) -> None:
     """The run has an output, or raises an error that names the block."""
     outputs, fallback = iter(answers * 20), {"findings": [{"title": "T", "claim": "C", "severity": "nit"}]}
 
@@ -379,7 +379,7 @@ def test_silence_is_neither_confirmation_nor_refutation(
 
 
 def test_authors_of_findings_are_hidden() -> None:
-    """Names that an author writes into a finding are hidden as well."""
+    """Names that an author mentions in a finding are hidden as well."""
     draft = {"title": "Ask bea", "claim": "I, ann, told bea so.", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers(
         {"ann": [draft], "bea": [], "cid": []}, {("bea", 1, False): "refute", ("bea", 1, True): "refute"}
@@ -390,8 +390,8 @@ def test_authors_of_findings_are_hidden() -> None:
     assert not [text for text in prompts if re.search(r"\b(ann|bea)\b", text)]
 
 
-def test_a_flipped_answer_counts_as_neither() -> None:
-    """An examiner that changes its verdict with the order of the request is flagged."""
+def test_flipped_answers_count_as_neither() -> None:
+    """An examiner whose verdict changes with the order of the request is flagged."""
     draft = {"title": "T", "claim": "C", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers({"ann": [draft], "bea": []}, {("bea", 1, False): "confirm", ("bea", 1, True): "refute"})
     [finding] = run_review(reviewers, names=NAMES[:2]).output.findings
@@ -399,8 +399,8 @@ def test_a_flipped_answer_counts_as_neither() -> None:
     assert finding.state == "disputed"
 
 
-def test_a_merger_must_match_a_pair_in_both_orders() -> None:
-    """Otherwise both findings remain; the merger takes two calls for any number of pairs."""
+def test_merges_require_a_match_in_both_orders() -> None:
+    """Otherwise, both findings remain. Merging takes two calls for any number of pairs."""
     drafts_by_name = {
         "ann": [{"title": "Zero", "claim": "C", "severity": "nit", "file": "app.py", "line": 3}],
         "bea": [{"title": "Division", "claim": "C", "severity": "major", "file": "app.py", "line": 4}],
@@ -423,13 +423,13 @@ def test_a_merger_must_match_a_pair_in_both_orders() -> None:
 @pytest.mark.parametrize(
     "gate", ["", "no blockers please", "confirmed blocker", "at most -1 nits", 3, "no confirmed bug"]
 )
-def test_an_invalid_gate_is_rejected(gate: Any) -> None:
-    """The error is raised before any call is paid for."""
+def test_invalid_gates_are_rejected(gate: Any) -> None:
+    """The error is raised before any call is made."""
     with pytest.raises(FlowDebateError, match='"no" or "at most N", then "confirmed" or "disputed"'):
         review(name="x", reviewers=[{"name": "ann"}, {"name": "bea"}], gate=gate)
 
 
-def test_a_gate_for_one_reviewer_is_rejected() -> None:
+def test_gates_for_one_reviewer_are_rejected() -> None:
     """A single reviewer cannot confirm anything."""
     with pytest.raises(FlowDebateError, match="one reviewer alone confirms nothing"):
         review(name="x", reviewers=[{"name": "ann"}], gate="no confirmed blocker")
@@ -449,15 +449,15 @@ def test_a_gate_for_one_reviewer_is_rejected() -> None:
         ({}, "", None),
     ],
 )
-def test_a_place_is_looked_up_or_marked_as_missing(location_fields: Any, place: str, problem: str | None) -> None:
-    """The quote takes precedence, word for word except for whitespace, then the file and line."""
+def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, place: str, problem: str | None) -> None:
+    """The quote takes precedence, word for word except for whitespace, followed by the file and line."""
     sources = tuple(Source.of(name, text) for name, text in CODE.items())
     place_found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **location_fields})
     assert (place_found.text, place_found.problem) == (place, problem)
     assert place_found.found is (None if not location_fields else problem is None)
 
 
-def test_an_interrupted_run_has_findings_and_an_undecided_gate() -> None:
+def test_interrupted_runs_have_findings_and_an_undecided_gate() -> None:
     """An unexamined finding might fail the gate."""
     draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
     model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
@@ -486,8 +486,8 @@ raised = st.builds(
 
 
 @given(st.lists(raised, max_size=24))
-def test_findings_of_different_reviewers_at_one_place_are_compared(findings: list[Raised]) -> None:
-    """Findings are compared if they have no line or are at most five lines apart, the nearest first."""
+def test_findings_at_one_location_are_compared(findings: list[Raised]) -> None:
+    """Findings by different reviewers are compared, nearest first, if they have no line or are within five lines."""
     groups = group(findings)
     near = []
     for first, these in enumerate(groups):
@@ -505,7 +505,7 @@ def test_findings_of_different_reviewers_at_one_place_are_compared(findings: lis
 
 
 def test_thousands_of_findings_are_decided_in_seconds() -> None:
-    """The review has 40 reviewers with 50 findings each, all confirmed by everybody else."""
+    """The review has 40 reviewers with 50 findings each, all confirmed by everyone else."""
     names = [f"reviewer-{number}" for number in range(40)]
     findings = [
         Raised(
@@ -529,8 +529,8 @@ def test_thousands_of_findings_are_decided_in_seconds() -> None:
 
 @pytest.mark.slow
 @pytest.mark.anyio
-async def test_thousands_of_findings_do_not_hold_the_event_loop() -> None:
-    """No task waits for more than a second of CPU time while findings of 40 reviewers are processed."""
+async def test_thousands_of_findings_do_not_block_the_event_loop() -> None:
+    """No task waits for more than a second of CPU time while 40 reviewers' findings are processed."""
     names = [f"reviewer-{number}" for number in range(40)]
 
     def answer(request: ModelRequest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Places as reviewers write them, with paths, lines and quotes copied from a prompt."""
+"""Locations as written by reviewers, with paths, lines and quotes copied from a prompt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DIFF = (Source.of("change.diff", CHANGE),)
 
 
 def locate_in(sources: tuple[Source, ...], **fields: Any) -> Any:
-    """Look up a reviewer's place."""
+    """Look up a reviewer's location."""
     return locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **fields})
 
 
@@ -48,15 +48,15 @@ def locate_in(sources: tuple[Source, ...], **fields: Any) -> Any:
         *("src\\load.ts:4", "b/src/load.ts:4", '"src/load.ts":4', "**src/load.ts** line 4", "/repo/src/load.ts:4"),
     ],
 )
-def test_a_line_after_a_path_is_understood(file: str) -> None:
-    """People and models write lines in many ways."""
+def test_line_numbers_after_a_path_are_parsed(file: str) -> None:
+    """People and models write line numbers in many ways."""
     assert locate_in(FILES, file=file).text == "src/load.ts:4"
 
 
 @pytest.mark.parametrize(
     "file", ["src\\load.ts", "`src/load.ts`", "[src/load.ts]", " src/load.ts ", "src/LOAD.ts", "'src/load.ts'"]
 )
-def test_a_path_is_understood(file: str) -> None:
+def test_paths_are_parsed(file: str) -> None:
     """Decorations are removed, and the line is taken from its own field."""
     place = locate_in(FILES, file=file, line=2)
     assert (place.text, place.found) == ("src/load.ts:2", True)
@@ -74,15 +74,15 @@ def test_a_path_is_understood(file: str) -> None:
         ({"file": "Plan.pdf, page 1", "quote": "They are cheap."}, "Plan.pdf:2"),
     ],
 )
-def test_ranges_brackets_and_pages_are_understood(fields: Any, text: str) -> None:
-    """Reversed lines are a range, brackets may belong to a path, and a page is shown with its file."""
+def test_ranges_brackets_and_pages_are_parsed(fields: Any, text: str) -> None:
+    """Reversed lines form a range, brackets may belong to a path, and a page is displayed with its file."""
     place = locate_in(FILES, **fields)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("file", ["load", "ts", "src/other.ts:4", "notes 2", "[load.ts", ""])
-def test_unknown_paths_name_no_file(file: str) -> None:
-    """A wrong guess would put the finding into an unrelated file."""
+def test_unknown_paths_match_no_file(file: str) -> None:
+    """A wrong guess would move the finding to an unrelated file."""
     place = locate_in(FILES, file=file, line=1)
     assert place.found is False
 
@@ -101,14 +101,14 @@ def test_unknown_paths_name_no_file(file: str) -> None:
         ("AWAIT save(rows) ;", "src/load.ts:4"),
     ],
 )
-def test_a_quote_is_found_with_decorations_of_the_prompt(quote: str, text: str) -> None:
+def test_quotes_are_found_despite_prompt_decorations(quote: str, text: str) -> None:
     """Line numbers, bars, fences, diff signs and escapes are not words."""
     place = locate_in(FILES, file="src/load.ts", quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("quote", ["    9   await save(rows);", "12 Trams open.", "7 They are cheap."])
-def test_other_numbers_in_a_quote_are_words(quote: str) -> None:
+def test_other_numbers_in_a_quote_count_as_words(quote: str) -> None:
     """No number is dropped to make a quote match."""
     assert locate_in(FILES, quote=quote).found is False
 
@@ -126,13 +126,13 @@ def test_other_numbers_in_a_quote_are_words(quote: str) -> None:
         ("name = user.name\nok = check(name)\naudit(ok)", "src/auth.py:10-13"),
     ],
 )
-def test_a_quote_of_a_diff_is_found_with_and_without_its_signs(quote: str, text: str) -> None:
+def test_quotes_from_a_diff_are_found_with_and_without_signs(quote: str, text: str) -> None:
     """The quote may be on either side of the change or span both; a removed line has no line number."""
     place = locate_in(DIFF, quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
-def test_a_place_outside_of_a_change_is_marked() -> None:
+def test_locations_outside_a_change_are_marked() -> None:
     """The file may have such a line, but the diff does not show it."""
     assert locate_in(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
     assert locate_in(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
@@ -140,16 +140,16 @@ def test_a_place_outside_of_a_change_is_marked() -> None:
     assert locate_in(FILES, file="none.py", line=1).problem == "the material has no none.py"
 
 
-def test_a_quote_from_a_different_file_moves_the_place() -> None:
-    """The note explains the move: a quote from a different file does not confirm the named one."""
+def test_quotes_from_a_different_file_move_the_location() -> None:
+    """A note explains the move: a quote from a different file does not confirm the named one."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
     assert place.note == "named as src/load.ts:1, where the material does not have the quote"
     assert locate_in(FILES, file="none.py", quote="return <p>{id}</p>;").text == "app/[id]/page.tsx:2"
 
 
-def test_an_existing_line_is_a_place_without_its_quote() -> None:
-    """The note says that the quote was not found; without a line there is no place."""
+def test_existing_lines_are_valid_without_their_quote() -> None:
+    """The note says that the quote was not found. Without a line, there is no location."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
     assert (place.text, place.found) == ("src/load.ts:1", True)
     assert place.note == "the line exists, but the material does not have the quote"

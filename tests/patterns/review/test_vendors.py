@@ -1,4 +1,4 @@
-"""Reviewers from a different vendor than the author, and from several vendors."""
+"""Reviewers from a vendor other than the author's, and from several vendors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Named:
 
 
 def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
-    """Run a review with these models, or with the model of the run."""
+    """Run a review with these models, or with the run's model."""
     people = [Persona(f"R{at}", model=model) for at, model in enumerate(models)] or [Persona("R0"), Persona("R1")]
     pattern = review(name="change", reviewers=people, sources={"a.py": "x = 1"}, **options)
     return pattern.run_sync("What is wrong?", model=run_model).output
@@ -55,8 +55,8 @@ def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
         ("local", "local"),
     ],
 )
-def test_the_maker_of_a_model_is_its_vendor(model: str, maker: str) -> None:
-    """A model has the same vendor on any server."""
+def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
+    """The vendor does not depend on the server."""
     assert maker_of(model) == maker
 
 
@@ -64,7 +64,7 @@ def test_the_maker_of_a_model_is_its_vendor(model: str, maker: str) -> None:
     "author", ["anthropic", "claude-sonnet-4-5", "openrouter/anthropic/claude-opus-4", ["Anthropic"]]
 )
 @pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
-def test_models_of_the_authors_vendor_are_rejected(author: Any, reviewer: str) -> None:
+def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str) -> None:
     """No model is called."""
     allowed, excluded = Named("openai/gpt-5"), Named(reviewer)
     with pytest.raises(ConfigurationError, match=re.escape(f"R1 has {reviewer}, a model by anthropic")):
@@ -73,8 +73,8 @@ def test_models_of_the_authors_vendor_are_rejected(author: Any, reviewer: str) -
     assert run_review(allowed, Named("gemini/gemini-3-pro"), not_vendor=author).answer == "nothing found"
 
 
-def test_a_minimum_of_vendors_counts_makers_before_the_first_call() -> None:
-    """Two hosts of the same vendor's models count once."""
+def test_vendor_minimum_counts_makers_before_the_first_call() -> None:
+    """Two hosts for the same vendor's models count once."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
     with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, and all reviewers have models by openai\."):
         run_review(one, other, min_vendors=2)
@@ -82,8 +82,8 @@ def test_a_minimum_of_vendors_counts_makers_before_the_first_call() -> None:
     assert run_review(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
 
 
-def test_the_model_of_the_run_counts_too() -> None:
-    """Reviewers without a model of their own use the model of the run."""
+def test_run_model_counts_too() -> None:
+    """Reviewers without a model of their own use the run's model."""
     model = Named("openai/gpt-5")
     with pytest.raises(ConfigurationError, match="too few vendors"):
         run_review(run_model=model, min_vendors=2)
@@ -98,14 +98,14 @@ def test_the_model_of_the_run_counts_too() -> None:
      ({"min_vendors": 0}, "min_vendors")],
 )  # fmt: skip
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """A misspelt vendor would exclude nothing."""
+    """A misspelled vendor would exclude nothing."""
     with pytest.raises(ConfigurationError, match=message):
         review(name="change", sources={"a.py": "x = 1"}, **options)
 
 
 @pytest.fixture
 def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that runs the command, with keys of three vendors but without a server."""
+    """Return a function that runs the command, with keys for three vendors but without a server."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FLOWDEBATE_MODEL", raising=False)
     (tmp_path / "a.py").write_text("x = 1\n")
@@ -127,14 +127,14 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         (["--not-vendor", "opnai"], "Did you mean openai"),
     ],
 )  # fmt: skip
-def test_the_command_without_such_models_is_an_error(command: Any, options: list[str], message: str) -> None:
+def test_command_without_suitable_models_fails(command: Any, options: list[str], message: str) -> None:
     """The exit code is 2, and no recording has been opened."""
     result = command(*options)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
 
-def test_default_reviewers_are_of_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_reviewers_are_from_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A single remaining vendor is enough; if none remains, the message says so."""
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan

@@ -1,4 +1,4 @@
-"""Shared helpers for the tests of `round_robin()`: two panelists, a report, and models that identify themselves."""
+"""Helpers for the tests of `round_robin()`: two panelists, a report, and models that identify themselves."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ SIDES = (Debater("close", "close the bridge now"), Debater("wait", "keep it open
 FOUND = {"reasoning": "It was not answered.", "winner": "keep it open", "verdict": "Keep it open."}
 
 
-async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
-    """The deliverable becomes the argument; the panel receives the debate's question but has a separate transcript."""
+async def test_panels_can_be_debaters() -> None:
+    """The panel's output becomes the argument. It receives the debate's question but has a separate transcript."""
     panel = bridge(max_rounds=1, synthesizer=None)
     sides = [Debater("close", "close the bridge now", block=panel), SIDES[1]]
     model = ScriptedModel("A", "B", "The panel's argument.", "No.", FOUND)
@@ -35,8 +35,8 @@ async def test_a_panel_in_a_debaters_role_argues_for_it() -> None:
     assert [trail.collection_id for trail in result.task_collections] == ["outer", "bridge"]
 
 
-async def test_a_debate_in_a_panelists_role_speaks_for_it() -> None:
-    """The debate is about the panel's question, and its deliverable becomes the panelist's entry."""
+async def test_debates_can_be_panelists() -> None:
+    """The debate is about the panel's question, and its output becomes the panelist's entry."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     model = ScriptedModel("Close.", "Wait.", FOUND, "We debated: keep it open.", "B")
     result = await bridge(debaters=[Persona("team", "two minds", block=inner), PANEL[1]], max_rounds=1).run(
@@ -48,8 +48,8 @@ async def test_a_debate_in_a_panelists_role_speaks_for_it() -> None:
     assert result.output.question == QUESTION
 
 
-async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
-    """The panel's deliverable is the question of the debate, and each pattern has a separate audit trail."""
+async def test_panels_can_feed_a_debate_in_a_pipeline() -> None:
+    """The panel's output is the question for the debate, and each pattern has a separate audit trail."""
     pipeline = sequencer(name="both").then(bridge(max_rounds=1, synthesizer=None))
     pipeline = pipeline.then(debate(name="then", debaters=SIDES, max_rounds=1, synthesizer=False))
     result = await pipeline.run(QUESTION, model=ScriptedModel("A", "B", "Close it?", "Yes.", "No.", FOUND))
@@ -57,7 +57,7 @@ async def test_a_panel_feeds_a_debate_in_a_pipeline() -> None:
     assert [trail.collection_id for trail in result.task_collections] == ["bridge", "then"]
 
 
-async def test_the_step_after_a_panel_reads_its_transcript_by_reference() -> None:
+async def test_next_step_reads_the_panels_transcript_by_reference() -> None:
     """The step reads the same object; a different transcript is rejected when the pipeline is built."""
 
     def reading(transcript: Any) -> Any:
@@ -75,8 +75,8 @@ async def test_the_step_after_a_panel_reads_its_transcript_by_reference() -> Non
         sequencer(name="all").then(pattern).then(reading(create_round_robin_transcript()))
 
 
-async def test_iterating_over_a_handle_follows_the_panel() -> None:
-    """The events of the run include the referee's audit."""
+async def test_iterating_over_a_handle_yields_the_panels_events() -> None:
+    """They include the referee's audit."""
     handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_role())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
     phases = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]

@@ -1,4 +1,4 @@
-"""Panels with real models: a small one that writes nonsense, and a large one that keeps to the roles."""
+"""Panels on real models: a small one that writes nonsense, and a large one that keeps to the roles."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Plan(BaseModel):
 
 
 class Word(BaseModel):
-    """A deliverable that is short, whatever its text."""
+    """A deliverable that is short by its schema, whatever its text."""
 
     word: str = Field(max_length=20)
 
 
 @pytest.fixture
 def engines() -> Iterator[None]:
-    """Stop engines after the test that started them."""
+    """Stop the engines after each test."""
     yield
     stop_local_servers()
 
 
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
-async def test_the_small_model_completes_a_panel() -> None:
+async def test_small_model_completes_a_panel() -> None:
     """A real engine produces the turns, and a deliverable that follows the schema even if the text is nonsense."""
     model = LocalModel(small_test_model())
     pattern = round_robin(
@@ -71,7 +71,7 @@ async def test_the_small_model_completes_a_panel() -> None:
 @pytest.mark.slow_model
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
-async def test_the_large_model_answers_the_question() -> None:
+async def test_large_model_answers_the_question() -> None:
     """Turns are short and differ, both panelists are assessed, and the plan answers the question."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")

@@ -1,4 +1,4 @@
-"""The deliverable of a panel: written by a synthesizer from all entries, and validated against the schema."""
+"""The deliverable of a panel, which a synthesizer writes from all entries and the schema validates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Plan(BaseModel):
 
 @dataclass
 class Note:
-    """Another."""
+    """Another deliverable."""
 
     text: str
 
@@ -39,7 +39,7 @@ PLAN = {"plan": "Close it at night.", "nights": 3}
 SCHEMA = {"type": "object", "properties": {"nights": {"type": "integer"}}, "required": ["nights"]}
 
 
-def test_without_a_schema_the_deliverable_is_text() -> None:
+def test_deliverables_without_a_schema_are_text() -> None:
     """The synthesizer's model writes the text, and everything else is in the raw output."""
     result = bridge(synthesizer=None).run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", "Close it."))
     assert result.output == "Close it."
@@ -52,14 +52,13 @@ def test_without_a_schema_the_deliverable_is_text() -> None:
     [(Plan, PLAN, Plan(**PLAN)), (Note, {"text": "x"}, Note("x")), (SCHEMA, {"nights": 3}, {"nights": 3})],
     ids=["model", "dataclass", "JSON Schema"],
 )
-def test_the_deliverable_matches_the_schema(schema: Any, answer: Any, output: Any) -> None:
+def test_deliverables_match_the_schema(schema: Any, answer: Any, output: Any) -> None:
     """The schema may be a pydantic model, a dataclass or a JSON Schema."""
     result = bridge(synthesizer=None, output_schema=schema, max_rounds=1).run_sync(QUESTION, model=by_role(last=answer))
     assert result.output == output
 
 
-def test_an_invalid_deliverable_fails() -> None:
-    """An invalid deliverable is a provider failure."""
+def test_invalid_deliverables_are_provider_failures() -> None:
     options, last = {"synthesizer": None, "output_schema": Plan}, by_role(last={"plan": 3})
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **options).run_sync(QUESTION, model=last)
@@ -67,7 +66,7 @@ def test_an_invalid_deliverable_fails() -> None:
     assert (result.status, result.output, len(result.raw.transcript)) == ("degraded", None, 4)
 
 
-def test_the_synthesizer_sees_all_entries_and_audits() -> None:
+def test_synthesizer_sees_all_entries_and_audits() -> None:
     """The prompt has the question, names, roles, notes and scores, and ends with the instruction."""
     model = ScriptedModel("A1", "B1", REPORT, "The answer.")
     bridge(synthesizer=None, max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
@@ -78,14 +77,14 @@ def test_the_synthesizer_sees_all_entries_and_audits() -> None:
     assert "Give less weight" in turn
 
 
-def test_a_synthesizers_prompt_without_audits_mentions_no_referee() -> None:
+def test_synthesizer_prompts_without_audits_mention_no_referee() -> None:
     model = ScriptedModel("A1", "B1", "The answer.")
     bridge(synthesizer=None, max_rounds=1).run_sync(QUESTION, model=model)
     assert "referee" not in (system_of(model.calls[-1]) + turn_of(model.calls[-1])).casefold()
 
 
-def test_a_custom_synthesizer_gets_the_raw_output() -> None:
-    """The function takes the output and, optionally, the context; without a schema any result is valid."""
+def test_custom_synthesizers_get_the_raw_output() -> None:
+    """The function takes the output and, optionally, the context. Without a schema, any result is valid."""
 
     def count(raw: RoundRobinOutput, ctx: Context) -> tuple[int, int]:
         return len(raw.transcript), ctx.usage.calls
@@ -93,7 +92,7 @@ def test_a_custom_synthesizer_gets_the_raw_output() -> None:
     assert bridge(synthesizer=count).run_sync(QUESTION, model=by_role()).output == (4, 4)
 
 
-def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
+def test_custom_synthesizer_output_must_match_the_schema() -> None:
     """A valid result is converted to the schema's type; an error names the block and the field."""
     fits = bridge(synthesizer=lambda _: PLAN, output_schema=Plan)
     assert fits.run_sync(QUESTION, model=by_role()).output == Plan(**PLAN)
@@ -108,8 +107,8 @@ def test_the_output_of_a_custom_synthesizer_must_match_the_schema() -> None:
         )
 
 
-def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
-    """The output includes the seed of the run."""
+def test_raw_output_survives_a_camel_case_round_trip() -> None:
+    """The output includes the run's seed."""
     raw = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(), seed=7).output
     wire = raw.to_wire()
     assert list(wire) == ["question", "rounds", "transcript", "audits", "stopReason", "status", "losses", "seed"]
@@ -123,14 +122,14 @@ def test_the_raw_output_is_written_in_camel_case_and_read_back() -> None:
     assert (wire["seed"], RoundRobinOutput.model_validate(wire)) == (7, raw)
 
 
-def test_the_shared_transcript_remains_after_the_panel() -> None:
-    """The run and the session both keep the transcript."""
+def test_shared_transcripts_remain_after_the_panel() -> None:
+    """Both the run and the session keep the transcript."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     assert isinstance(result.transcript, TranscriptState)
     assert result.transcript.entries == result.output.transcript
 
 
-def test_the_audit_in_the_state_is_that_of_the_current_round() -> None:
+def test_audit_in_the_state_is_from_the_current_round() -> None:
     """Before the referee has reported, `ctx.sequencer.state.audit` is None."""
     audits: list[RefereeAudit | None] = []
 

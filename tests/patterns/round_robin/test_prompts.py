@@ -50,13 +50,13 @@ AUDIT = RefereeAudit(
 )
 
 
-def turn(**options: Any) -> str:
+def render_turn(**options: Any) -> str:
     """Render a panelist's turn in round 2."""
     defaults = {"question": QUESTION, "entries": ENTRIES, "round": 2}
     return render_debater_turn(**{"me": ADA, **defaults, **options})
 
 
-def test_system_message_of_a_panelist() -> None:
+def test_panelist_system_message() -> None:
     """Question, panel and rules are the same for all panelists, so they precede the panelist's own text."""
     assert render_debater_system(
         replace(ADA, system_prompt="You count what each day costs."), question=QUESTION, refereed=True
@@ -83,9 +83,9 @@ You count what each day costs.\
 """)
 
 
-def test_prompt_of_the_opening_turn() -> None:
+def test_opening_turn_prompt() -> None:
     """Nobody has spoken before the opening turn."""
-    assert turn(entries=[], round=1) == snapshot("""\
+    assert render_turn(entries=[], round=1) == snapshot("""\
 The discussion so far:
 (nothing yet)
 
@@ -94,9 +94,9 @@ Nobody has spoken yet. Answer the question from your own point of view: say what
 """)
 
 
-def test_prompt_of_a_reply() -> None:
-    """A reply shows the transcript, the referee's lines after the round, the panelist's findings and the instruction."""
-    assert turn(audits=[AUDIT]) == snapshot("""\
+def test_reply_prompt() -> None:
+    """The parts are the transcript, the referee's lines, the panelist's findings and the instruction."""
+    assert render_turn(audits=[AUDIT]) == snapshot("""\
 The discussion so far:
 Round 1:
 [Ada, economist] In August, when the fewest drive.
@@ -115,13 +115,13 @@ Build on the strongest points of the others: say what they get right and what th
 
 
 def test_the_only_remaining_panelist_continues() -> None:
-    """A panelist without any earlier entries has nobody to answer."""
-    assert turn(entries=ENTRIES[:1]).splitlines()[-1] == snapshot(
+    """There are no earlier entries to answer."""
+    assert render_turn(entries=ENTRIES[:1]).splitlines()[-1] == snapshot(
         "Nobody else has spoken yet. Add something new that your answer still lacks."
     )
 
 
-def test_messages_of_the_referee() -> None:
+def test_referee_messages() -> None:
     """The duties come first, then all entries, the earlier audits with scores, and the instruction."""
     assert render_referee_system(question=QUESTION, roster=list(MEMBERS)) == snapshot("""\
 You are the referee of a panel. After each round, you assess how well its members have argued. You take no side, and you decide neither who speaks nor when the discussion ends.
@@ -158,7 +158,7 @@ Round 2 of at most 2 is over. Assess what these members said in round 2: Ada\
 """)
 
 
-def test_messages_of_the_synthesizer() -> None:
+def test_synthesizer_messages() -> None:
     """The duties come first, then the question, all entries and audits, and the instruction."""
     raw = RoundRobinOutput(question=QUESTION, rounds=1, transcript=ENTRIES, audits=[AUDIT])
     assert SYNTHESIZER.system == snapshot("""\
@@ -189,7 +189,7 @@ Write the panel's answer to the question: When should the bridge be closed?
 
 
 def entry_of(number: int, name: str, role: str | None, text: str) -> RoundRobinEntry:
-    """Create an entry with arbitrary texts, without lone surrogates."""
+    """Create an entry with arbitrary texts, but without lone surrogates."""
     return RoundRobinEntry.model_construct(round=number, agent_name=name, role=role, text=text)
 
 
@@ -203,7 +203,7 @@ def audit_of(number: int, notes: str, issues_by_name: list[tuple[str, list[str]]
 
 @st.composite
 def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
-    """Draw entries of several rounds with arbitrary texts, and audits of all rounds or of all but the last."""
+    """Draw entries from several rounds with arbitrary texts, and audits for all rounds or for all but the last."""
     turns = st.lists(st.tuples(texts, st.none() | texts, texts), min_size=1, max_size=3)
     rounds = draw(st.lists(turns, max_size=3))
     entries = [entry_of(n, *spoken) for n, round_ in enumerate(rounds, 1) for spoken in round_]
@@ -213,7 +213,7 @@ def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
 
 
 @given(panels(), st.booleans())
-def test_no_text_passes_for_a_line_of_the_transcript(panel: Any, scores: bool) -> None:  # noqa: FBT001
+def test_no_text_passes_for_a_transcript_line(panel: Any, scores: bool) -> None:  # noqa: FBT001
     """The numbers of tags, headings and findings match the entries and audits."""
     entries, audits = panel
     rendered = render_contributions(entries, audits, scores=scores)
@@ -230,7 +230,7 @@ def test_no_text_passes_for_a_line_of_the_transcript(panel: Any, scores: bool) -
 
 
 @given(panels())
-def test_entries_can_be_read_back(panel: Any) -> None:
+def test_entries_can_be_parsed(panel: Any) -> None:
     """Each tag is followed by exactly the text of the entry."""
     entries, _ = panel
     rendered = render_contributions(entries)
@@ -244,8 +244,8 @@ def test_entries_can_be_read_back(panel: Any) -> None:
 
 
 @given(panels(), st.data())
-def test_a_transcript_only_grows(panel: Any, data: st.DataObject) -> None:
-    """An earlier transcript is a prefix of a later one, so that a server can reuse its prompt cache."""
+def test_transcripts_only_grow(panel: Any, data: st.DataObject) -> None:
+    """An earlier transcript is a prefix of a later one, so a server can reuse its prompt cache."""
     entries, audits = panel
     number = data.draw(st.integers(0, len(entries)))
     earlier = entries[:number]
@@ -255,7 +255,7 @@ def test_a_transcript_only_grows(panel: Any, data: st.DataObject) -> None:
 
 
 @given(panels(), texts, texts, texts)
-def test_no_text_begins_a_line_of_a_turn(panel: Any, question: str, name: str, role: str) -> None:
+def test_no_text_begins_a_line_in_a_turn(panel: Any, question: str, name: str, role: str) -> None:
     """Every line belongs to the transcript or to the template."""
     entries, audits = panel
     me = Identity(name=name, role=role, members={name: role}, max_rounds=2)
@@ -267,8 +267,8 @@ def test_no_text_begins_a_line_of_a_turn(panel: Any, question: str, name: str, r
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
-    """The attack is used as an argument, name, role, note, issue and question, in every prompt of a panel."""
+def test_no_known_attack_passes_for_a_line(attack: Any) -> None:
+    """Each attack is used as an argument, name, role, note, issue and question, in every panel prompt."""
     text = attack.template
     entries = [entry_of(1, text, text, text), entry_of(2, "Ben", None, text)]
     audits = [audit_of(1, text, [(text, [text])])]
@@ -294,7 +294,7 @@ def test_no_attack_of_the_corpus_passes_for_a_line(attack: Any) -> None:
         (RoundRobinSynthesizerTemplate, "task", "{question}"),
     ],
 )
-def test_a_template_with_forgeable_lines_is_rejected(template: Any, part: str, text: str) -> None:
+def test_templates_with_forgeable_lines_are_rejected(template: Any, part: str, text: str) -> None:
     """The error is raised when the template is created, and names the part and the field."""
     with pytest.raises(ConfigurationError) as caught:
         template(**{part: text})
@@ -302,6 +302,6 @@ def test_a_template_with_forgeable_lines_is_rejected(template: Any, part: str, t
 
 
 def test_templates_can_be_changed() -> None:
-    """Each part can be set by keyword."""
+    """Each part can be passed as a keyword argument."""
     template = RoundRobinDebaterTemplate(alone="Go on, {name}.")
-    assert turn(entries=ENTRIES[:1], template=template).endswith("\nGo on, Ada.")
+    assert render_turn(entries=ENTRIES[:1], template=template).endswith("\nGo on, Ada.")

@@ -1,4 +1,4 @@
-"""The referee of a panel, who audits each round for later rounds, and controls neither the order nor the end."""
+"""The referee of a panel, who audits each round for later rounds but controls neither the order nor the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEPT = RefereeAudit(
 )
 
 
-def test_each_round_is_audited_after_its_turns() -> None:
+def test_rounds_are_audited_after_their_turns() -> None:
     """The output and the events have one audit per round."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", {"assessments": [], "notes": "Better."})
     result = bridge(**refereed()).run_sync(QUESTION, model=model)
@@ -53,7 +53,7 @@ def test_each_round_is_audited_after_its_turns() -> None:
     model.assert_complete()
 
 
-def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
+def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
     """The prompt has all entries with names and roles, earlier scores, and the panelists to assess."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed(max_rounds=2)).run_sync(QUESTION, model=model)
@@ -65,7 +65,7 @@ def test_the_referee_sees_the_round_and_its_own_earlier_audits() -> None:
 
 
 def test_later_panelists_see_earlier_audits() -> None:
-    """Audits follow their round, so that prompts only grow; an assessed panelist is reminded of the findings."""
+    """Audits follow their round, so prompts only grow. An assessed panelist is reminded of the findings."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
     ada_1, ben_1, _, ada_2, ben_2, _ = (turn_of(call) for call in model.calls)
@@ -80,7 +80,7 @@ def test_later_panelists_see_earlier_audits() -> None:
     assert transcript.startswith(ben_1.partition("\n\n")[0])
 
 
-def test_prompts_mention_only_an_existing_referee() -> None:
+def test_prompts_mention_a_referee_only_if_there_is_one() -> None:
     """With a referee, the system message explains the referee's lines."""
     with_one, without = ScriptedModel(*"AB", REPORT), ScriptedModel(*"AB")
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=with_one)
@@ -89,7 +89,7 @@ def test_prompts_mention_only_an_existing_referee() -> None:
     assert "referee" not in without.calls[0].prompt.casefold()
 
 
-def test_the_schema_of_the_default_referee_lists_the_panel() -> None:
+def test_default_referee_schema_lists_the_panel() -> None:
     """Names are an enum, and issues precede the score, since a model should give its reasons first."""
     model = ScriptedModel(*"AB", REPORT)
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
@@ -104,8 +104,8 @@ def test_the_schema_of_the_default_referee_lists_the_panel() -> None:
 
 
 @pytest.mark.parametrize("form", ["model", "snake", "camel", "audit"])
-def test_a_custom_referee_may_be_a_function(form: str) -> None:
-    """The function returns the model, or a dict in either key style, and reads the panel through its context."""
+def test_functions_can_be_referees(form: str) -> None:
+    """The function returns the model, or a dict in either key style, and accesses the panel through its context."""
     report = RefereeReport.model_validate(REPORT)
 
     async def audit(value: Any, ctx: Context) -> Any:
@@ -122,7 +122,7 @@ def test_a_custom_referee_may_be_a_function(form: str) -> None:
     assert result.output.audits == [KEPT]
 
 
-def test_a_custom_referee_reads_the_shared_transcript() -> None:
+def test_custom_referees_read_the_shared_transcript() -> None:
     """A different transcript is rejected when the panel is built."""
     transcript = create_round_robin_transcript()
 
@@ -136,8 +136,8 @@ def test_a_custom_referee_reads_the_shared_transcript() -> None:
         bridge(referee=counting)
 
 
-def test_an_invalid_report_is_an_error_with_block_and_field() -> None:
-    """An invalid output of a custom block is an error of the application."""
+def test_invalid_reports_raise_an_error_naming_block_and_field() -> None:
+    """An invalid output from a custom block is an application error."""
     with pytest.raises(OutputError) as caught:
         bridge(referee=lambda _: {"assessments": [{"agent_name": "ada", "score": 101}]}).run_sync(
             QUESTION, model=by_role()
@@ -146,8 +146,8 @@ def test_an_invalid_report_is_an_error_with_block_and_field() -> None:
     assert [field for field, _ in caught.value.problems] == ["assessments.0.score", "notes"]
 
 
-def test_a_referee_without_a_valid_report_is_a_failure() -> None:
-    """With "fail" the run raises; by default the round has no audit, and the panel continues."""
+def test_referees_without_a_valid_report_are_failures() -> None:
+    """With "fail", the run raises. By default, the round has no audit, and the panel continues."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **refereed()).run_sync(QUESTION, model=by_role(report=bad))
@@ -160,7 +160,7 @@ def test_a_referee_without_a_valid_report_is_a_failure() -> None:
     ]
 
 
-def test_an_endless_report_is_rejected() -> None:
+def test_endless_reports_are_rejected() -> None:
     """The report would be part of every later prompt, so the model is called again with the reason."""
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, and may have 1,000"):
@@ -168,7 +168,7 @@ def test_an_endless_report_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("none", ["", " ", "None", "no issues.", "N/A"])
-def test_an_issue_called_none_is_dropped(none: str) -> None:
+def test_issues_called_none_are_dropped(none: str) -> None:
     """No panelist should be asked to fix "none"."""
     report = {"assessments": [{"agentName": "ada", "issues": [none, "No figures."], "score": 40}], "notes": "-"}
     output = bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=by_role(report=report)).output
@@ -176,7 +176,7 @@ def test_an_issue_called_none_is_dropped(none: str) -> None:
 
 
 def test_unknown_and_repeated_names_are_dropped_and_reported() -> None:
-    """Names match regardless of case and brackets; only the first finding about a panelist counts."""
+    """Names match regardless of case and brackets, and only the first finding about a panelist counts."""
     scores = [("Zoe", 1), ("[ADA]", 90), ("ada", 5), ("ben", 60), ("Zoe", 2)]
     report = RefereeReport(notes="-", assessments=[Assessment(agent_name=name, score=score) for name, score in scores])
     audit = audit_of(report, round=3, spoke=NAMES)
@@ -193,8 +193,8 @@ def test_silent_panelists_are_not_assessed() -> None:
     assert output.audits[0].dropped == ["ada"]
 
 
-def test_the_default_referee_is_made_for_the_panel() -> None:
-    """Names must be those of the debaters, and at least one is required."""
+def test_default_referees_are_made_for_the_panel() -> None:
+    """At least one name is required, and all must be panelists."""
     with pytest.raises(ConfigurationError, match=r"`referee` must be made with the debaters' names") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]
@@ -223,7 +223,7 @@ ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
 
 
 @given(reports=st.lists(reports, min_size=1, max_size=3))
-def test_reports_change_neither_speakers_nor_the_end(reports: list[dict[str, Any]]) -> None:
+def test_reports_affect_neither_speakers_nor_the_end(reports: list[dict[str, Any]]) -> None:
     """Whatever the findings, the panel has three rounds in declared order, each with an audit."""
 
     def audit(_: object, ctx: Context) -> Any:
@@ -239,8 +239,8 @@ def test_reports_change_neither_speakers_nor_the_end(reports: list[dict[str, Any
 
 
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
-def test_referee_models_change_neither_speakers_nor_the_end(replies: list[Any]) -> None:
-    """Failures of the model are recorded, and the panel continues."""
+def test_referee_models_affect_neither_speakers_nor_the_end(replies: list[Any]) -> None:
+    """Model failures are recorded, and the panel continues."""
     replies_sent: list[Any] = []
 
     def answer(_: object) -> Any:
@@ -261,7 +261,7 @@ def test_referee_models_change_neither_speakers_nor_the_end(replies: list[Any]) 
 
 
 @given(values=st.lists(hostile_values() | reports, min_size=1, max_size=3))
-def test_a_hostile_referee_function_does_not_end_a_panel_early(values: list[Any]) -> None:
+def test_hostile_referee_functions_do_not_end_a_panel_early(values: list[Any]) -> None:
     """Whatever the function does, the panel either continues in declared order or raises."""
     panelists = [Persona(panelist.name, block=lambda _: "said") for panelist in PANEL]
 

@@ -1,4 +1,4 @@
-"""The order of speakers on a panel, the entries each one sees, and the end."""
+"""The order of speakers on a panel, what each of them sees, and the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def test_each_panelist_speaks_once_per_round() -> None:
-    """Two rounds of two panelists make four turns, each with a round, a name and a role."""
+    """Two rounds with two panelists make four turns, each with a round, a name and a role."""
     result = bridge().run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2"))
     assert entries_of(result.output) == [(1, "ada", "A1"), (1, "ben", "B1"), (2, "ada", "A2"), (2, "ben", "B2")]
     assert [entry.role for entry in result.output.transcript] == ["economist", "engineer"] * 2
@@ -47,8 +47,8 @@ def test_later_speakers_see_earlier_entries_of_the_round() -> None:
         assert visible == ["A1", "B1", "A2", "B2"][:number]
 
 
-def test_a_predicate_ends_the_panel_after_the_round() -> None:
-    """The predicate is called after each round but the last, with the transcript and the state."""
+def test_predicate_ends_the_panel_after_the_round() -> None:
+    """The predicate is called after each round except the last, with the transcript and the state."""
     rounds: list[tuple[int, int]] = []
 
     def enough(ctx: Context) -> bool:
@@ -61,8 +61,8 @@ def test_a_predicate_ends_the_panel_after_the_round() -> None:
     assert [(event.rounds, event.reason) for event in events(result, RoundsEnded)] == [(2, "predicate")]
 
 
-def test_a_predicate_of_the_application_may_read_the_audits() -> None:
-    """The referee cannot end a panel, but the application may use the findings to do so."""
+def test_predicates_can_read_the_audits() -> None:
+    """The referee cannot end a panel, but the application can use its findings to do so."""
 
     async def good_enough(ctx: Context) -> bool:
         return all(assessment.score >= 80 for assessment in ctx.sequencer.state.audit.assessments)
@@ -77,7 +77,7 @@ def test_a_predicate_of_the_application_may_read_the_audits() -> None:
     assert (result.output.rounds, result.output.stop_reason) == (2, "predicate")
 
 
-def test_exceptions_of_a_predicate_are_raised() -> None:
+def test_exceptions_in_a_predicate_are_raised() -> None:
     """The exception is unchanged, and the entries so far can be read."""
 
     def fail(_: Context) -> bool:
@@ -87,7 +87,7 @@ def test_exceptions_of_a_predicate_are_raised() -> None:
         bridge(terminate_when=fail).run_sync(QUESTION, model=by_role())
 
 
-def test_a_panelist_may_be_a_function_or_a_block() -> None:
+def test_functions_and_blocks_can_be_panelists() -> None:
     """A block returns text, a dict with a text, or any value, which becomes text with a warning."""
 
     async def dict_of_text(value: RoundRobinInput) -> dict[str, str]:
@@ -99,7 +99,7 @@ def test_a_panelist_may_be_a_function_or_a_block() -> None:
     assert [entry.text for entry in result.output.transcript] == [f"heard {QUESTION}", "42"]
 
 
-def test_the_events_of_a_round_come_in_order() -> None:
+def test_events_in_a_round_are_in_order() -> None:
     """The round opens, each turn starts and finishes, and the loop reports why it ends."""
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     kinds = (RoundStarted, TurnStarted, TurnFinished, RoundsEnded)
@@ -120,7 +120,7 @@ def test_the_events_of_a_round_come_in_order() -> None:
     rounds=st.integers(1, 4),
     stop=st.none() | st.integers(1, 5),
 )
-def test_the_order_is_that_of_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
+def test_order_follows_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
     """Whatever the names, there are as many rounds as limit and predicate allow, each in declared order."""
     until = None if stop is None else lambda ctx: ctx.sequencer.state.round >= stop
     panelists = [Persona(name, block=lambda _, ctx: ctx.block) for name in roster]
@@ -133,16 +133,16 @@ def test_the_order_is_that_of_the_roster(roster: list[str], rounds: int, stop: i
     assert output.stop_reason == ("max_rounds" if expected_rounds == rounds else "predicate")
 
 
-def calls(**options: Any) -> Sequence[RecordedCall]:
+def record_calls(**options: Any) -> Sequence[RecordedCall]:
     """Return the requests to two panelists and the synthesizer."""
     model = ScriptedModel("A", "B", "The answer.")
     round_robin(**{"name": "bridge", "debaters": PANEL, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
     return model.calls
 
 
-def test_only_the_panelist_sees_its_system_prompt() -> None:
+def test_panelists_see_only_their_own_system_prompt() -> None:
     """The prompt is at the end of one system message, and in no other."""
-    first, second, _ = (system_of(call) for call in calls())
+    first, second, _ = (system_of(call) for call in record_calls())
     assert first.endswith("You are ada, economist.\nYou count what it costs.")
     assert second.endswith("You are ben, engineer.\nYou ask whether it holds.")
     assert "holds" not in first
@@ -163,8 +163,8 @@ LOST = ProviderFailed("the endpoint answered 503", status=503)
 TOLD = (RoundsEnded, RoundStarted, RoleFailed, TaskChanged, TurnFinished, TurnStarted)
 
 
-def replies(script: list[Any]) -> FunctionModel:
-    """Create a model that returns the replies of the script over and over."""
+def looping_model(script: list[Any]) -> FunctionModel:
+    """Create a model that cycles through the replies in the script."""
     blocks: list[str] = []
 
     def answer(request: Any) -> Any:
@@ -174,11 +174,11 @@ def replies(script: list[Any]) -> FunctionModel:
     return FunctionModel(answer)
 
 
-def story(pattern: Any, script: list[Any]) -> list[Any]:
-    """Return the events and records of the loop, without positions and block names, which differ by design."""
+def comparable_events(pattern: Any, script: list[Any]) -> list[Any]:
+    """Return the loop's events and records, without positions and block names, which differ by design."""
     run: Any
     try:
-        run = pattern.run_sync(QUESTION, model=replies(script), seed=1)
+        run = pattern.run_sync(QUESTION, model=looping_model(script), seed=1)
     except FlowDebateError as error:
         run = error.run
     told_events = [_event_fields(event) for event in run.events if isinstance(event, TOLD)]
@@ -204,11 +204,11 @@ def _event_fields(event: Any) -> tuple[Any, ...]:
     failing=st.sampled_from(["fail", "skip", "stand-in"]),
     until=st.none() | termination_predicates(),
 )
-def test_debates_and_panels_have_the_same_turns_tasks_and_events(
+def test_debates_and_panels_have_equal_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
     """The debate has a custom judge; texts, failures and the end are arbitrary."""
-    on_failure: Any = StandIn(replies(["instead"])) if failing == "stand-in" else failing
+    on_failure: Any = StandIn(looping_model(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",
         "max_rounds": rounds,
@@ -220,4 +220,4 @@ def test_debates_and_panels_have_the_same_turns_tasks_and_events(
     sides = [Debater(name, f"the position of {name}") for name in roster]
     debated = debate(debaters=sides, judge=lambda _: verdict, **options)
     sat = round_robin(debaters=[Persona(name) for name in roster], **options)
-    assert story(debated, script) == story(sat, script)
+    assert comparable_events(debated, script) == comparable_events(sat, script)

@@ -1,3 +1,3 @@
-"""Options that `round_robin()` rejects, and options that cause a warning."""
+"""Options that `round_robin()` rejects or warns about."""
 
 from __future__ import annotations
