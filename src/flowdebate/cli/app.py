@@ -1,6 +1,6 @@
-"""Commands of `flowdebate`: the top-level commands, and the groups `runs` and `eval`.
+"""The `flowdebate` command line: top-level commands, and the groups `runs` and `eval`.
 
-Each command is loaded at first use.
+Each command is loaded on first use.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from flowdebate.cli.help import Commands, Group, RunCommands, deferred
 from flowdebate.patterns import PATTERNS, PatternInfo
 
 _NARROWEST = 20
-"""Minimum width of a page in columns; below it, an indented word would not fit."""
+"""Minimum page width in columns; an indented word would not fit into less."""
 _WIDEST = 100
 """Maximum width of help pages in columns, because wider pages are hard to read."""
 
 
 class _Entry(NamedTuple):
-    """Command with the import path of its function."""
+    """Command and the import path of its function."""
 
     place: str
     line: str
-    """Description in the list of commands."""
+    """Description shown in the list of commands."""
     hidden: bool = False
 
 
@@ -109,7 +109,7 @@ def _group(cls: type[Group]) -> typer.Typer:
         cls=cls,
         no_args_is_help=cls is not RunCommands,
         pretty_exceptions_enable=False,  # rich's tracebacks can show local variables, such as keys
-        rich_markup_mode=None,  # plain help starts fast, and does not interpret markup in the user's input
+        rich_markup_mode=None,  # plain help starts fast and does not interpret markup in user input
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     )
 
@@ -135,7 +135,7 @@ def _load(place: str) -> Callable[..., object]:
 
 
 def _unloaded() -> None:
-    """Replace the function of a command until it is loaded."""
+    """Serve as a placeholder for a command's function until it is loaded."""
 
 
 def _version(is_asked: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -169,9 +169,10 @@ def flowdebate(
     """Hold debates between language models."""
     environment = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
     before = {name: os.environ.get(name) for name, value in environment.items() if value is not None}
-    os.environ.update({name: value for name, value in environment.items() if value is not None})  # read by pages
+    # pages read these variables
+    os.environ.update({name: value for name, value in environment.items() if value is not None})
 
-    def restore() -> None:  # the process may continue, as in tests
+    def restore() -> None:  # restore them, because the process may continue, as in tests
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""Skeleton of commands that ask many questions: totals, progress, interruption, exit codes, and continuing."""
+"""Shared machinery of commands that ask many questions: totals, progress, interruption, and exit codes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TICK = 0.5
-"""Seconds between progress updates: often enough for a bar, without noticeable load."""
+"""Seconds between progress updates; smooth enough for a bar, with negligible load."""
 
 
 @contextmanager
 def store_for_asking(name: str | None) -> Iterator[Place]:
-    """Open the store of a command with many runs; inside, a warning repeated by every run is shown once."""
+    """Open the store for a command with many runs, and show each distinct warning only once."""
     from flowdebate.service.runs import opened
 
     with _warn_once(), opened(name, new=True) as place:
@@ -47,8 +47,8 @@ async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: in
     """Await `work` and return its result, or the signal that interrupted it.
 
     `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, so its runs are stored as
-    interrupted. `usual_calls` is the usual number of calls per question; it is used to estimate the remaining time
-    until the first question is done.
+    interrupted. `usual_calls` is the typical number of calls per question; until the first question is done, the
+    remaining time is estimated from it.
     """
     with open_progress(sys.stderr, calls=usual_calls) as progress:
         task = asyncio.ensure_future(work(progress))
@@ -58,7 +58,7 @@ async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: in
                 while not task.done():
                     await asyncio.wait({task}, timeout=_TICK)
                     progress.refresh()
-            finally:  # also if drawing the progress failed, because calls in flight would be paid for
+            finally:  # cancel even if drawing the progress failed, because calls in flight cost money
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({task})
@@ -94,15 +94,15 @@ def _warn_once() -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class Totals:
-    """Limits on all questions together: once one is reached, no further question starts."""
+    """Limits shared by all questions; once one is reached, no further question starts."""
 
     calls: int | None = None
     tokens: int | None = None
     used_up: bool = False
-    """True if a question did not start because a limit was reached."""
+    """True if a limit prevented a question from starting."""
 
     def reached(self, counts: Counts) -> bool:
-        """Check before each question whether a limit is reached."""
+        """Check before each question whether a limit has been reached."""
         usage = counts.usage
         over_calls = self.calls is not None and usage.calls >= self.calls
         over_tokens = self.tokens is not None and (usage.total_tokens or 0) >= self.tokens
@@ -112,18 +112,18 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """End of a command with many questions, which determines the exit code and the advice on continuing."""
+    """Outcome of a command with many questions; it determines the exit code and the advice on continuing."""
 
     signal: Signals | None = None
     """Signal that interrupted the command."""
     failed: int = 0
     """Number of questions that failed."""
     used_up: bool = False
-    """True if a total limit was reached before all questions were asked."""
+    """True if a total limit was reached before all questions had been asked."""
     incomplete: bool = False
     """True if a result is missing for any other reason."""
     batch_id: str | None = None
-    """Name of the batch, for commands with --batch-id."""
+    """Name of the batch; only used by commands with --batch-id."""
 
     def advise(self) -> None:
         """Explain on stderr how to continue, unless everything is done."""
@@ -156,16 +156,16 @@ class Ending:
 # Progress
 
 _EVERY = 5.0
-"""Seconds between progress lines outside terminals, so an hour's log stays readable."""
+"""Seconds between progress lines outside terminals; keeps the log of an hour readable."""
 _LONGEST = 80
 """Maximum length of a question on a progress line, in characters."""
 
 
 class ProgressLines:
-    """Progress as lines on stderr: failures at once, counts every few seconds.
+    """Progress lines on stderr: failures immediately, counts every few seconds.
 
-    `calls` is the usual number of calls per question; it is used to estimate the remaining time until the first
-    question is done.
+    `calls` is the typical number of calls per question; until the first question is done, the remaining time is
+    estimated from it.
     """
 
     def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -188,16 +188,16 @@ class ProgressLines:
         """Announce which models will be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
-        """Show the counts returned by `count` regularly, even while no question finishes."""
+        """Show the counts returned by `count` at regular intervals, even while no question finishes."""
         self._count = count
 
     def refresh(self) -> None:
-        """Show the current counts, if any are watched."""
+        """Show the current counts if `watch` has been called."""
         if self._count is not None:
             self.show(self._count())
 
     def item(self, item: BatchItem[_T]) -> None:
-        """Count a finished run, and report its failure if it failed."""
+        """Count a finished run, and report its error if it failed."""
         calls = 0 if item.run is None else item.run.usage.calls
         if item.replayed:
             self._before += 1
@@ -222,7 +222,7 @@ class ProgressLines:
         tell(message)
 
     def left(self, counts: Counts) -> float | None:
-        """Estimate the remaining seconds, from the calls made so far and the remaining calls; None if unknown."""
+        """Estimate the remaining seconds from completed and remaining calls; return None if unknown."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or calls_made < 1:
@@ -232,7 +232,7 @@ class ProgressLines:
 
 
 class ProgressBar(ProgressLines):
-    """Progress bar that disappears at the end."""
+    """Progress bar that disappears when the command ends."""
 
     def __init__(self, console: Console, *, calls: int | None = None) -> None:
         super().__init__(calls=calls)
@@ -268,7 +268,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Show progress on `stream` (stderr): a bar in a terminal with colours, lines everywhere else."""
+    """Show progress on `stream` (stderr): a bar in a terminal with colors, lines everywhere else."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console
@@ -276,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe counts in words, most important first, because a narrow terminal cuts off the end."""
+    """Describe counts in words, most important first, because a narrow terminal truncates the line."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

@@ -1,4 +1,4 @@
-"""`flowdebate eval audit` and `leaderboard`: bias tests on stored ballots, and models ranked by stored debates."""
+"""`flowdebate eval audit` and `leaderboard`: bias tests on stored ballots, and a ranking of models."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 
 
 async def _find_all(store: Store, names: Sequence[str]) -> AsyncIterator[StoredRun]:
-    """Yield the named runs, each once."""
+    """Yield the named runs without duplicates."""
     from flowdebate.service.runs import find_run
 
     seen = set[str]()
@@ -175,9 +175,9 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
 
 
 def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality | ContentAudit]:
-    """Measure judges against known truths, and audit a file's ballots for influences other than the content.
+    """Score judges against known correct answers, and audit a file's ballots for influences other than content.
 
-    The reports are keyed "quality" and "content"; with several judges, the quality of each is keyed by name.
+    The reports are keyed "quality" and "content"; with several judges, the quality reports are keyed by judge.
     """
     from flowdebate.evaluation import content_audit, judge_quality
     from flowdebate.evaluation.judge_quality import judged_items
@@ -200,7 +200,10 @@ def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality
 
 
 class Rejudging:
-    """Setup for rejudging stored debates with the options of `audit`; ConfigurationError names the invalid option."""
+    """Setup for rejudging stored debates with the options of `audit`.
+
+    An invalid option raises ConfigurationError.
+    """
 
     def __init__(
         self,
@@ -241,7 +244,7 @@ class Rejudging:
         self._seed = seed
 
     def judge(self, runs: Iterable[StoredRun], store: Store) -> tuple[Items, Ending]:
-        """Rejudge the debates of `runs`; recorded answers cost nothing."""
+        """Rejudge the debates of `runs`; recorded answers are reused at no cost."""
         from flowdebate.evaluation.audit_report import AuditItem
         from flowdebate.evaluation.rejudging import judge_again_as, rejudge
         from flowdebate.evaluation.stored_audit import Items, argued, judging_of
@@ -349,7 +352,7 @@ def leaderboard(
 
 
 def _rank_file(path: str, *, prior: float | None, form: Literal["text", "markdown", "json"]) -> None:
-    """Rank the systems in a ballot file; include the advantage of the first place if it can be identified."""
+    """Rank the systems in a ballot file, with the first-position advantage if it can be estimated."""
     from flowdebate.evaluation import rank_games, read_ballots
     from flowdebate.evaluation.documents import lay_out
     from flowdebate.web.notebook import summary_markdown

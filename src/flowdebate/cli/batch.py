@@ -1,4 +1,4 @@
-"""`flowdebate batch`: run one pattern on many questions, with progress on stderr and a clean end."""
+"""`flowdebate batch`: run one pattern on many questions, with progress on stderr and clean interruption."""
 
 from __future__ import annotations
 
@@ -95,19 +95,19 @@ def batch(  # noqa: PLR0913 - the options of the command
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedBatch:
-    """Batch that has finished or was interrupted."""
+    """Finished or interrupted batch."""
 
     name: str
     summary: BatchSummary
     missing: int = 0
     """Number of runs with neither a result nor an error."""
     used_up: bool = False
-    """True if a total limit was reached before all questions were asked."""
+    """True if a total limit was reached before all questions had been asked."""
     signal: Signals | None = None
     """Signal that interrupted the batch."""
 
     def ending(self, *, incomplete: bool) -> Ending:
-        """Return the ending of the command, which is `incomplete` if a result is missing."""
+        """Return the command's ending; it is `incomplete` if a result is missing."""
         return Ending(
             signal=self.signal,
             failed=self.summary.failed,
@@ -120,7 +120,10 @@ class FinishedBatch:
 async def run_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> FinishedBatch:
-    """Run all `rows` and write each result to `out`; raise WriteFailed and the errors of `Block.batch`."""
+    """Run all `rows` and write each result to `out`.
+
+    Raises WriteFailed, and the errors of `Block.batch`.
+    """
     from flowdebate.cli.batch_files import Line, open_out
     from flowdebate.runs.batch import Batch
     from flowdebate.runs.header import StoreOptions
@@ -139,7 +142,7 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",  # nobody could decide this for each of hundreds of questions
+        on_uncertain="retry",  # nobody can decide this for hundreds of questions one by one
         allow_changes=False,
         plan_item=plans.each,
     )
@@ -169,13 +172,13 @@ async def run_batch(
 # Plans
 
 _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
-"""Options that may change when a batch is continued, and are therefore not part of its default name."""
+"""Options that may change when a batch is continued, and therefore do not affect its default name."""
 
 
 class Plans:
     """Plans of a batch: one set of options, from the front end and a plan file, and one subject per row.
 
-    Invalid options raise ConfigurationError or BadFile; the error names the option, or the file and its key.
+    Invalid options raise ConfigurationError or BadFile. The error names the option, or the file and its key.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class Plans:
             raise misuse("--pattern", pattern, f"There is no pattern {pattern}.{hint} Patterns: {', '.join(PATTERNS)}.")
         self._info = info
         planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file, begins=True)
-        for key in ("record", "replay"):  # a file contains the answers of one run
+        for key in ("record", "replay"):  # a recording contains the answers of only one run
             if getattr(planned.policies, key) is not None:
                 location, field = planned.options.place(key)
                 raise ConfigurationError(location, field, getattr(planned.options, key), "left out in a batch")
@@ -199,9 +202,9 @@ class Plans:
         """Stored form of the plan, without values that depend on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
-        if planned.dealt is not None:  # dealt to the sides of each question
+        if planned.dealt is not None:  # `dealt` values are distributed to each question's sides
             self.stored["options"]["model"] = planned.options.model
-        if not planned.speakers:  # any sides will do to check the options
+        if not planned.speakers:  # any sides will do for checking the options
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides that the model has proposed, by question."""
@@ -212,12 +215,12 @@ class Plans:
         """The plan of the first question."""
         if store is not None and getattr(
             planned.options, "archive", None
-        ):  # only on request: rows would see earlier ones
+        ):  # opt-in, because each row would otherwise see earlier rows
             self.base = replace(self.base, archive=archive_of(store, {}))
-        self.base.pattern()  # refuses invalid options before a model is called
+        self.base.pattern()  # rejects invalid options before any model is called
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Default name of the batch, derived from its plan and rows."""
+        """Default batch name, derived from the plan and the rows."""
         options = {
             key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
         }
@@ -226,7 +229,7 @@ class Plans:
         )
 
     def of(self, row: Row) -> Plan:
-        """Return the plan for a row; all rows share their models."""
+        """Return the plan for a row; all rows use the same models."""
         from flowdebate.ui.plan import with_sides
 
         plan = self._plan_for(row)
@@ -235,7 +238,7 @@ class Plans:
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
         """Let the model propose sides for questions that have none.
 
-        The proposals are stored as a separate batch, so continuing does not ask for them again.
+        The proposals are stored as a separate batch, so a continued batch does not request them again.
         """
         from flowdebate.runs.batch import Batch
         from flowdebate.runs.header import StoreOptions
@@ -260,11 +263,11 @@ class Plans:
                 self._proposed[item.question] = item.output or ()
 
     def each(self, row: Row) -> tuple[Sequencer[Any, Any], Mapping[str, Any]]:
-        """Return the pattern for a row, and its stored plan."""
+        """Return the pattern and the stored plan for a row."""
         plan = self.of(row)
         dealt = {} if plan.dealt is None else {"model": plan.dealt}
         options = {**self.options_of(row), **plan.info.load_page().settled(plan), **dealt}
-        if plan.options.sources:  # texts instead of files
+        if plan.options.sources:  # store the texts instead of the file names
             options["sources"] = plan.options.stored()["sources"]
         return plan.pattern(), {**self.stored, "options": options}
 
@@ -275,14 +278,14 @@ class Plans:
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return the options for a row in the form of a stored plan; a row may have its own sources."""
+        """Return the options for a row in the format of a stored plan; a row may have its own sources."""
         from flowdebate.ui.plan import with_stored_sources
 
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
 
 
 def hash_name(kind: str, content: object) -> str:
-    """Return a name derived from the JSON data `content`, so that equal data leads to the same batch."""
+    """Derive a batch name from the JSON data `content`; equal data gives the same name."""
     return f"{kind}-{hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
 

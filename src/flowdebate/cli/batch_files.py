@@ -1,4 +1,4 @@
-"""Files of a batch: questions from CSV, JSON Lines, Parquet or text, and results with one line per question."""
+"""Batch files: questions from CSV, JSON Lines, Parquet or text, and results with one line per question."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _TEXT = "text that is not blank"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Question with the other columns of its row."""
+    """Question and the other columns of its row."""
 
     question: str
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Other columns or fields, which are repeated in the results."""
+    """Other columns or fields, copied to the results."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the row in the form of a plan file: its sources."""
+        """Options of the row in the format of a plan file: its sources."""
         row_sources = self.columns.get("sources")
         return {"sources": [row_sources] if isinstance(row_sources, str) else row_sources} if row_sources else {}
 
@@ -60,8 +60,8 @@ class Row:
 def read_rows(path: str, form: str | None = None) -> list[Row]:
     """Read the rows of the file at `path` ("-": stdin); there must be at least one.
 
-    `form` is one of `FORMATS`; None: determined by the suffix. Raise BadFile with the line and the field of an invalid
-    question.
+    `form` is one of `FORMATS`; None means that the suffix determines the format. An invalid question raises BadFile
+    with the line and the field.
     """
     if form is None and Path(path).suffix.lower() == ".parquet":
         content, form = read_parquet(path), "jsonl"
@@ -138,7 +138,7 @@ COLUMNS = (
     "index", "status", "decision", "answer", "error", "run_id", "seed", "calls", "prompt_tokens", "completion_tokens",
     "seconds",
 )  # fmt: skip
-"""Columns added to those of the row in CSV output."""
+"""Result columns in CSV output, after the columns of the row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Line:
 
     @classmethod
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
-        """Build the line for an item, with the error or limit that ended its run."""
+        """Build the result line of an item, with the error or limit that ended its run."""
         from flowdebate.runs.events import RunFinished
         from flowdebate.ui.page import document_of_plan
 
@@ -185,7 +185,7 @@ class Line:
         return self.document.has_result and self.document.status in COMPLETE
 
     def as_json(self) -> str:
-        """Return one line of JSON without terminal control characters."""
+        """Return the result as one line of JSON without terminal control characters."""
         document = self.document
         value = {
             "index": self.index,
@@ -230,13 +230,13 @@ def _answer_of(raw: object, output: object) -> str | None:
 
 
 def headers_of(columns: Mapping[str, Any]) -> list[str]:
-    """Return the CSV header; a result column whose name clashes with a column of the rows is renamed to `result_…`."""
+    """Return the CSV header; a result column with the same name as a row's column becomes `result_…`."""
     headers = ["question", *columns]
     return [*headers, *(f"result_{name}" if name in headers else name for name in COLUMNS)]
 
 
 class Out:
-    """Base class of result writers, which writes nothing."""
+    """Base class of result writers; it discards all results."""
 
     def __enter__(self) -> Self:
         return self
@@ -256,12 +256,12 @@ class StdOut(Out):
 
 
 class JsonOut(Out):
-    """Writer of JSON Lines to a file, which writes each line at once and skips existing ones."""
+    """Writer of JSON Lines to a file; it writes each line immediately and skips existing ones."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
         self._batch_id = batch_id
-        self._file = -1  # opened by `with`, because a writer that is only created must not create or lock the file
+        self._file = -1  # opened in `__enter__`, because merely creating a writer must not create or lock the file
         self._written: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -282,7 +282,7 @@ class JsonOut(Out):
             return
         data = self.text_of(line).encode("utf-8", "backslashreplace")
         try:
-            while data:  # a pipe or a full disk may accept only a part
+            while data:  # a pipe or a full disk may accept only part of the data
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
@@ -292,9 +292,9 @@ class JsonOut(Out):
         return f"{line.as_json()}\n"
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
-        """Return the beginning of the file and the contents of its complete lines."""
+        """Return the start of the file and the contents of its complete lines."""
         lines = []
-        for number, text in enumerate(content.split("\n")[:-1], 1):  # a line without an end is incomplete
+        for number, text in enumerate(content.split("\n")[:-1], 1):  # a line without a newline at its end is incomplete
             try:
                 value: dict[str, Any] = json.loads(text)
                 lines.append((int(value["index"]), str(value["runId"]), str(value["status"]), f"{text}\n"))
@@ -303,7 +303,7 @@ class JsonOut(Out):
         return "", lines
 
     def _open(self) -> None:
-        """Open the file for appending and lock it: two processes would write rows twice or mix their lines."""
+        """Open the file for appending and lock it, so that two processes cannot duplicate rows or mix their lines."""
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
@@ -319,10 +319,11 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Keep the lines of finished rows; drop incomplete lines and rows that will be resumed."""
-        if not self._path.is_file():  # a device or a pipe: there is nothing to continue
+        """Keep the lines of finished rows; drop truncated lines and the lines of rows to resume."""
+        if not self._path.is_file():  # a device or a pipe has nothing to continue
             return
-        content = self._path.read_bytes().decode("utf-8", "replace")  # an incomplete line may end within a character
+        # an incomplete line may end in the middle of a character
+        content = self._path.read_bytes().decode("utf-8", "replace")
         head, lines = self.lines_of(content)
         for index, run_id, _, _ in lines:
             if run_id != f"{self._batch_id}-{index}":
@@ -340,7 +341,7 @@ class JsonOut(Out):
 
 
 class CsvOut(JsonOut):
-    """Writer of CSV, with a header."""
+    """Writer of CSV with a header row."""
 
     def __init__(self, path: Path, batch_id: str, columns: Mapping[str, Any]) -> None:
         super().__init__(path, batch_id)
@@ -372,7 +373,10 @@ class CsvOut(JsonOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """Return the writer for `path`: stdout for "-", no output for None; raise BadFile for an unknown suffix."""
+    """Return the writer for `path`: stdout for "-", no output for None.
+
+    An unknown suffix raises BadFile.
+    """
     if path is None:
         return Out()
     if path == "-":

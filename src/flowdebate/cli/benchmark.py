@@ -1,4 +1,4 @@
-"""`flowdebate review --benchmark`: review changes with planted faults, and count the faults found."""
+"""`flowdebate review --benchmark`: review changes with planted faults, and count how many are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 CHANGES = "evidence/review_faults.jsonl"
-"""Changes in the repository, two thirds of them with planted faults."""
+"""Benchmark changes in the repository; two thirds of them contain planted faults."""
 
 
 def benchmark_reviews(
@@ -29,7 +29,7 @@ def benchmark_reviews(
 ) -> None:
     """Review each change in a file as a batch, and print how many planted faults were found.
 
-    The subject of the options is the path of the file. Stored reviews are not repeated, so the same command continues
+    The subject in the options is the path of the file. Stored reviews are not repeated, so the same command continues
     where it stopped.
     """
     from flowdebate.evaluation import read_review_cases
@@ -65,7 +65,7 @@ def benchmark_reviews(
 
 
 async def _read_benchmark(store: Store, batch_id: str, cases: Sequence[ReviewCase]) -> ReviewBenchmark | None:
-    """Read the stored reviews, including reviews completed by earlier calls."""
+    """Read the stored reviews, including reviews completed by earlier invocations."""
     from flowdebate.evaluation import review_benchmark
     from flowdebate.patterns.review.schemas import ReviewRawOutput
 

@@ -162,7 +162,7 @@ def benefit(  # noqa: PLR0913 - the options of the command
 # Results of the debates
 
 _NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting", "rejected")
-"""Statuses of runs that may still reach a verdict."""
+"""Statuses of runs that can still reach a verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,16 +170,16 @@ class _Outcome:
     """Stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """Answers to each question whose debate has finished."""
+    """Answers to each question with a finished debate."""
     without_verdict: Mapping[str, int]
     """Number of questions without a verdict, by run status."""
     left_out: Mapping[str, int]
-    """Number of other questions, by run status."""
+    """Number of other omitted questions, by run status."""
     failed: int
     """Number of failed baseline answers."""
 
     def to_data(self, batch: str, report: BenefitReport | None) -> dict[str, Any]:
-        """Return the results and their report as JSON data."""
+        """Return the results and the report as JSON data."""
         return {
             "batch": batch,
             "report": None if report is None else report.model_dump(mode="json", by_alias=True),
@@ -199,12 +199,12 @@ async def _read_outcome(
     from flowdebate.service.runs import state_of
     from flowdebate.ui.statuses import status_text
 
-    # from the store, because interrupted runs are not items of the batch but have to be counted
+    # Read from the store: interrupted runs are not items of the batch, but have to be counted.
     items: list[BenefitItem] = []
     left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0
     for index, question in enumerate(questions):
-        # a repeated question is one observation, not two independent ones
+        # A repeated question counts as one observation, not as several independent ones.
         shared = str([question.question, question.truth] if cluster is None else question.columns.get(cluster))
         try:
             stored = await store.run(f"{name}-{index}")
@@ -249,13 +249,13 @@ class LabelledQuestion(Row):
     """Question with a known answer."""
 
     sides: tuple[Mapping[str, Any], ...]
-    """Debaters, as in a plan file."""
+    """Debaters, in the format of a plan file."""
     truth: str
     """The correct stance."""
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """Return the positions from a row's columns; empty if the default column is missing and no column was named."""
+    """Return the positions from a row's columns; empty if no column was named and the default column is missing."""
     if not columns and _CHOICES not in row.columns:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
@@ -269,7 +269,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
                 value = [value]
         values = value if isinstance(value, list) else [value]
     texts = [value.strip() for value in values if isinstance(value, str) and value.strip()]
-    # one letter for each, as used by data sets for the right one; equal texts could not be distinguished
+    # Data sets label the right choice with a letter, so each choice needs one. Equal texts could not be told apart.
     if len(set(texts)) != len(values) or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
         field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
         allowed = f"2 to {len(_LETTERS)} different texts"
@@ -278,7 +278,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
 
 
 def read_cell_of(row: Row, column: str, *, path: str, number: int) -> object:
-    """Return a row's value in a column; if there is no such column, raise BadFile with the existing ones."""
+    """Return a row's value in a column; if the column does not exist, raise BadFile listing the available columns."""
     if column not in row.columns:
         raise BadFile(path, f"question {number}: {missing_column(column, ['question', *row.columns])}")
     return row.columns[column]
@@ -306,7 +306,7 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
     if isinstance(value, bool):
         value = "true" if value else "false"
     text = str(value).strip().casefold()
-    # later entries win: a position called "b" or "1" means itself, not the second position
+    # Later entries win: a position called "b" or "1" refers to itself, not to the second position.
     stances_by_key = {str(index): stance for index, stance in enumerate(stances)}
     stances_by_key |= dict(zip(_LETTERS, stances, strict=False))
     if list(names) == ["pro", "con"]:
@@ -317,11 +317,11 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 
 
 class EvaluationPlans(Plans):
-    """Plans for debates on a data set, with baselines; `rows` are the rows as they were read.
+    """Plans for debates on a data set, with baselines; `rows` are the original rows.
 
     The positions are the row's choices, shuffled among the debaters (data sets often list the right one first), or the
-    positions of the named debaters. `baselines`: None for all baselines that can differ from each other. Raise BadFile
-    for a row whose truth is not among its positions.
+    positions of the named debaters. If `baselines` is None, all baselines that can differ from each other are used. A
+    row raises BadFile if its correct answer is not among its positions.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ class EvaluationPlans(Plans):
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
         if "output_schema" not in self.stored["options"]:
-            self.stored["options"].setdefault("synthesizer", False)  # only verdicts are compared
+            self.stored["options"].setdefault("synthesizer", False)  # only the verdicts are compared
         self._baselines = baselines
         self._equal = {} if equal is None else {"equal": equal}
         self.questions: list[LabelledQuestion] = [
@@ -346,22 +346,22 @@ class EvaluationPlans(Plans):
             for number, row in enumerate(rows, 1)
         ]
         for question in self.questions:
-            self.of(question)  # rejects impossible options before any call is made
+            self.of(question)  # rejects invalid options before any model is called
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Return the batch name for these rows, baselines and positions."""
+        """Default batch name for these rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
         identity = [super().name(rows), self._baselines and list(self._baselines), positions]
         return hash_name("evaluation", [*identity, *self._equal.values()])
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return the options of one question: its sides, and the baselines."""
+        """Return the options for one question: its sides and the baselines."""
         from flowdebate.evaluation.benefit import DRAFTS
 
         # the unchanged row of the first question
         question = row if isinstance(row, LabelledQuestion) else self.questions[0]
         sides = [dict(side) for side in question.sides]
-        # a vote of two first drafts is a coin toss, which cannot differ from one call
+        # A vote over two first drafts is a coin toss, so it cannot differ from a single call.
         compared = [name for name in BASELINES if name != "drafts" or len(sides) >= DRAFTS]
         settings = {"baselines": list(self._baselines or compared), **self._equal}
         return {**super().options_of(row), "debaters": sides, **settings}

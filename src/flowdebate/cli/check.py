@@ -1,4 +1,4 @@
-"""`flowdebate models check`: test calls to a model, with a table of results and settings."""
+"""`flowdebate models check`: make test calls to a model, and print a table of results and settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _default_model() -> str:
-    """Return the name of the default model; exit with a message if none is configured."""
+    """Return the name of the default model, or exit with a message if none is configured."""
     from flowdebate.models.resolve import environment_choice, no_model
 
     default = environment_choice()
@@ -48,7 +48,7 @@ def _default_model() -> str:
 def check_models(
     specs: Sequence[str], *, base_url: str | None, quick: bool, record: Path | None, as_json: bool
 ) -> None:
-    """Check models one after the other (by default only the default model), and exit with the command's code."""
+    """Check models one after the other (by default only the default model), then exit with the command's exit code."""
     from flowdebate.models.resolve import resolve_model
     from flowdebate.ui.models import Models
 
@@ -84,7 +84,7 @@ def check_models(
 
 
 async def _run(report: ModelCheck) -> Signals | None:
-    """Run a check; return the first SIGINT or SIGTERM, which ends the check."""
+    """Run a check; return the SIGINT or SIGTERM that ended it early, if any."""
     from flowdebate.evaluation.model_check import MOST_REQUESTS, USUAL_CALLS
     from flowdebate.models.openai.clients import keep_connections
 
@@ -122,7 +122,7 @@ def _show(report: ModelCheck) -> None:
         page.line()
         page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
     cut = [row for row in report.rows() if row.outcome == "fails"] if page.screen.is_terminal else []
-    if cut:  # a terminal cuts the last column of a table, where these details are
+    if cut:  # terminals truncate the last column of a table, and these details are in it
         page.line()
     for row in cut:
         page.labelled(row.name, row.detail, "red", indent="")
@@ -155,11 +155,11 @@ def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
 
 
 async def _ask_once(model: Model) -> dict[str, Any]:
-    """Ask a model for a short answer; return its seconds and tokens, or the error."""
+    """Request a short answer from a model; return the elapsed seconds and the tokens, or the error."""
     from flowdebate.blocks.generator import generator
     from flowdebate.runs.limits import Limits
 
-    # a single request: a retry would cost money and hide the first failure
+    # A single request without retries, which would cost money and hide the first failure.
     asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
     begun = time.perf_counter()
     try:

@@ -38,30 +38,30 @@ if TYPE_CHECKING:
 
 
 _STARTS_WITHIN = 2.0
-"""Seconds after an interrupt for a run to reach a point at which it can be stopped and resumed."""
+"""Seconds that an interrupted run has to reach a point where it can be stopped and later resumed."""
 POLL = 0.5
-"""Seconds between checks on a run of another process: a turn takes seconds, and a check is one small query."""
+"""Seconds between checks on another process's run; a turn takes seconds, and a check is one small query."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """Options for showing a run."""
+    """Display options for a run."""
 
     as_json: bool
-    """True to write JSON to stdout; the page then goes to stderr if that is a terminal."""
+    """True to write JSON to stdout; the page then goes to stderr if stderr is a terminal."""
     quiet: bool
-    """True to show only the end of the run."""
+    """True to show only the end of a run."""
     head: Sequence[str]
     """First lines of the page."""
     form: Callable[[Document], str] | None = None
-    """Another document form for stdout; the page then goes to stderr. The first lines are always shown."""
+    """Alternative document format for stdout; the page then goes to stderr. The first lines are always shown."""
 
     def page(self, plan: Plan) -> View:
         on_stderr = self.as_json or self.form is not None
         stream = sys.stderr if on_stderr else sys.stdout
         if on_stderr and (self.quiet or not stream.isatty()):
             for line in filter(None, self.head if self.form is not None and not self.quiet else ()):
-                tell(line)  # readers of a log have to see what was sent, and to whom
+                tell(line)  # readers of a log need to see which data was sent to whom
             return View()
         from flowdebate.cli.terminal.page import LivePage
 
@@ -70,45 +70,45 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """Run followed to its end, or until the view ended."""
+    """Run followed to its end, or until the view closed."""
 
     view: View
     unwritten: WriteFailed | None
-    """Error that ended the view early."""
+    """Write error that closed the view early."""
     signal: signal.Signals | None
-    """Signal that interrupted the run; for a run of another process, the signal that ended the view."""
+    """Signal that interrupted the run, or only closed the view if the run belongs to another process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """Run that has finished or is suspended."""
+    """Finished or suspended run."""
 
     document: Document
     error: str = ""
-    """Message about the failure."""
+    """Failure message."""
     code: int = 0
-    """Exit code of the failure."""
+    """Exit code for the failure."""
     advice: str = ""
     """Advice on the next step, including the command."""
 
 
 @asynccontextmanager
 async def service_of(place: Place) -> AsyncIterator[Service]:
-    """Open a service for the runs in a store; runs still in progress at the end are cancelled."""
+    """Open a service for the runs in a store; on exit, cancel runs still in progress."""
     from flowdebate.service.service import Service
 
     service = Service(store=place.store, poll=POLL)
     try:
         yield service
     finally:
-        # without waiting: a run still in progress was interrupted, and its journal has its answers
+        # Close without waiting: a run still in progress was interrupted, and its journal has its answers.
         await service.close(0)
 
 
 async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
-    """Begin the run `run_id`; with `resume`, continue an existing one after its current process has ended."""
+    """Begin the run `run_id`; with `resume`, continue an existing run after its current process has ended."""
     from flowdebate.store.base import COMPLETE
     from flowdebate.ui.options import misuse
 
@@ -139,10 +139,10 @@ async def execute(
     markdown: Path | None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Start a run, show it until it ends, and return the exit code. An interrupt or a closed pipe also ends it.
+    """Start a run, show it until it ends, and return the exit code. An interrupt or a closed pipe ends it early.
 
     `start` starts, resumes or forks a run of the service in `place`; if it returns None, the run is not stored. `post`
-    sends the document and the error somewhere else, and returns False on failure.
+    sends the document and the error to another system, and returns False on failure.
     """
     loop, task, starting = asyncio.get_running_loop(), asyncio.current_task(), True
 
@@ -151,7 +151,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Let a run that is about to speak stop normally and keep its results; abandon any other start."""
+        """Let a run that is about to speak stop normally and keep its results; cancel any other starting run."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -168,13 +168,14 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                place, block = None, plan.pattern()  # not `place`, because the advice would be to resume it from there
+                # not stored in `place`, because the advice would be to resume it from there
+                place, block = None, plan.pattern()
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()
             seen = await follow_run(updates, handle, lambda: show.page(plan), interrupts)
         if handle is not None:
             end = await _end_of_handle(plan, handle, place)
-        else:  # it had already ended, which only the store knows
+        else:  # the run had already ended, so only the store knows its outcome
             assert place is not None  # noqa: S101 - above
             assert state is not None  # noqa: S101 - above
             end = await end_of_stored(place, state.run_id)
@@ -190,8 +191,8 @@ async def follow_run(
 ) -> Followed:
     """Show a run until it ends.
 
-    An interrupt cancels the run if it is executed here; without `handle`, it only ends the view. `interrupts` were set
-    up at the start of the run, and may already have received a signal.
+    An interrupt cancels the run if this process executes it; without `handle`, it only closes the view. `interrupts`
+    were set up at the start of the run, and may already have received a signal.
     """
     loop = asyncio.get_running_loop()
     view = View()
@@ -204,8 +205,9 @@ async def follow_run(
             await view.follow(updates)
 
     def stop() -> None:
-        view.show_cursor()  # so that a second signal ends the process at once
-        loop.call_soon_threadsafe((handle or reading).cancel)  # in a signal handler, because the loop may be asleep
+        view.show_cursor()  # restored here, because a second signal ends the process immediately
+        # thread-safe, because a signal handler has to wake a sleeping loop
+        loop.call_soon_threadsafe((handle or reading).cancel)
 
     reading = asyncio.ensure_future(read())
     with Interrupts(stop) if interrupts is None else nullcontext(interrupts) as caught:
@@ -239,12 +241,12 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
     except FlowDebateError as error:
         failure = error
     except asyncio.CancelledError:
-        if not handle.done():  # this command was cancelled, not its run
+        if not handle.done():  # the command was cancelled, not the run
             raise
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None
     fork: Fork | None = None
-    with suppress(StoreError):  # the run is over and shown; its relation to its parent is an extra
+    with suppress(StoreError):  # the run is over and displayed; its relation to its parent is optional
         if place is not None and (stored := await place.store.run(handle.run_id)).header.parent is not None:
             fork = Fork.of(stored, await place.store.steps(handle.run_id))
     document = document_of_plan(
@@ -263,7 +265,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: Place | None
         run_id=None if place is None else handle.run_id,
         fork=fork,
     )
-    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # others would end in the same way
+    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # other store errors would occur again
     return Ended(
         document=document,
         error="" if failure is None else sentence_of(failure),
@@ -288,7 +290,7 @@ async def end_of_stored(place: Place, run_id: str) -> Ended:
 
 
 def _state_of(document: Document) -> str:
-    """Return the status of a run; a run whose output was not written counts as one without a verdict."""
+    """Return the status of a run; a run whose output could not be written counts as one without a verdict."""
     return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 
@@ -305,7 +307,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     from flowdebate.service.runs import short_id
 
     document, unwritten, hint = end.document, seen.unwritten, ""
-    if document.run_id is not None and place is not None and not end.advice:  # it is stored, and cannot be resumed
+    if document.run_id is not None and place is not None and not end.advice:  # the run is stored, but cannot be resumed
         hint = f"flowdebate show {short_id(document.run_id)}{place.option}"
     try:
         if unwritten is None:
@@ -320,7 +322,7 @@ def finish(  # noqa: C901 - one thing to write after the other
         tell(end.advice)
     write_report(document, markdown)
     is_posted = post is None or post(document, end.error)
-    if unwritten is not None:  # only now, because the report is in a separate file, and was paid for
+    if unwritten is not None:  # raised last: the report goes to a separate file and has been paid for
         raise unwritten
     if end.code:
         return end.code
@@ -336,13 +338,13 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Options needed to resume a run, because limits on calls and tokens count from the beginning of the run."""
+"""Options for resuming a run that reached a limit; limits on calls and tokens count from the beginning of the run."""
 _WHY = {
     "left_behind": "The process of the run is gone. ",
     "rejected": "No worker can execute the run as it is. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }
-"""Explanations for runs that did not end normally."""
+"""Reasons why runs did not end normally."""
 
 
 def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str | None = None) -> str:
@@ -360,7 +362,7 @@ def _advice(status: str, run_id: str | None, *, place: Place | None, limit: str 
 
 
 def advice_on(run: StoredRun, place: Place) -> str:
-    """Explain the end of a stored run's process, and how to resume the run; "" if there is nothing to resume."""
+    """Explain why a stored run's process ended, and how to resume the run; "" if there is nothing to resume."""
     from flowdebate.service.runs import state_of
     from flowdebate.ui.plan import pattern_of_run
 

@@ -24,16 +24,16 @@ if TYPE_CHECKING:  # typer's copy of click is private; only type checkers need i
     from flowdebate.ui.page import PatternPage
 
 _WHOLE = 200
-"""Maximum length of a first sentence in the list of commands, in characters."""
+"""Maximum length of a command's first sentence in the list of commands, in characters."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
-"""Pattern of a word on a command line, including its option; quoted text counts as one word."""
+"""Pattern of one word on a command line, together with its option; quoted text counts as one word."""
 PROGRAM = "flowdebate"
 GROUPS = ("runs", "eval")
 _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
-"""Commands that `flowdebate --help` lists after the patterns, for at most twelve entries in total."""
+"""Commands that `flowdebate --help` lists after the patterns; at most twelve entries in total."""
 _DEFAULT_OF_RUNS = "list"
 _FORMS = 2
-"""Examples shown at the beginning of a command's help."""
+"""Usage examples at the top of a command's help."""
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 misused, 3 no result "
@@ -59,7 +59,7 @@ EXIT_CODES = {
         "Exit codes: 0 done, 1 failed, 2 misused.",
     ),
 }
-"""Exit codes of commands; all commands that run a pattern share theirs."""
+"""Exit codes by command; all commands that run a pattern share one entry."""
 
 EXAMPLES = {
     "run": (
@@ -136,7 +136,7 @@ EXAMPLES = {
     "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
-"""Examples by command; the page of a pattern shows the examples of its command."""
+"""Examples by command; a pattern's page shows the examples of its command."""
 _DOCUMENTATION = {
     "batch": "batch", "benefit": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
@@ -147,7 +147,7 @@ _DOCUMENTATION = {
 
 
 class Group(TyperGroup):
-    """Group of commands, listed with one sentence each; its help begins with the two most common forms of usage."""
+    """Command group with one sentence per command; its help begins with the two most common forms of usage."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         with plain_words(ctx, args, self.get_params(ctx)):
@@ -159,7 +159,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """Return the message about an unknown command of the group."""
+        """Return the error message for an unknown command of the group."""
         return f"There is no command {name} here. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -176,7 +176,7 @@ class Group(TyperGroup):
         _write({"Commands": rows}, formatter)
 
     def listed(self, ctx: Context) -> Iterable[str]:
-        """Return the names of the commands, in the order of the help."""
+        """Return the command names in help order."""
         return self.list_commands(ctx)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -189,10 +189,10 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """Top-level group: it lists the common commands, and names the other patterns on one line."""
+    """Top-level group; it lists the common commands, and names the other patterns on one line."""
 
     def unknown_command(self, name: str) -> str:
-        if " " in name.strip():  # no command contains a space, so it is a question
+        if " " in name.strip():  # command names contain no spaces, so this is a question
             return f'There is no command "{name}". To debate a question: flowdebate debate "…"'
         for group in GROUPS:
             if name in getattr(self.commands[group], "commands", ()):
@@ -212,7 +212,7 @@ class Commands(Group):
 
 
 class RunCommands(Group):
-    """Group `runs`: without a command it lists the runs, with the options of `runs list`."""
+    """Group `runs`; without a command, it lists the runs and accepts the options of `runs list`."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         asks_for_help = {*args[:1]} & {*ctx.help_option_names}
@@ -225,17 +225,17 @@ class RunCommands(Group):
 
 
 BARE = {"--diff": "HEAD"}
-"""Options that may be given without a value, with the meaning that this has."""
+"""Options with an optional value, mapped to the value used if it is omitted."""
 
 
 class Command(TyperCommand):
-    """Command whose help lists options in panels, and ends with examples and exit codes."""
+    """Command with help that groups options in panels, and ends with examples and exit codes."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         flags = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
         for at in reversed(range(len(args))):
             behind = args[at + 1 : at + 2]
-            # names of commits contain no space, so it is a question
+            # Commit names contain no spaces, so text with a space is a question.
             if args[at] in flags & BARE.keys() and not (behind and behind[0][:1] != "-" and " " not in behind[0]):
                 args.insert(at + 1, BARE[args[at]])
         with plain_words(ctx, args, self.get_params(ctx)):
@@ -271,7 +271,7 @@ class Command(TyperCommand):
 
 
 def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
-    """Return a command class loading its function when the command runs or shows its help."""
+    """Return a command class that loads its function when the command runs or shows its help."""
 
     class Deferred(Command):
         @cached_property
@@ -285,7 +285,7 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
             return self.loaded.params
 
         @params.setter
-        def params(self, _: object) -> None: ...  # the parameters of the placeholder
+        def params(self, _: object) -> None: ...  # the placeholder's parameters
 
         def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
             self.loaded.format_help_text(ctx, formatter)
@@ -297,14 +297,14 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
 
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""Error class for invalid command lines; typer exports only this subclass of it."""
+"""Base class of errors about invalid command lines; typer only exports this subclass."""
 _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 
 @contextmanager
 def plain_words(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
-    """Rewrite a parser error in plain words: the problem and the likely intention."""
-    typed = list(args)  # the parser takes them out
+    """Rewrite a parser error in plain words, with the problem and the likely intention."""
+    typed = list(args)  # copied, because the parser consumes the list
     try:
         yield
     except _USAGE_ERROR as error:
@@ -340,7 +340,7 @@ def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickPa
 
 
 def _value_of(option: str, args: Sequence[str]) -> str | None:
-    """Return the text typed for an option; None if the option was not used."""
+    """Return the text that the user typed for an option; None if the option was not used."""
     for index, word in enumerate(args):
         if word == option:
             return args[index + 1] if index + 1 < len(args) else None
@@ -350,14 +350,14 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _page_of(name: str) -> PatternPage | None:
-    """Return the page of the pattern with this command name; None for any other command."""
+    """Return the page of the pattern with this command name; None for other commands."""
     info = find_pattern(name)
     page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
     return page
 
 
 def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
-    """Write the usage as command lines that can be pasted."""
+    """Write the usage as command lines ready to paste."""
     with formatter.section("Usage"):
         for line in forms:
             formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))
@@ -375,7 +375,8 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
             if not name.startswith("-"):
                 name = name.partition(" <")[0]  # typer appends the type of an argument
             first, slash, second = name.partition(" / --no-")
-            if slash and first == f"--{second}":  # click writes both forms of a switch, which takes half of the width
+            # click shows both forms of a switch, which would take half of the width
+            if slash and first == f"--{second}":
                 name = f"--[no-]{second}"
             panel = getattr(parameter, "rich_help_panel", None)
             default = "Arguments" if parameter.param_type_name == "argument" else "Options"
@@ -385,7 +386,7 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
 
 
 def _in_words(text: str) -> str:
-    """Render the default and the bounds of an option as a sentence, unless its own help does.
+    """Render an option's default and bounds as a sentence, unless its help text already mentions them.
 
     >>> _in_words("Maximum number of rows.  [default: 20]"), _in_words("Width of pages.  [x>=20]")
     ('Maximum number of rows. Default: 20.', 'Width of pages. At least 20.')
@@ -394,7 +395,7 @@ def _in_words(text: str) -> str:
 
 
 def _title(panel: object, default: str) -> str:
-    """Return the title of the panel; typer uses a placeholder instead of None."""
+    """Return the panel's title; typer uses a placeholder instead of None."""
     return panel if isinstance(panel, str) else default
 
 

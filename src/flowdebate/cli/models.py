@@ -1,4 +1,4 @@
-"""`flowdebate models`: the models in use, where each choice comes from, and what the models support."""
+"""`flowdebate models`: the models in use, the source of each setting, and the capabilities of each model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def models(
 
 
 def _seats() -> dict[str, dict[str, str]]:
-    """Return the model of each pattern's seats, one per possible --model assignment."""
+    """Return the model of each role per pattern, with one entry per possible --model assignment."""
     from flowdebate.models.resolve import EACH
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.models import seat_titles

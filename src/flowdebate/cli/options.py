@@ -55,7 +55,7 @@ MEASURED = {
         "changes. Default: evidence/review_faults.jsonl. To continue, repeat the command.",
     ),
 }
-"""Options for patterns with a recorded run and a benchmark."""
+"""Options of patterns with a recorded run and a benchmark."""
 PULL_REQUEST = {
     "pr": (
         Count,
@@ -146,7 +146,7 @@ OwnLabels: TypeAlias = Annotated[
 
 
 def read_labels(labels: Sequence[str] | None) -> dict[str, str]:
-    """Read labels keyed by name; raise ConfigurationError for an invalid one."""
+    """Read labels as a dictionary; an invalid label raises ConfigurationError."""
     for label in labels or ():
         check(label.partition("=")[0] and "=" in label, "--label", label, "NAME=VALUE, such as owner=ann")
     return dict(label.split("=", 1) for label in labels or ())
@@ -174,13 +174,13 @@ TotalTokens: TypeAlias = Annotated[
 
 
 def check(fits: object, option: str, got: object, allowed: str) -> None:
-    """Raise ConfigurationError about `option` unless `fits`."""
+    """Raise ConfigurationError about `option` unless `fits` is true."""
     if not fits:
         raise ConfigurationError(COMMAND, option, got, allowed)
 
 
 def check_named(option: str, name: str | None, *, resume: bool) -> None:
-    """Raise ConfigurationError for an invalid ID, and for --resume without an ID."""
+    """Raise ConfigurationError for an invalid ID, or for --resume without an ID."""
     check_option(Text, option, name, location=COMMAND)
     if resume and name is None:
         raise misuse("--resume", resume, f"--resume requires {option} ID: the run to continue.")
@@ -192,8 +192,8 @@ def check_named(option: str, name: str | None, *, resume: bool) -> None:
 def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Build a command from a function with parameters `Annotated[kind, Option(...)]`; positional ones become arguments.
 
-    `shared` are options of all patterns, passed to the function as parameters of the same name, or as `**given`. Values
-    are validated by their types before the function is called; errors and warnings of the library become messages on
+    `shared` are options common to all patterns, passed to the function as parameters of the same name, or as `**given`.
+    Values are validated by their types before the function is called; library errors and warnings become messages on
     stderr.
     """
 
@@ -209,7 +209,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
                 parameters.append(parameter(name, hints[name], option, parameter_.default, argument=argument))
         for name in shared:
             kind, option = PlanOptions.model_fields[name].annotation, option_of(PlanOptions, name)
-            if not option.repeated:  # otherwise they are checked after reading
+            if not option.repeated:  # repeated options are checked after reading
                 kinds[name] = kind, _flags_of(name, option)[0]
             parameters.append(parameter(name, kind, option))
 
@@ -226,7 +226,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def parameter(name: str, kind: object, option: Option, default: object = None, *, argument: bool = False) -> Parameter:
-    """Return typer's parameter for an option of this kind; a bool without a default can also be switched off."""
+    """Return typer's parameter for an option of this kind; a bool without a default also gets a `--no-…` form."""
     plain, values = _kind_of(kind)
     if option.repeated:
         plain = list
@@ -241,7 +241,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
         declared = typer.Argument(**{**settings, "metavar": _metavar_of(name, option)}, show_default=False)
     else:
         flags = _flags_of(name, option)
-        if plain is bool and default is None:  # None is "not given", so that a plan file can set it, and False is "no"
+        if plain is bool and default is None:  # None means "not passed", so a plan file can set it; False means "no"
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
         settings |= {"rich_help_panel": option.panel, "show_default": default is not None}
         declared = typer.Option(*flags, **settings)
@@ -252,7 +252,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
 
 def with_parameters(function: Callable[..., None], parameters: Iterable[Parameter]) -> Callable[..., None]:
     """Return `function` with a signature that typer can read."""
-    # typer reads both: names and defaults from the signature, types from the annotations
+    # typer reads names and defaults from the signature, and types from the annotations
     signature_read = Signature(list(parameters))
     function.__signature__ = signature_read  # type: ignore[attr-defined]  # what inspect looks at
     function.__annotations__ = {name: declared.annotation for name, declared in signature_read.parameters.items()}
@@ -268,7 +268,7 @@ def _flags_of(name: str, option: Option) -> list[str]:
 
 
 def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
-    """Return the command-line type of a field, and its allowed words."""
+    """Return a field's command-line type and its allowed words."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind_of(get_args(annotation)[0])
@@ -281,15 +281,15 @@ def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
     return next((kind for kind in (bool, int, float, Path) if annotation is kind), str), ()
 
 
-# Completion in a shell
+# Shell completion
 
 _MODELS = ("SPEC", "[NAME=]SPEC")
 _NEWEST = 50
-"""Number of runs offered for completion: recent runs are enough, and the shell waits for the list."""
+"""Number of recent runs offered as completions; kept small because the shell waits for the list."""
 
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
-    """Return typer's completer for an option with this metavar, or for a choice among `values`."""
+    """Return typer's completer for an option with this metavar, or for one with a fixed set of `values`."""
 
     # typer drops values that do not begin with the typed text
     def complete(ctx: typer.Context) -> list[tuple[str, str]]:
@@ -297,7 +297,7 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
         if metavar in _MODELS and not values:
             from flowdebate.models.providers import PROVIDERS
 
-            # ends with a slash, because the user types the model's name
+            # A provider ends with a slash, because the user types the model's name after it.
             names = ("local", "each") if metavar != "SPEC" else ("local",)
             offered = ((name, "") for name in (*names, *(f"{provider}/" for provider in PROVIDERS)))
         elif metavar == "PATTERN":
@@ -309,7 +309,7 @@ def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., o
             from flowdebate.service.runs import list_runs, opened, short_id
             from flowdebate.ui.text import in_line
 
-            # a message would appear within the typed line
+            # Errors are ignored, because a message would appear in the middle of the command line.
             with suppress(FlowDebateError, OSError), opened(ctx.params.get("store")) as place:
                 runs = asyncio.run(list_runs(place.store, limit=_NEWEST, brief=True))
                 offered = [(short_id(run.header.run_id), in_line(run.header.question)) for run in runs]

@@ -45,7 +45,7 @@ _HERE = {
     "quiet": opt.Quiet,
     "yes": opt.Yes,
 }
-"""Options that exist only in this front end."""
+"""Options specific to the command line."""
 _BENCHMARK_FLAGS = {"form": "--format"}
 
 
@@ -74,7 +74,7 @@ def pattern_command(info: PatternInfo) -> Callable[..., None]:
 
 
 def _run_command() -> Callable[..., None]:
-    """Build the function behind `run`, with the options common to all patterns."""
+    """Build the function for `flowdebate run`, with the options common to all patterns."""
 
     def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
         local_values = {name: values.pop(name) for name in _HERE if name != "file"}
@@ -104,7 +104,7 @@ def _parameters_here(*without: str) -> Iterator[Parameter]:
 
 
 def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options set on the command line; raise ConfigurationError for one unknown to the pattern."""
+    """Return the options set on the command line; raise ConfigurationError if the pattern does not have one of them."""
     options = info.load_page().options
     values = {key: value for key, value in values.items() if value is not None and value != []}
     if "max_rounds" in values:
@@ -117,7 +117,7 @@ def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
-    """Return the parameters for all options: the pattern's own first, common ones last."""
+    """Return the parameters for all options, with pattern-specific ones first and common ones last."""
     shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PlanOptions.model_fields, 2)
     for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation
@@ -126,7 +126,7 @@ def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
 
 
 run_plan: Callable[..., None] = _run_command()
-"""Function behind `flowdebate run`."""
+"""Function for `flowdebate run`."""
 
 
 # Running a plan
@@ -208,7 +208,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
                 if not quiet:
                     for line in filter(None, show.head):
                         tell(line)
-                    show = replace(show, head=())  # asked now
+                    show = replace(show, head=())  # already printed, before the model proposes sides
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
             is_named = place is not None and place.is_explicit
@@ -222,7 +222,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
 def _pull_request(
     values: dict[str, Any], number: int | None, since: str | None, *, posts: bool
 ) -> Iterator[PullRequestReview | None]:
-    """Open a pull request, and post a comment if the body of the `with` block fails; None without a number."""
+    """Open a pull request, and post a comment if the body of the `with` block fails; yield None without a number."""
     if number is None:
         for option, value in (("--post", posts or None), ("--since", since)):
             if value is not None:
@@ -260,7 +260,7 @@ def _about_pull_request(
 async def _begin(
     service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, is_named: bool
 ) -> RunState | None:
-    """Begin the run; return None if it is not stored. `named` is True if the user named the store."""
+    """Begin the run; return None if it is not stored. `named` is True if the user chose the store."""
     try:
         if service is None:
             return None
@@ -278,7 +278,7 @@ async def _begin(
 
 
 def ask_here() -> Ask | None:
-    """Return the function to ask a human in the terminal; None without a terminal, to answer later."""
+    """Return the function that asks a human in the terminal; None outside a terminal, for an answer later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():
@@ -290,7 +290,7 @@ def ask_here() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Add advice on running without a store to store errors."""
+    """Add advice on running without a store to store errors in the `with` block."""
     try:
         yield
     except StoreError as error:
@@ -301,14 +301,14 @@ def _store_needed() -> Iterator[None]:
 
 
 def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | None) -> Plan:
-    """Return `plan` with sides proposed by its model, after showing them; raise Abort if the user declines them.
+    """Show the sides proposed by the plan's model, and return `plan` with them.
 
-    In a terminal the user is asked, unless `yes`, and may edit them. For a run with an ID, the proposal is stored with
-    the run, so the same command does not pay twice.
+    In a terminal the user can accept, edit or decline them, unless `yes` is set; declining raises Abort. For a run with
+    an ID, the proposal is stored with the run, so repeating the command does not pay for it again.
     """
     from flowdebate.ui.plan import with_sides
 
-    # rejects invalid options before a model is called
+    # Rejects invalid options before any model is called.
     with_sides(plan, plan.info.load_page().any_speakers(plan.subject)).pattern()
     tell("The question does not say what the sides are; the model proposes some …")
     proposer = plan.info.load_page().create_proposer(plan.options.instructions)
@@ -341,7 +341,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: Place | None, run_id: str | 
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
     """Return the sides typed by the user.
 
-    If they do not make a debate, show the reason and return the current sides.
+    If they do not make a valid debate, show the reason and return the current sides.
     """
     from flowdebate.chassis.roster import Debater, check_roster
 

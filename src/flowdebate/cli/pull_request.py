@@ -42,7 +42,7 @@ _FORK = (
 )
 _MOST_OF_COMMENT = 65_000
 _MOST_OF_STATE = 30_000
-"""Maximum length of a state in a comment, in characters. A longer one is left out, and the next run reads the whole
+"""Maximum length of a state in a comment, in characters. A longer state is omitted, and the next run reads the whole
 change.
 """
 _MOST_OF_JSON = 2_000_000
@@ -53,19 +53,19 @@ _NOTE = re.compile(r"<!-- flowdebate-note ([0-9a-f]{16}) -->\s*\Z")
 
 
 class State(WireModel):
-    """State of a pull request: what earlier runs have read, and the findings they confirmed."""
+    """State of a pull request: the files and commits read by earlier runs, and the findings they confirmed."""
 
     repository: str
     number: int
     head: str | None
-    """Last commit up to which everything has been read; None if something is still unread."""
+    """Last fully read commit; None if parts of the change are still unread."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
-    """Glob patterns of the excluded files."""
+    """Glob patterns of excluded files."""
     findings: list[FindingDraft] = Field(default_factory=new_list)
 
     def sign(self, key: bytes) -> str:
-        """Return the state as a hidden comment with its signature."""
+        """Return the state with its signature as a hidden comment."""
         packed = base64.b64encode(zlib.compress(self.model_dump_json(by_alias=True).encode(), 9)).decode()
         if len(packed) > _MOST_OF_STATE:
             return "<!-- flowdebate-review -->"
@@ -73,7 +73,7 @@ class State(WireModel):
 
     @classmethod
     def read(cls, body: str, key: bytes) -> Self | None:
-        """Read the state at the end of a comment; None unless it is signed with this key."""
+        """Read the state at the end of a comment; return None unless it is signed with this key."""
         match = _STATE.search(body)
         if match is None or match["state"] is None:
             return None
@@ -91,9 +91,9 @@ def _signature(packed: str, key: bytes) -> str:
 
 
 def _read_key() -> bytes:
-    """Read the key for signing states, from the environment or from a file in the user's data directory.
+    """Read the key for signing states from the environment or from a file in the user's data directory.
 
-    If the file cannot be written, a new key is used, and the next run reads the whole change.
+    If the file cannot be written, a temporary key is used, and the next run reads the whole change.
     """
     if value := os.environ.get(KEY_VARIABLE):
         return value.encode()
@@ -174,7 +174,7 @@ class PullRequestReview:
         return changes
 
     def _find_comment(self) -> None:
-        """Find the comment of an earlier run, and trust its state if the author and the signature match."""
+        """Find the comment of an earlier run, and trust its state if both the author and the signature match."""
         self._login = self._github.login()
         for comment in reversed(self._github.reviews(self._number)):
             is_ours = comment.user is not None and comment.user.login == self._login
@@ -185,7 +185,7 @@ class PullRequestReview:
             if state is None or (state.repository, state.number) != (self._repository, self._number):
                 tell("The earlier review cannot be read: its comment was not signed with this key")
                 return
-            # files excluded by other globs have not been read yet
+            # with other globs, some excluded files have not been read yet
             self._earlier = state if state.exclude == self._exclude else state.model_copy(update={"head": None})
             return
 
@@ -201,14 +201,14 @@ class PullRequestReview:
         drafts = []
         for draft in self._drafts:
             name = moved.get(draft.file or "", draft.file)
-            # the file is no longer part of the change, but the quote may be in another one
+            # The file may no longer be part of the change, but the quote may occur in another file.
             drafts.append(draft.model_copy(update={"file": name if name in files else None}))
         return drafts
 
-    # Without asking reviewers
+    # Finishing without a review
 
     def finish_unread(self, gate: str | None) -> int:
-        """Decide about a pull request with nothing to read, and return the exit code."""
+        """Report the outcome of a pull request with nothing to read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]
@@ -232,7 +232,7 @@ class PullRequestReview:
     # Writing
 
     def finish(self, document: Document, error: str) -> bool:
-        """Post the result of a run; return False on failure."""
+        """Post a run's result; return False on failure."""
         raw: ReviewRawOutput = document.raw
         if raw.stop_reason is None:
             reason = error or document.error or f"The run ended early ({document.status})."
@@ -248,7 +248,7 @@ class PullRequestReview:
         return self._post(body, state, raw, drafts)
 
     def _with_quote(self, finding: Finding) -> FindingDraft:
-        """Return a finding for the next run with a quote of its lines, because line numbers change."""
+        """Return a finding for the next run with a quote of its lines, because line numbers may change."""
         draft, place = finding.draft, finding.place
         if draft.quote or not place.found or place.line is None:
             return draft
@@ -279,9 +279,9 @@ class PullRequestReview:
         raw: ReviewRawOutput | None = None,
         drafts: dict[str, FindingDraft] | None = None,
     ) -> bool:
-        """Create or update the comment; on failure, put the text in the job summary and return False.
+        """Create or update the comment; on failure, write the text to the job summary and return False.
 
-        Without a new `state` the comment keeps its current one.
+        If `state` is None, the comment keeps its current state.
         """
         self._is_over = True
         if not self._posts:
@@ -305,7 +305,7 @@ class PullRequestReview:
             else:
                 self._github.update_review(self._number, self._comment.id, body)
             for note in notes:
-                # a rejected note is part of the comment
+                # A rejected note goes into the comment.
                 self._github.create_note(self._number, self.changes.head, note)
         except BadFile as error:
             tell(f"Error: the review is not posted: {error}")
@@ -325,7 +325,7 @@ class PullRequestReview:
         return notes
 
     def _notes(self, raw: ReviewRawOutput | None, drafts: dict[str, FindingDraft]) -> list[dict[str, JsonValue]]:
-        """Mark the notes of resolved findings, and return the notes to add for confirmed ones."""
+        """Mark the notes of resolved findings as resolved, and return the notes to add for confirmed ones."""
         if raw is None:
             return []
         written = {} if self._comment is None else self._written_notes()
@@ -344,7 +344,7 @@ class PullRequestReview:
         return notes[:_MOST_NOTES]
 
     def _written_notes(self) -> dict[str, Comment]:
-        """Return the notes of earlier runs, keyed by finding."""
+        """Return the notes posted by earlier runs, keyed by finding."""
         notes: dict[str, Comment] = {}
         for comment in self._github.notes(self._number):
             match = _NOTE.search(comment.body or "")
@@ -353,7 +353,7 @@ class PullRequestReview:
         return notes
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
-        """Return the lines that a note refers to; None for lines outside the diff."""
+        """Return the lines of a finding for its note; None if they are outside the diff."""
         lines = self.changes.lines.get(place.file or "", set())
         if not place.found or place.line not in lines:
             return None
@@ -365,7 +365,7 @@ class PullRequestReview:
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
-    """Return a finding of an earlier run that has not been examined again."""
+    """Return a finding of an earlier run that has not been checked again."""
     place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     raised = [Raised(agent_name=EARLIER, place=place, **fields)]
@@ -381,7 +381,7 @@ def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
 
 
 def _key_of(finding: FindingDraft | Raised) -> str:
-    """Return the key identifying the note on a finding."""
+    """Return the key that identifies the note on a finding."""
     quote = finding.quote if isinstance(finding, FindingDraft) else finding.place.quote
     return sha256(f"{finding.title}\0{quote or ''}".encode(errors="replace")).hexdigest()[:16]
 

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
-"""Default ports, adjacent so that both servers can run at once."""
+"""Default ports; they differ so that both servers can run at the same time."""
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Seconds before the file of `--open` is deleted: long enough for a browser to start."""
+"""Seconds before the redirect file of `--open` is deleted; long enough for a browser to start."""
 
 _App: TypeAlias = Annotated[
     Text | None,
@@ -165,7 +165,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         opt.check(is_prefix(root_path.rstrip("/")), "--root-path", root_path, "a path such as /debates")
     address = host or _variable("FLOWDEBATE_HOST", str, _LOOPBACK[0])
     if address not in _LOOPBACK and token_file is None:
-        # A printed token ends up in scrollback and logs, which is acceptable on this machine, but not on a network.
+        # A printed token ends up in scrollback and logs. That is acceptable on the local machine, but not on a network.
         raise misuse(
             "--token-file",
             None,
@@ -194,7 +194,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         from flowdebate.server import create_app
         from flowdebate.server.app import serve as serve_app
 
-        # as in the Host header of browsers: IPv6 in brackets, and never the address for "any"
+        # As in the Host header sent by browsers: IPv6 in brackets, and never the wildcard address.
         own_hosts = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
             _make_service(app, store, values, allow_model, recover=not read_only),
@@ -215,7 +215,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 
 
 def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
-    """Read a setting from the environment; raise ConfigurationError for an invalid one."""
+    """Read a setting from the environment; an invalid one raises ConfigurationError."""
     text = os.environ.get(name, "").strip()
     try:
         return kind(text) if text else default
@@ -224,10 +224,10 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 
 
 def write_entrance(url: str, folder: Path | None) -> Path:
-    """Write a file redirecting a browser to `url`, readable only by its owner.
+    """Write a file that redirects a browser to `url`, readable only by its owner.
 
-    Program arguments are visible to all users. Browsers installed as snaps can read neither hidden folders nor the
-    folder for temporary files.
+    A file is used because all users can see program arguments. Browsers installed as snaps can read neither hidden
+    folders nor the temporary folder.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -274,14 +274,14 @@ def mcp(  # noqa: PLR0913 - the options of the command
     token, header = "", ""
     if token_file is not None:
         token, header = read_token(token_file), f"the token of {token_file}"
-    elif http:  # not needed over stdio
+    elif http:  # a token is not needed over stdio
         token = kept_token(new=new_token)
         header = f"the header Authorization: Bearer {token}"
 
     async def run() -> None:
         from flowdebate.mcp import serve_http, serve_stdio
 
-        with _stdout_protected():  # importing the application's module runs its code
+        with _stdout_protected():  # importing the application's module runs arbitrary code
             service = _make_service(app, store, values, allow_model, recover=False)
         if http:
             url_port = _MCP_PORT if port is None else port
@@ -299,7 +299,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 
 
 def _check_token(token_file: str | None, *, new: bool) -> None:
-    """Raise ConfigurationError for a request for a new token if the user named the token file."""
+    """Raise ConfigurationError if a new token is requested for a token file named by the user."""
     if new and token_file is not None:
         raise misuse("--new-token", new, "--new-token cannot be combined with --token-file: that file is yours.")
 
@@ -308,7 +308,7 @@ def _check_token(token_file: str | None, *, new: bool) -> None:
 def _stdout_protected() -> Iterator[None]:
     """Redirect stdout to stderr in the `with` block, even for C libraries.
 
-    Any line that an application prints would break the protocol.
+    Any line printed by an application would break the protocol.
     """
     sys.stdout.flush()
     wire = os.dup(1)
@@ -332,13 +332,13 @@ def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
 def _make_service(
     app: str | None, store: str | None, values: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
 ) -> Service:
-    """Return the Service named by `app`, or create one; raise ConfigurationError for an invalid name."""
+    """Return the Service named by `app`, or a new one; an invalid name raises ConfigurationError."""
     from flowdebate.runs.limits import Limits
     from flowdebate.service.service import Service
     from flowdebate.ui.models import prices_of
 
     if app is not None:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+        sys.path.insert(0, str(Path.cwd()))  # like `python -m`
         return load_object(app, Service, location=COMMAND, field="--app")
     prices = prices_of(values["price"] or ())
     if values["budget_cost"] is not None and prices is None:
@@ -369,12 +369,12 @@ def _make_service(
 
 
 _SHORTEST = 16
-"""Minimum length of a token, as in `create_app`; checked here so that the message can name the file."""
+"""Minimum token length, as in `create_app`; checked here so that the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_token(path: str) -> str:
-    """Read the token from a file; raise BadFile for an invalid one."""
+    """Read the token from a file; an invalid token raises BadFile."""
     token = read_text(path, megabytes=1).strip()
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise BadFile(path, f"must hold one token of at least {_SHORTEST} ASCII letters, digits or signs")
@@ -382,10 +382,10 @@ def read_token(path: str) -> str:
 
 
 def kept_token(*, new: bool = False, needed: bool = False) -> str:
-    """Return the token for this user's servers, created on first use; `new` replaces it.
+    """Return the stored token for this user's servers, creating it on first use; `new` replaces it.
 
-    Raise BadFile if others may have read or written the file. If the token cannot be stored, a message says that it is
-    valid only until the server stops; if a command other than the server `needed` it, raise BadFile instead.
+    If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is only
+    valid until the server stops, or raise BadFile if `needed` is set, because another command needs the server's token.
     """
     path = default_store_path().with_name("token")
     try:
@@ -393,7 +393,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
         if new or not os.path.lexists(path):
             _write(path, replace=new)
         status = path.lstat()
-        with path.open("rb"):  # it exists, but cannot be read
+        with path.open("rb"):  # fails here if the file exists but is not readable
             pass
     except OSError as error:
         if needed:
@@ -413,7 +413,7 @@ def kept_token(*, new: bool = False, needed: bool = False) -> str:
 
 def _write(path: Path, *, replace: bool) -> None:
     """Write a token atomically; if two servers start at once, the first one wins."""
-    handle, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # with the mode 0600
+    handle, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # created with mode 0600
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(f"{secrets.token_urlsafe(32)}\n")
@@ -460,7 +460,7 @@ def queue(  # noqa: PLR0913 - the options of the command
     if (action == "submit") != (question is not None) or (action != "submit" and (run_id is not None or priority)):
         raise misuse("QUESTION", question, "submit requires a QUESTION; --run-id and --priority are only for submit.")
     opt.check(0 <= priority <= 100, "--priority", priority, "an int from 0 to 100")  # noqa: PLR2004 - `LOWEST`
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    sys.path.insert(0, str(Path.cwd()))  # like `python -m`
     from flowdebate.workers.deployment import Workers
 
     workers_object = load_object(workers, Workers, location=COMMAND, field="MODULE:OBJECT")

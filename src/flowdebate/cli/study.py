@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Command-line flags whose names differ from the options of `compare_all`."""
+"""Command-line flags with names that differ from the options of `compare_all`."""
 
 
 @opt.command("base_url")
@@ -147,7 +147,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Name the flag in errors of `compare_all`, or the row of the file at `path` with its `blanks` (empty cells)."""
+    """Add the flag to errors of `compare_all`, or the row of the file at `path` for empty cells (`blanks`)."""
     try:
         yield
     except ConfigurationError as error:
@@ -166,7 +166,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    """Return the texts keyed by file name, without common parts of the names if the rest is unique."""
+    """Return the texts keyed by file name, with common parts of the names removed if they stay unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(len(set(names)) == len(files) > 1, "FILE", files, "different files, two or more; or one of rows")
@@ -177,14 +177,14 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 
 
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
-"""Options that designs cannot set, because the rows or the study set them."""
+"""Options that designs cannot set because the rows or the study set them."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
 """Options that apply to the debates of all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class StudyFile(BaseModel):
-    """Contents of a study file; `questions` is a path relative to its folder."""
+    """Contents of a study file; `questions` is a path relative to the file's folder."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
@@ -195,7 +195,7 @@ class StudyFile(BaseModel):
     id: Text | None = None
     cluster: Text | None = None
     designs: dict[str, dict[str, Any]] = Field(min_length=1)
-    """Debate options as in a plan file, keyed by design."""
+    """Debate options in the format of a plan file, keyed by design."""
     debate: dict[str, Any] = {}
     """Debate options shared by all designs."""
     noise: bool = False
@@ -317,9 +317,9 @@ def study(  # noqa: PLR0913 - the options of the command
 
 
 def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
-    """Read the study from a file, with the plan of its first design (models and limits), and the file of its questions.
+    """Read a study file; return the study, the plan of its first design (models and limits), and its questions file.
 
-    Raise BadFile with the key, or with the question and its column.
+    An error raises BadFile with the key, or with the question and its column.
     """
     from flowdebate.evaluation.study import Study
 
@@ -353,7 +353,7 @@ def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
 
             plan = planned(name, row, positions)
             pattern = plan.pattern()
-            # a design with specific models contains them
+            # A design with models of its own already contains them.
             return pattern if plan.models == shared else sequencer(name=pattern.name, model=plan.models).then(pattern)
 
         return made
@@ -401,7 +401,7 @@ def _check_designs(study_file: StudyFile, path: str) -> None:
 
 @contextmanager
 def _in_files(path: str, questions: str) -> Iterator[None]:
-    """Add the study file to the study's errors, and the questions file to errors about a row."""
+    """Add the name of the study file to the study's errors, and that of the questions file to errors about a row."""
     try:
         yield
     except RunChanged as error:
@@ -425,7 +425,7 @@ def _show_registration(registration: Registration, path: Path, *, as_json: bool)
     page.labelled("Registered", str(path), "bold", indent="")
     page.labelled("Hash", registration.hash, "dim", indent="")
     for name, value in registration.fixed.items():
-        # hashes by design, or names
+        # The value contains hashes by design, or names.
         parts = [f"{key} {part[:12]}" for key, part in value.items()] if isinstance(value, dict) else value
         text = "; ".join(parts) if isinstance(parts, list) else str(value)
         page.labelled(name.replace("_", " ").capitalize(), text, "plain")

@@ -37,7 +37,7 @@ TOLD = (
 _WORDS = 4.0
 """Reading speed in words per second."""
 _AT_ONCE = 1_000.0
-"""Speed without pauses, for unattended output."""
+"""Playback speed without pauses, for non-interactive output."""
 
 
 @opt.command()
@@ -67,7 +67,7 @@ def play_review(*, page: bool) -> NoReturn:
 
 
 def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
-    """Run a plan with recorded models, print its `description`, and exit."""
+    """Run a plan with recorded models, print its `description`, then exit."""
     with report_problems():
         if page:
             check_library("--page", "fastapi", library="FastAPI", extra="server")
@@ -83,7 +83,7 @@ def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
 
 
 def recorded_plan(speed: float) -> Plan:
-    """Return the plan of the recorded debate, with a model replaying the recording."""
+    """Return the plan of the recorded debate, with a model that replays the recording."""
     from flowdebate.models.recording import PlayedModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
@@ -94,7 +94,7 @@ def recorded_plan(speed: float) -> Plan:
 
 
 async def _serve(plan: Plan, description: str) -> None:
-    """Play the recording on the page of a server without other runs, until interrupted."""
+    """Play the recording in a browser until interrupted, on a server without other runs."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
     from flowdebate.service.service import Service

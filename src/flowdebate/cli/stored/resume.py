@@ -79,7 +79,7 @@ def resume(  # noqa: PLR0913 - the options of the command
 
 
 class _Recovery(TypedDict, total=False):
-    """Options of `Service.resume()` for an abandoned run."""
+    """Options for `Service.resume()` on an abandoned run."""
 
     on_uncertain: OnUncertain
     allow_changes: bool
@@ -97,7 +97,7 @@ def _resume(
     quiet: bool = False,
     **options: Unpack[_Recovery],
 ) -> NoReturn:
-    """Resume a run (None: the last one), with options in `values` that override its plan, and exit."""
+    """Resume a run (None: the most recent one), with options in `values` overriding its plan, then exit."""
     from flowdebate.service.runs import find_run, last_resumable, opened
     from flowdebate.ui.models import models_line
     from flowdebate.ui.plan import plan_of
@@ -118,7 +118,7 @@ def _resume(
 
 
 def _environment(stored: StoredRun) -> str | None:
-    """Return the model configured by the environment when a stored run was started."""
+    """Return the model that the environment configured when a stored run was started."""
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 
@@ -141,7 +141,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 # answer
 
 _LONGEST = 4_000_000
-"""Maximum number of characters read from stdin, above the limit of any answer."""
+"""Maximum number of characters read from stdin; larger than the limit on any answer."""
 
 
 @opt.command()
@@ -169,7 +169,7 @@ def answer(
         stored = asyncio.run(find_run(opened_store.store, run))
         pending = asyncio.run(_answer(opened_store.store, stored, data if text is None else text, place))
         short, option = short_id(stored.header.run_id), opened_store.option
-    for request in pending:  # if resumed now, the run would only be suspended again
+    for request in pending:  # resuming now would only suspend the run again
         tell(f"It still waits for {request.block}: flowdebate runs answer {short} --place '{request.place}'{option}")
     if pending:
         return
@@ -182,7 +182,7 @@ def answer(
 
 
 async def _answer(store: Store, stored: StoredRun, text: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the given answer, or ask for all missing ones; return the open requests."""
+    """Record the answer from the command line, or prompt for all missing ones; return the open requests."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.service.runs import requests_in
@@ -196,7 +196,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
         for request in waiting:
             tell(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
         text = sys.stdin.read(_LONGEST).removesuffix("\n")
-    if text is not None or not waiting:  # raises if there is no open request
+    if text is not None or not waiting:  # raises if no request is open
         await submit_answer(store, run_id, text, place=place)
     else:
         for request in waiting:
@@ -208,7 +208,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
 # fork
 
 _MEGABYTES = 4
-"""Maximum size of an answer file in megabytes, above the limit of any answer."""
+"""Maximum size of an answer file in megabytes; larger than the limit on any answer."""
 
 
 @opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")
@@ -321,7 +321,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
-    """Parse a `--set` option with its value as in a TOML file, or as text; an empty value is None.
+    """Parse a `--set` option; the value is read as in a TOML file, or as text, and an empty value is None.
 
     >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
     (('max_rounds', 3), ('schedule', 'swap'), ('terminate_when', None))
@@ -337,13 +337,13 @@ def _read_setting(text: str) -> tuple[str, Any]:
         read = tomllib.loads(f"value = {value}")
     except (tomllib.TOMLDecodeError, RecursionError):
         return key, value
-    return key, read["value"] if len(read) == 1 else value  # a line feed would begin a second key
+    return key, read["value"] if len(read) == 1 else value  # a newline in the value could add a second key
 
 
 def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the path from which models are asked again, and the edited answers keyed by path."""
+    """Return the path from which models are called again, and the edited answers keyed by path."""
     from flowdebate.ui.files import read_text
 
     place_found = None if at is None else _find_place(at, places, option="--at")
@@ -374,11 +374,11 @@ def _find_place(abbreviation: str, places: Sequence[str], *, option: str) -> str
 
 
 _NAMED = 8
-"""Maximum number of paths listed in a message, enough for a round of a typical debate."""
+"""Maximum number of paths listed in a message; enough for one round of a typical debate."""
 
 
 def _is_short_for(abbreviation: str, place: str) -> bool:
-    """Return whether `abbreviation` consists of suffixes of parts of `place`, in order, including the last part.
+    """Return whether `abbreviation` matches the ends of components of `place`, in order and including the last.
 
     >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
     >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]

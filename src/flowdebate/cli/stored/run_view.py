@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}
-"""Labels for answers of a fork that were not requested from a model."""
+"""Labels for a fork's answers that did not come from a model call."""
 
 
 def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, following: str | None = None) -> None:
-    """Write a table with one row per run or batch; `following` is the command for the next rows."""
+    """Write a table with one row per run or batch; `following` is the command that lists the next rows."""
     if not rows:
         page.line("No runs.")
         return
@@ -41,7 +41,7 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
         cells = (
             short_id(header.run_id) if len(runs) == 1 else f"{header.labels[BATCH_LABEL]} ({len(runs)} runs)",
             ago(now - header.created_at) or f"{moment(header.created_at):%Y-%m-%d}",
-            header.block if info is None else info.name,  # a run without a pattern is from another program
+            header.block if info is None else info.name,  # a run without a pattern comes from another program
             next(iter(states)) if len(states) == 1 else several,
             f"{sum(run.steps for run in runs)}",
             header.question,
@@ -55,14 +55,14 @@ def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, f
 
 
 def run_data(run: StoredRun, *, complete: bool = False) -> dict[str, Any]:
-    """Convert `run` to JSON data; `complete` adds input, options and outcome."""
+    """Convert `run` to JSON data; with `complete`, include input, options and outcome."""
     header = run.header
     data: dict[str, Any] = {
         "runId": header.run_id,
         "block": header.block,
         "pattern": None if (info := pattern_of_run(run)) is None else info.name,
         "question": header.question,
-        "status": state_of(run),  # not the stored status, which is still "running" if the process is gone
+        "status": state_of(run),  # the stored status stays "running" if the process dies
         "steps": run.steps,
         "createdAt": moment(header.created_at).isoformat(),
         "updatedAt": moment(run.updated_at).isoformat(),
@@ -158,8 +158,8 @@ def show_outcome(run: StoredRun, page: Page) -> None:
         page.labelled("Error", str(outcome["error"]), "red")
     output, raw = outcome.get("output"), outcome.get("raw")
     if isinstance(raw, dict):
-        with suppress(BadFile):  # for a block that is not a pattern,
-            sections = list(document_of(run, ()).outcome())  # the contributions are shown above
+        with suppress(BadFile):  # raised for a block that is not a pattern
+            sections = list(document_of(run, ()).outcome())  # contributions are already shown above
             for section in sections:
                 page.show(section)
             if output in (None, raw) or any(isinstance(section, Output) for section in sections):
@@ -169,12 +169,12 @@ def show_outcome(run: StoredRun, page: Page) -> None:
 
 
 def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """Return the document of a stored run as its command saved it; raise BadFile if there is none."""
+    """Return a stored run's document as its command saved it; raise BadFile if there is none."""
     return asyncio.run(document_of_run(run, steps))
 
 
 def prose(value: object) -> str:
-    """Render JSON data as lines for readers: labels, values, and lists.
+    """Render JSON data as readable lines with labels, values and lists.
 
     >>> print(prose({"winner": None, "nextSpeakers": ["ann", "bob"], "issues": [{"text": "No source.", "score": 5}]}))
     Winner: none

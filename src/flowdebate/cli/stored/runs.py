@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _MOST = 20
-"""Default number of listed rows, which fit on a terminal without scrolling."""
+"""Default number of listed rows; fits on a terminal without scrolling."""
 
 
 @opt.command()
@@ -64,7 +64,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     labels = opt.read_labels(label) | ({} if batch_id is None else {BATCH_LABEL: batch_id})
     filters = {"state": status, "block": pattern, "search": text, "labels": labels}
     with opened(store) as place:
-        # one row more than shown, to see if there is a next page
+        # One more row than shown, to see whether there is a next page.
         rows = asyncio.run(_rows(place.store, filters, limit + 1, before, fold=batch_id is None and not as_json))
     following = None
     if len(rows) > limit:
@@ -81,11 +81,11 @@ def runs(  # noqa: PLR0913 - the options of the command
 async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
-    """Return at most `limit` rows after the run `before`; `fold` combines each batch into one row."""
+    """Return at most `limit` rows following the run `before`; `fold` combines each batch into one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
-    # a position instead of an offset, because runs started or deleted between two pages would shift the list
+    # A position rather than an offset: runs started or deleted between two pages would shift the list.
     after = None if before is None else (await find_run(store, before)).position
     rows: list[list[StoredRun]] = []
     batches: set[str] = set()
@@ -106,7 +106,7 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return the runs of a batch, which is listed at its newest run; empty if an earlier page lists it.
+    """Return the runs of a batch for the row of its newest run; empty if an earlier page already lists the batch.
 
     `first` is the newest run of the batch after the position `after`.
     """
@@ -216,7 +216,7 @@ async def _select(
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
-        # a run cannot have changed before its start
+        # A run cannot have changed before it started.
         runs_found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
         async for run in runs_found:
             if not run.owned and run.updated_at <= oldest:
@@ -295,7 +295,7 @@ def verify(
         findings = asyncio.run(verify_file(file))
     except FlowDebateError:
         raise
-    except Exception as error:  # the file is untrusted; an exit code of 1 would mean that it was changed
+    except Exception as error:  # the file is untrusted; an exit code of 1 would mean that it was tampered with
         raise BadFile(file, f"cannot be verified: {error_text(error)}") from error
     if as_json:
         write_json([finding.model_dump(by_alias=True) for finding in findings])

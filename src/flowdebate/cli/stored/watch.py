@@ -53,7 +53,7 @@ def watch(
 
 
 def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
-    """Show a run to its end, or until an interrupt; return the exit code."""
+    """Show a run until it ends or an interrupt is received; return the exit code."""
     from flowdebate.cli.stored.run_view import document_of
     from flowdebate.service.runs import short_id
 
@@ -90,7 +90,7 @@ def _watch(stored: StoredRun, place: Place, *, as_json: bool, quiet: bool, markd
 
 
 def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
-    """Return the plan of a stored run, or None and the reason why there is none."""
+    """Return a stored run's plan, or None and the reason why it has none."""
     from flowdebate.ui.plan import pattern_of_run, plan_of
 
     if pattern_of_run(stored) is None:
@@ -102,7 +102,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
-    """Return the page of the run's command, whose first line shows the run and its status."""
+    """Return the page that the run's command would show; its first line has the run and its status."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.runs import ago, moment, short_id, state_of
     from flowdebate.ui.models import models_line
@@ -116,7 +116,7 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
 
 
 class _Lines(View):
-    """Writer of events or steps, one line of JSON each."""
+    """Writer of events or steps as JSON Lines."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Write the events or steps until the run ends; raise WriteFailed if writing fails."""
@@ -135,10 +135,10 @@ class _Lines(View):
     def write(self, data: object) -> None:
         from flowdebate.ui.text import seen_json
 
-        write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line, where `as_json` is indented
+        write_json(seen_json(json.dumps(data, ensure_ascii=False)))  # one line; `as_json` would indent it
 
     def end(self, stored: StoredRun) -> None:
-        """Write the status of a run shown by its steps."""
+        """Write the status of a run that was shown step by step."""
         from flowdebate.service.runs import state_of
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})

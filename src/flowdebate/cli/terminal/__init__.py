@@ -1,1 +1,1 @@
-"""Terminal output: pages, the live screen, text that cannot move the cursor, and process handling."""
+"""Terminal output: pages, the live screen, escaping of control characters, and process handling."""

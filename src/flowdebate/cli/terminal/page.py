@@ -1,4 +1,4 @@
-"""Page of a run, laid out and coloured in a terminal, and plain lines everywhere else."""
+"""Page of a run: formatted and colored in a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
-"""Maximum length of a short fact in characters: three lines on a wide terminal."""
+"""Maximum length of a short fact in characters; about three lines on a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 _RESET = "starting over: turns that came at the same time are now in a different order"
 
 
 class Page:
-    """Writer printing the parts of a debate to `stream`, in the order of the calls.
+    """Writer that prints the parts of a debate to `stream`, in the order of the calls.
 
-    No escape codes are written if `stream` is not a terminal, or if NO_COLOR is set. Foreign text is indented (or
-    framed), so that it cannot be mistaken for the page's own words.
+    No escape codes are written if `stream` is not a terminal, or if NO_COLOR is set. Text from models and users is
+    indented or framed, so it cannot be mistaken for text of the page.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -140,7 +140,7 @@ class Page:
             self.line(title)
 
     def speaker(self, name: str, description: str) -> None:
-        """Announce the next speaker, with stance or role unless the head of the page shows it."""
+        """Announce the next speaker, with the stance or role unless the top of the page already shows it."""
         self.line()
         if description:
             self.labelled(name, description, self.colour(name), indent="")
@@ -148,7 +148,7 @@ class Page:
             self.line(f"{in_line(name).lstrip(' ')}:", style=self.colour(name))
 
     def text(self, piece: str) -> None:
-        """Write a piece of a contribution or of the output."""
+        """Write a chunk of a contribution or of the output."""
         if self._flow is None:
             self._flow = TextFlow(self.screen.write, indent="  ", width=self._wrap())
             self._marks = None if self.screen.console.color_system is None else Marks(self.screen.width - 2)
@@ -157,7 +157,7 @@ class Page:
         self.screen.flush()
 
     def end_text(self) -> None:
-        """End the text started by `text`, if any."""
+        """End the current text, if any."""
         if self._flow is not None:
             for part, style in [] if self._marks is None else self._marks.feed("", last=True):
                 self._flow.feed(part, style)
@@ -166,11 +166,11 @@ class Page:
             self.screen.flush()
 
     def remark(self, text: str) -> None:
-        """Write a remark of the page, in brackets."""
+        """Write a remark in brackets."""
         self.line(f"({in_line(text)})", style="dim", indent="  ")
 
     def card(self, title: str, facts: Sequence[Fact]) -> None:
-        """Write a result in a frame; a fact named like the title needs no label, and long facts are set apart."""
+        """Write a result in a frame, with long facts set apart; a fact named like the title has no label."""
         self.line()
         if not self.screen.is_terminal:
             self.line(title)
@@ -182,13 +182,13 @@ class Page:
         from rich.text import Text
 
         lines: list[Text] = []
-        inside = self.screen.width - 6  # without the frame
+        inside = self.screen.width - 6  # width without the frame
         for index, fact in enumerate(facts):
             apart = "\n" if index and not (fact.short and facts[index - 1].short) else ""
             label = [] if fact.label == title else [(f"{in_line(fact.label)}: ", "bold")]
             text = re.sub(
                 r"\n{3,}", "\n\n", printable(fact.text).strip("\n")
-            )  # a frame of blank lines would hide the text below
+            )  # many blank lines in the frame would push the text below out of view
             parts = [(part, f"{_STYLES[fact.tone]} {style}") for part, style in Marks(inside).feed(text, last=True)]
             lines.append(Text.assemble(apart, *label, *parts))
         self.screen.print(Panel(Group(*lines), title=Text(title, "bold"), border_style="green", padding=(1, 2)))
@@ -203,7 +203,7 @@ class Page:
         self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
-        """Write how an incomplete run ended, then notes and totals, the run, its seed, and a `hint`."""
+        """Write how an incomplete run ended, followed by notes, totals, the run, its seed, and a `hint`."""
         self.end_text()
         ending = STATUSES[document.status].ending
         if ending:
@@ -229,7 +229,7 @@ class Page:
         self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
-        """Write `facts`, as many as fit on each line."""
+        """Write `facts`, with as many per line as fit."""
         from rich.cells import cell_len
 
         between = " · " if self.screen.is_utf8 else "; "
@@ -250,7 +250,7 @@ class Page:
             self.show(section)
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table; in a terminal its last column is cut to fit the width."""
+        """Write a table; in a terminal, its last column is truncated to fit the width."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -263,20 +263,20 @@ class Page:
                 line.truncate(self.screen.console.width, overflow="ellipsis")
             self.screen.console.print(line, soft_wrap=True)
 
-    # How it is written
+    # Low-level writing
 
     def labelled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
-        """Write `text` after a label; further lines are indented more deeply than the label."""
+        """Write `text` after a label; continuation lines are indented more deeply than the label."""
         behind = " " + text.lstrip(" \t\n")
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """Write the page's own text on one or more lines."""
+        """Write text of the page itself, on one or more lines."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 
     def _set(self, texts: Sequence[tuple[str, str]], *, indent: str, first: str) -> None:
-        """Write one paragraph of styled texts."""
+        """Write one paragraph of styled text."""
         self.end_text()
         written: list[tuple[str, str]] = []
         flow = TextFlow(lambda *piece: written.append(piece), indent=indent, first=first, width=self._wrap())
@@ -288,7 +288,7 @@ class Page:
         self.screen.flush()
 
     def _wrap(self) -> Callable[[], int] | None:
-        # determined each time, because the terminal may be resized
+        # A function, because the terminal may be resized.
         return (lambda: self.screen.width) if self.screen.breaks_lines else None
 
 
@@ -301,7 +301,7 @@ def render(document: Document, page: Page) -> None:
 
 
 class LivePage(View):
-    """Page following a run live."""
+    """Page that follows a run live."""
 
     def __init__(self, plan: Plan, stream: TextIO, *, head: Sequence[str] = (), quiet: bool = False) -> None:
         self._plan = plan
@@ -316,7 +316,7 @@ class LivePage(View):
             self._page.subject(plan.info.subject.capitalize(), plan.subject)
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show a run until it ends; raise WriteFailed if it cannot be shown."""
+        """Show a run until it ends; raise WriteFailed if the output cannot be written."""
         if self._quiet:
             return await super().follow(updates)
         screen = self._page.screen

@@ -1,4 +1,4 @@
-"""Process of the command: output, error messages, exit codes, atomic writes, and signals."""
+"""Process handling for commands: output, error messages, exit codes, atomic writes, and signals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of all commands, except those for signals."""
+    """Exit codes of all commands, except codes for signals."""
 
     FAILED = 1
     MISUSED = 2
@@ -53,29 +53,30 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of_signal(number: int) -> int:
-    """Return the exit code that shells report for a process ended by the signal `number`."""
+    """Return the exit code that shells report for a process terminated by signal `number`."""
     return 128 + number
 
 
 def prepare_streams() -> None:
     """Make stdout and stderr accept any character, and reopen closed streams on the null device."""
-    # closed, as by cron or a container; reopened first, because the next file would get its number
+    # Closed, for example by cron or a container. Reopened first, because the next opened file would otherwise get its
+    # descriptor.
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
-        if stream is None:  # closed by the parent (`>&-`, a service manager), so Python has no stream
+        if stream is None:  # closed by the parent (`>&-`, a service manager)
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, TextIOWrapper):
-            # texts of models contain characters that other encodings of the console (LANG=C, cp1252) do not support
+            # Text from models contains characters that other console encodings (LANG=C, cp1252) do not support.
             stream.reconfigure(errors="backslashreplace")
     logging.getLogger("flowdebate").addHandler(_Lines(logging.WARNING))
 
 
 def log_to(target: str) -> Callable[[], None]:
-    """Append log records as lines of JSON to the file `target`, or to stderr for "-"; return a function that stops it.
+    """Append log records as JSON Lines to the file `target`, or to stderr for "-".
 
-    Raise BadFile if the file is not writable.
+    Return a function that stops logging. Raise BadFile if the file is not writable.
     """
     from flowdebate.telemetry import JsonLines
 
@@ -83,13 +84,13 @@ def log_to(target: str) -> Callable[[], None]:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
         check_target(Path(target))
-        os.close(open_private(Path(target), os.O_WRONLY | os.O_APPEND))  # a new file is private to its owner
+        os.close(open_private(Path(target), os.O_WRONLY | os.O_APPEND))  # only the owner can read a new file
         handler = logging.FileHandler(target, encoding="utf-8")
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("flowdebate")
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)  # otherwise the level of the root logger drops everything except warnings
+    logger.setLevel(logging.INFO)  # otherwise the root logger's level drops everything below warnings
 
     def stop() -> None:
         logger.removeHandler(handler)
@@ -100,11 +101,11 @@ def log_to(target: str) -> Callable[[], None]:
 
 
 def tell(message: str) -> None:
-    """Write `message` to stderr, with control characters escaped and further lines indented."""
+    """Write `message` to stderr, with control characters escaped and continuation lines indented."""
     from flowdebate.ui.text import printable
 
     lines = printable(message).replace("\n", "\n  ")
-    with suppress(OSError):  # stderr is gone as well, so the message is lost
+    with suppress(OSError):  # stderr is closed as well, so the message is lost
         if sys.stderr.isatty():
             from flowdebate.cli.terminal.screen import WIDEST, TextFlow
 
@@ -131,7 +132,7 @@ def report_warnings() -> Iterator[None]:
 
 
 def leave_stdout() -> None:
-    """Discard buffered output, because flushing it at exit would fail."""
+    """Discard buffered output that could not be flushed at exit."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -139,7 +140,7 @@ def leave_stdout() -> None:
 
 
 def check_target(path: Path | None) -> None:
-    """Raise BadFile if `path` cannot be written, before any model is called."""
+    """Raise BadFile if `path` is not writable, before any model is called."""
     if path is None:
         return
     from flowdebate.ui.files import reason_of
@@ -159,17 +160,17 @@ def check_target(path: Path | None) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path` atomically; raise WriteFailed if this fails. A new file is readable only by its owner.
+    """Write `content` to `path` atomically; raise WriteFailed on failure. A new file is readable only by its owner.
 
-    Readers see either the previous or the complete new content.
+    Readers see either the old content or the complete new content.
     """
     from flowdebate.ui.files import reason_of
 
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    target = Path(os.path.realpath(path))  # keep links
+    target = Path(os.path.realpath(path))  # preserves symbolic links
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        if target.exists() and not target.is_file():  # a device or a pipe: a rename would put a file in its place
+        if target.exists() and not target.is_file():  # for a device or a pipe, renaming would replace it with a file
             target.write_bytes(data)
             return
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_EXCL), "wb") as file:
@@ -185,7 +186,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log handler for lines on stderr without tracebacks; it skips records of runs, which pages show."""
+    """Log handler that writes lines to stderr without tracebacks; it skips run records, because pages show them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -196,7 +197,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def clean_up_at_termination() -> Iterator[None]:
-    """Unwind the stack at SIGTERM, so unfinished files are deleted before the process ends."""
+    """Unwind the stack on SIGTERM, so that unfinished files are deleted before the process ends."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise _Terminated(128 + number)
@@ -221,8 +222,8 @@ class _Terminated(SystemExit):
 class Interrupts:
     """Context in which the first SIGINT or SIGTERM calls `stop` and restores the default handlers.
 
-    A second signal then ends the process even if Python is busy. Signals ignored by the caller stay ignored (`nohup`,
-    background jobs). Outside the main thread, nothing changes.
+    A second signal then ends the process even if Python is busy. Signals ignored by the parent process stay ignored
+    (`nohup`, background jobs). Outside the main thread, this does nothing.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:
@@ -240,7 +241,7 @@ class Interrupts:
         return self
 
     def then(self, stop: Callable[[], object]) -> None:
-        """Set `stop`; call it at once if a signal has already been received."""
+        """Set `stop`, and call it immediately if a signal has already been received."""
         self._stop = stop
         if self.received is not None:
             stop()
@@ -258,10 +259,10 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""Signal numbers, because some systems lack the names."""
+"""Signal numbers; some systems do not define the names."""
 _CHANGED_LINES = 6
-"""Maximum number of shown lines of a changed prompt. Hundreds may differ; these identify the option and fit a small
-terminal.
+"""Maximum number of displayed lines of a changed prompt. Hundreds may differ; this many identify the option and fit on
+a small terminal.
 """
 
 
@@ -279,13 +280,13 @@ def write_json(value: object) -> None:
     text = value if isinstance(value, str) else as_json(value)
     with writing():
         sys.stdout.flush()
-        # bytes: JSON is UTF-8 in any locale, and Windows would add a carriage return
+        # Written as bytes: JSON is UTF-8 in any locale, and Windows would add carriage returns.
         sys.stdout.buffer.write(f"{text}\n".encode())
         sys.stdout.flush()
 
 
 def write_report(document: Document, path: Path | None) -> None:
-    """Write the report of `document` as Markdown to `path`, unless that is None."""
+    """Write the report of `document` as Markdown to `path`, unless `path` is None."""
     if path is not None:
         from flowdebate.ui.markdown import report
 
@@ -294,7 +295,7 @@ def write_report(document: Document, path: Path | None) -> None:
 
 @contextmanager
 def report_problems() -> Iterator[None]:
-    """Convert library errors to messages on stderr, and exit; exit silently if the pipe is closed."""
+    """Convert library errors to messages on stderr, then exit; exit silently if the pipe is closed."""
     try:
         yield
     except (KeyboardInterrupt, typer.Abort):
@@ -304,7 +305,8 @@ def report_problems() -> Iterator[None]:
         raise typer.Exit(exit_code_of(error)) from None
     except WriteFailed as error:
         leave_stdout()
-        # `| head` is not an error; shells show it as the signal that would have ended the process
+        # A closed pipe (`| head`) is not an error; the exit code is that of the signal that would have ended the
+        # process.
         if error.reader_left:
             raise typer.Exit(exit_code_of_signal(_SIGPIPE)) from None
         tell(f"Error: {error}")
@@ -312,7 +314,7 @@ def report_problems() -> Iterator[None]:
 
 
 def exit_code_of(error: FlowDebateError) -> int:
-    """Return the exit code of a command that failed with `error`."""
+    """Return the exit code for a command that failed with `error`."""
     if isinstance(error, BadFile) and error.no_changes is not None:
         return ExitCode.NO_CHANGES if error.no_changes == "none" else ExitCode.NO_RESULT
     misuse = (BadFile, ConfigurationError, RunChanged, RunNotFound)
@@ -320,7 +322,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph that uses option names and gives advice on the input."""
+    """Render `error` as one paragraph with the option's command-line name and advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:

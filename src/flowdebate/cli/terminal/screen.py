@@ -1,4 +1,4 @@
-"""Streamed text of a page, wrapped; in a terminal, with a line about the current work below it."""
+"""Wrapped streaming text of a page; in a terminal, a line below it shows the current activity."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 WIDEST = 100
 """Maximum width of readable lines, in columns."""
 _TICK = 0.1
-"""Seconds between frames of the live line: fast enough for a spinner, without keeping the terminal busy."""
+"""Seconds between frames of the live line; fast enough for a spinner, without keeping the terminal busy."""
 _MINUTE = 60
 _STARTING = "Starting the local model (some seconds, once)"
 
 
 class Screen:
-    """Output of a page.
+    """Output stream of a page.
 
-    In a terminal with colours, `live()` adds a live line below the text. Elsewhere, and if NO_COLOR is set, there is no
+    In a terminal with colors, `live()` adds a live line below the text. Elsewhere, and if NO_COLOR is set, there is no
     live line, and no escape codes are written.
     """
 
@@ -51,7 +51,7 @@ class Screen:
         plain = not terminal or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
         self.console: Console = RichConsole(
             file=cast("TextIO", checked),
-            force_terminal=terminal,  # otherwise, under FORCE_COLOR, rich treats any stream as a terminal
+            force_terminal=terminal,  # with FORCE_COLOR, rich would treat any stream as a terminal
             color_system=None if plain else "auto",
             markup=False,
             highlight=False,
@@ -84,12 +84,12 @@ class Screen:
     # Text
 
     def write(self, text: str, style: str = "") -> None:
-        """Append the printable `text`."""
+        """Append printable `text`."""
         from rich.text import Text
 
         if self._live is None:
             if style:
-                self.console.print(Text(text, style), end="", soft_wrap=True)  # already wrapped
+                self.console.print(Text(text, style), end="", soft_wrap=True)  # the text is already wrapped
             else:
                 self.console.file.write(text)
             return
@@ -111,7 +111,7 @@ class Screen:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show a live line within the `with` block, if the stream is a terminal with colours."""
+        """Show a live line within the `with` block, if the stream is a terminal with colors."""
         if not self.is_terminal or self.console.color_system is None:
             yield
             return
@@ -135,7 +135,7 @@ class Screen:
 
     async def ticking(self) -> None:
         """Animate the live line until cancelled."""
-        with suppress(WriteFailed):  # the writer of the text notices
+        with suppress(WriteFailed):  # the text writer will report the failure
             while True:
                 await asyncio.sleep(_TICK)
                 self.tick()
@@ -152,7 +152,7 @@ class Screen:
     def show_cursor(self) -> None:
         """Restore the cursor hidden by a live line; may be called from a signal handler."""
         if self._live is not None:
-            with suppress(OSError, ValueError):  # not through rich, whose lock the interrupted code may hold
+            with suppress(OSError, ValueError):  # bypasses rich, because the interrupted code may hold its lock
                 os.write(self.console.file.fileno(), b"\x1b[?25h")
 
     def _start(self) -> None:
@@ -163,10 +163,10 @@ class Screen:
         self._live = Live(
             self,
             console=self.console,
-            auto_refresh=False,  # rich's thread would draw in the middle of a text; `ticking` draws in the loop
+            auto_refresh=False,  # rich's thread would draw in the middle of a text; `ticking` draws in the event loop
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=sys.stderr.isatty(),  # warnings are written above the live line
+            redirect_stderr=sys.stderr.isatty(),  # so that warnings appear above the live line
             vertical_overflow="crop",
         )
         self._live.start()
@@ -201,7 +201,7 @@ class Screen:
             yield spinner.render(console.get_time())
 
     def _status(self, working: Working, width: int) -> Text:
-        """Return one line of at most `width` columns; the least important parts are dropped until it fits."""
+        """Return one line of at most `width` columns, dropping the least important parts until it fits."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -224,7 +224,7 @@ class Screen:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in words.
+    """Format a duration for humans.
 
     >>> duration(7.6), duration(95), duration(7260)
     ('7 s', '1 min 35 s', '2 h 1 min')
@@ -237,10 +237,10 @@ def duration(seconds: float) -> str:
 
 
 class View:
-    """Base class of run views, which shows nothing."""
+    """Base class of run views; it shows nothing."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show a run until it ends; raise WriteFailed if it cannot be shown."""
+        """Show a run until it ends; raise WriteFailed if the output cannot be written."""
         async for _ in updates:
             pass
 
@@ -252,7 +252,7 @@ class View:
 
 
 class AskOnScreen:
-    """Function asking humans with `ask`, hiding the live line meanwhile."""
+    """Function that asks humans with `ask`, and hides the live line meanwhile."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -262,28 +262,28 @@ class AskOnScreen:
     async def __call__(self, request: HumanRequest) -> object:
         if self.screen is None:
             return await self._ask(request)
-        await asyncio.sleep(_TICK)  # the page shows the earlier contributions
+        await asyncio.sleep(_TICK)  # lets the page show earlier contributions first
         with self.screen.paused():
             return await self._ask(request)
 
 
 _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "
-"""Replacement for a tab, because the next tab stop of a terminal depends on earlier text."""
+"""Replacement for a tab, because a terminal's next tab stop depends on earlier text."""
 _LEADING = 24
 """Maximum number of spaces at the beginning of a line."""
 _WIDE = 2
-"""Cell width of characters at which lines may be broken: Chinese and Japanese have no spaces between words."""
+"""Cell width of characters at which lines may be broken; Chinese and Japanese have no spaces between words."""
 _NARROWEST = 20
-"""Minimum width for wrapping in columns; below it, wrapping would only make the text worse."""
+"""Minimum width for wrapping, in columns; wrapping to less would make the text harder to read."""
 
 
 class TextFlow:
     """Writer of one text; every line begins with `indent`, so that it cannot be mistaken for a line of the page.
 
-    - `width`: the current number of columns; None disables wrapping.
-    - `first`: replaces `indent` on the first line. The width of a line is the sum of the widths of its
-    characters: terminals combine characters differently, but never use more. Two or more blank lines become one.
+    `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
+    The width of a line is the sum of the widths of its characters, because terminals combine characters differently but
+    never use more. Consecutive blank lines become one.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class TextFlow:
         self._word_cells = 0
 
     def feed(self, piece: str, style: str = "") -> None:
-        """Write `piece`; with wrapping, the last word is held back until it ends or the style changes."""
+        """Write `piece`; with wrapping, hold back the last word until it ends or the style changes."""
         if style != self._style:
             self._take(self._stream.end())
             self._end_word()
@@ -321,7 +321,7 @@ class TextFlow:
         self._flush()
 
     def end(self) -> None:
-        """Write the rest and end the line."""
+        """Write the remaining text and end the line."""
         self._take(self._stream.end())
         self._end_word()
         if not self._fresh:
@@ -332,7 +332,7 @@ class TextFlow:
         self._unwritten.append(text)
 
     def _flush(self) -> None:
-        """Write the output of a whole piece at once, instead of word by word."""
+        """Write the output for a whole chunk at once, instead of word by word."""
         if self._unwritten:
             self._out("".join(self._unwritten), self._style)
             self._unwritten = []

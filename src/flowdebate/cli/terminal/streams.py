@@ -1,4 +1,4 @@
-"""Streams whose failures can be distinguished from errors of the code writing to them."""
+"""Streams with write errors that can be told apart from errors in the code that writes to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 class WriteFailed(Exception):
-    """Output could not be written. If `reader_left`, the reader closed the pipe, which is not an error."""
+    """Raised if output cannot be written. If `reader_left`, the reader closed the pipe, which is not an error."""
 
     def __init__(self, message: str, *, reader_left: bool = False) -> None:
         self.reader_left = reader_left
@@ -17,7 +17,7 @@ class WriteFailed(Exception):
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Convert OSError to WriteFailed, in a block that only writes to stdout or stderr."""
+    """Convert OSError to WriteFailed in a block that only writes to stdout or stderr."""
     try:
         yield
     except BrokenPipeError as error:
@@ -27,7 +27,7 @@ def writing() -> Iterator[None]:
 
 
 class CheckedStream:
-    """Stream raising WriteFailed on failure; rich would end the process at a broken pipe."""
+    """Stream that raises WriteFailed on failure; rich would end the process on a broken pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
