@@ -1,1 +1,1 @@
-"""Foundation of all front ends: options, plans, pattern pages, and documents of runs."""
+"""Shared base of all front ends: options, plans, pattern pages, and run documents."""

@@ -1,4 +1,4 @@
-"""Depth of runs: the options for each depth, and the escalation of depth "auto"."""
+"""Depth of runs: the options for each depth, and the escalation used by depth "auto"."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != "auto")
-"""The depths that "auto" tries in turn."""
+"""Depths tried one after another by "auto"."""
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Complete `options` with those of their depth.
+    """Complete `options` with the options of their depth.
 
-    Depth "auto" includes the speakers of all its steps. Raises ConfigurationError for "auto" in a pattern that cannot
-    end early.
+    Depth "auto" includes the speakers of all its steps. A pattern that cannot end early raises ConfigurationError for
+    "auto".
     """
     if options.depth is None:
         return options
@@ -77,7 +77,7 @@ def _says_agreement(page: PatternPage) -> bool:
 
 
 def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
-    """Build the pattern at each depth as a step of an escalation; the last step to run produces the outputs."""
+    """Build the pattern at each depth as a step of an escalation; the last executed step produces the outputs."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
     def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:
@@ -114,7 +114,7 @@ def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
 
 
 def _speakers_at(page: PatternPage, plan: Plan, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Choose the speakers of one step from the speakers of all steps; keep all if the user named them."""
+    """Choose one step's speakers from the speakers of all steps; keep all of them if the user named them."""
     if plan.options.ROSTER not in page.options_for(STEPS[-1]):
         return plan.speakers
     names = [entry["name"] for entry in values.get(plan.options.ROSTER, page.default_speakers)]

@@ -1,4 +1,4 @@
-"""Documents of runs, written by `--json` and read by `render`."""
+"""Run documents, as written by `--json` and read by `render`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Speaker(WireModel):
 
     @property
     def about(self) -> str:
-        """Text shown next to the name."""
+        """Description shown next to the name."""
         return self.role or ""
 
 
@@ -106,7 +106,7 @@ _MODELS = TypeAdapter(dict[str, list[str]])
 
 
 def read_models(stored: object) -> dict[str, list[str]] | None:
-    """Read the models of a run or an outcome, by seat; None if they are missing or unreadable."""
+    """Read the models of a run or an outcome, keyed by seat; None if they are missing or unreadable."""
     try:
         return _MODELS.validate_python(stored)
     except ValidationError:  # an imported run may contain anything
@@ -125,7 +125,7 @@ def read_remarks(stored: object) -> list[str] | None:
 
 
 class Document(InNotebooks, WireModel):
-    """A saved run: its end, all contributions, and its usage. Each pattern adds its own fields."""
+    """A saved run: its ending, all contributions, and its usage. Each pattern adds its own fields."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
     """Heading above the list of speakers."""
@@ -134,31 +134,31 @@ class Document(InNotebooks, WireModel):
     UNIT: ClassVar[str] = "argument"
     """Word for a single contribution."""
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of the pattern's own stop reasons."""
+    """Descriptions of pattern-specific stop reasons."""
     CHANGING: ClassVar[str | None] = None
-    """Word for the speakers' answers in the note about how many of them changed; None to leave out the note."""
+    """Word for the speakers' answers in the note about changed answers; None to omit the note."""
     GOES_ON: ClassVar[bool] = False
     """True if finished runs of the pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output, which only the run itself could measure."""
+    """Paths in the raw output of durations, which only the original run could measure."""
     pattern: str
     format: str | None = None
-    """Format of the debate; omitted if it has none."""
+    """Format of the debate; omitted if the pattern has no formats."""
     status: DebateStatus
     incomplete: str | None = None
-    """Line about participants missing from the result; omitted if none are missing."""
+    """Line about participants missing from the result; omitted if nobody is missing."""
     error: str | None = None
     """Error of a failed run, or the limit that ended it."""
     raw: Any
     models: dict[str, list[str]] | None = None
-    """The models used, by seat: a speaker's name, or a role; omitted if they were not recorded."""
+    """The models used, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
     remarks: list[str] | None = None
-    """Remarks on the calls, such as a setting rejected by a model; omitted if there are none."""
+    """Remarks on the calls, such as a setting that a model rejected; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
-    """Cost based on the given or known prices; omitted if there are no prices."""
+    """Cost at configured or known prices; omitted if there are no prices."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the list of prices with its date; omitted if it is not known."""
+    """Unit of `cost`: the currency, and the price list with its date; omitted if unknown."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
@@ -176,7 +176,7 @@ class Document(InNotebooks, WireModel):
         optional = ("format", "incomplete", "models", "remarks", "cost", "prices", "fork")
         left_out = {name for name in optional if getattr(self, name) is None}
         value = self.model_dump(mode="json", by_alias=True, exclude=left_out)
-        # The fields of a subclass come after those of its base, but readers want them before the usage.
+        # A subclass's fields come after those of its base, but readers want them before the usage.
         first, last = (key for key in value if key not in _LAST), (key for key in _LAST if key in value)
         return {key: value[key] for key in (*first, *last)}
 
@@ -191,12 +191,12 @@ class Document(InNotebooks, WireModel):
 
     @property
     def last_calls(self) -> int:
-        """Usual number of calls after the last turn, for the result."""
+        """Typical number of calls after the last turn, which produce the result."""
         return 1
 
     @property
     def title(self) -> str:
-        """Heading of a report: the pattern and its format."""
+        """Heading of a report, with the pattern and its format."""
         format_text = "" if self.format is None else f", {self.format}"
         return f"{self.pattern.capitalize()}{format_text}".replace("_", " ")
 
@@ -211,7 +211,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def speakers(self) -> list[Any]:
-        """The speakers; if the document does not name them, those of its raw output."""
+        """Speakers of the run; if the document does not name them, they are taken from its raw output."""
         return getattr(self, self.ROSTER) or self.raw_speakers()
 
     @property
@@ -221,13 +221,13 @@ class Document(InNotebooks, WireModel):
 
     @property
     def totals(self) -> list[str]:
-        """Description of tokens, calls, duration and cost, as far as they are known."""
+        """Description of the known totals: tokens, calls, duration and cost."""
         seconds = [] if self.seconds is None else [f"Time: {time_text(self.seconds)}"]
         cost = [] if self.cost is None else [f"Cost: {cost_text(self.cost, self.prices, complete=True)}"]
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def reason_in_words(self, reason: str) -> str:
-        """Describe a stop reason in words, with the name of a condition."""
+        """Describe a stop reason in words, including the name of a condition."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """List the remarks at the end of a page: on changed answers, calls, sources and quotes."""
+        """List the remarks at the end of a page, on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
@@ -249,7 +249,8 @@ class Document(InNotebooks, WireModel):
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
         """Return the quotes in the contribution at `index` of `raw.entries`, with their positions in the sources."""
-        looked_up = (self.raw.quotes or ())[index : index + 1]  # without sources nothing was looked up
+        # empty without sources, because no quotes were looked up
+        looked_up = (self.raw.quotes or ())[index : index + 1]
         return tuple(
             Quoted(
                 start=quote.start,
@@ -287,7 +288,10 @@ class Document(InNotebooks, WireModel):
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.reason_in_words(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function for the text next to a speaker's name: its argument, unless the page header shows it."""
+        """Return a function that decides on the text next to a speaker's name.
+
+        The function returns its argument, unless the page header already shows it.
+        """
         heads = {
             (speaker.name, text)
             for speaker in self.speakers
@@ -297,10 +301,10 @@ class Document(InNotebooks, WireModel):
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
-        """Build the page: contributions and result."""
+        """Build the page, with all contributions and the result."""
 
     def result(self) -> Iterator[Section]:
-        """Build the part of the page's end that is in no event of a live view."""
+        """Build the part of the page's end that no event of a live view contains."""
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
@@ -315,7 +319,7 @@ class Document(InNotebooks, WireModel):
 
 
 class RoundsDocument(Document):
-    """A saved run of a pattern whose speakers speak in rounds."""
+    """A saved run of a pattern with rounds."""
 
     LATE: ClassVar[tuple[str, ...]] = ()
     """Roles that act after the last round."""
@@ -323,13 +327,13 @@ class RoundsDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        """List the notes, including the order of turns if it is not the declared one."""
-        order = getattr(self.raw, "turn_order", "declared")  # in a deliberation all personas speak at once
+        """List the notes, including the order of turns if it differs from the declared order."""
+        order = getattr(self.raw, "turn_order", "declared")  # in a deliberation, all personas speak at once
         return [*([] if order == "declared" else [f"Turn order: {order}"]), *super().notes]
 
     @abstractmethod
     def entries(self) -> Iterator[tuple[int, Entry]]:
-        """Return all contributions, each with its round."""
+        """Return all contributions with their rounds."""
 
     def phases(self) -> Mapping[int, str | None]:
         """Return the phase of each round, in a pattern with phases."""
@@ -371,7 +375,7 @@ _MOST_SOURCES = 20
 
 
 def material_notes(raw: PatternOutput) -> list[str]:
-    """Describe the sources of a run and its quotes, as notes.
+    """Describe a run's sources and quotes as notes.
 
     >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
     >>> material_notes(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]))
@@ -404,7 +408,7 @@ def material_notes(raw: PatternOutput) -> list[str]:
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
     """Describe how many speakers changed their answers; None if there are fewer than two answers."""
-    voices, changed, adopted = count_changes(  # a missing answer is not a changed one
+    voices, changed, adopted = count_changes(  # a missing answer does not count as a change
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()
     )
@@ -415,7 +419,7 @@ def changes_note(raw: PatternOutput, word: str) -> str | None:
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:
-    """Convert debaters to sides and personas to speakers, the form used by pages and documents."""
+    """Convert debaters to sides and personas to speakers, as used by pages and documents."""
     return [
         Side(name=member.name, stance=member.stance, role=member.role)
         if hasattr(member, "stance")
@@ -425,7 +429,7 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 
 
 def read_document(path: str) -> Document:
-    """Read the document, or the bare raw output in either key style, at `path` ("-" for stdin).
+    """Read a document, or a bare raw output in either key style, from `path` ("-" for stdin).
 
     Raises BadFile with the line or the field of the problem.
     """
@@ -436,7 +440,7 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
-    """Convert `value`, a document or a bare raw output, to a document; raise BadFile with the invalid field."""
+    """Convert `value`, a document or a bare raw output, to a document; an invalid field raises BadFile."""
     try:
         if "raw" not in value:  # a bare raw output does not name its pattern
             return _kind(_nearest(value)).of_raw(value)
@@ -446,7 +450,7 @@ def document_of(value: Mapping[str, Any], *, location: str) -> Document:
         return _kind(info).model_validate({**value, "pattern": info.name})
     except ValidationError as error:
         raise BadFile(location, problem_of(error)) from None
-    except RecursionError:  # a small file can be nested deeper than pydantic's stack
+    except RecursionError:  # even a small file can be nested too deeply for pydantic
         raise BadFile(location, "is nested too deeply") from None
 
 

@@ -1,4 +1,4 @@
-"""Functions that read text, JSON and TOML files, with a size limit and line numbers in errors."""
+"""Readers of text, JSON and TOML files, with a size limit and line numbers in errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEGABYTE = 1_000_000
 
 
 def read_plan_file(path: str) -> dict[str, Any]:
-    """Read the TOML (or JSON, by its suffix) file at `path`; raise BadFile if its content is not valid."""
+    """Read the TOML file (or JSON, depending on the suffix) at `path`; raise BadFile if its content is not valid."""
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
         raise BadFile(path, "YAML files are not supported: write TOML or JSON")
@@ -42,9 +42,9 @@ def read_text(path: str, *, megabytes: int) -> str:
         else:
             with Path(path).open("rb") as file:
                 data = file.read(megabytes * _MEGABYTE + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+    except (OSError, ValueError) as error:  # ValueError: the path contains a NUL character
         raise BadFile(path, f"cannot be read: {reason_of(error)}") from None
-    if len(data) > megabytes * _MEGABYTE:  # checked after reading: a pipe or a device has no size
+    if len(data) > megabytes * _MEGABYTE:  # checked after reading, because a pipe or a device has no size
         raise BadFile(path, f"is larger than {megabytes} MB")
     try:
         return data.decode("utf-8-sig")
@@ -54,7 +54,7 @@ def read_text(path: str, *, megabytes: int) -> str:
 
 
 def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # noqa: ANN401 - any JSON
-    """Parse `text` as JSON, or line `number` of a JSON Lines file; raise BadFile with the line."""
+    """Parse `text` as JSON, or as line `number` of a JSON Lines file; raise BadFile with the line."""
     line = "is " if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
@@ -85,7 +85,7 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
 
 
 def problem_of(error: ValidationError) -> str:
-    """Describe pydantic's first problem with its field, and the number of further problems."""
+    """Describe the first problem in a pydantic error with its field, and count the others."""
     (field, problem), *rest = problems_of(error)
     more = f" (and {len(rest)} more)" if rest else ""
     return f"`{field}` {problem}{more}" if field else f"{problem}{more}"
@@ -93,5 +93,5 @@ def problem_of(error: ValidationError) -> str:
 
 def reason_of(error: Exception) -> str:
     """Explain why a file cannot be used, in the operating system's words."""
-    # str() of an OSError repeats its number and the path, which is already in the message
+    # str() of an OSError repeats its number and the path; the path is already in the message.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

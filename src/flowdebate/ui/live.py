@@ -1,4 +1,4 @@
-"""Live view of a run: sections built from its events as they arrive."""
+"""Live view of a run; builds sections from its events as they arrive."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum length of a tool's arguments and result on the page, in characters."""
+"""Maximum displayed length of a tool's arguments and result, in characters."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
-"""Functions that build sections for a pattern's own events, by event class."""
+"""Functions that build sections for pattern-specific events, keyed by event class."""
 
 
 _UNSEEN = frozenset(
@@ -79,20 +79,20 @@ _UNSEEN = frozenset(
         TurnStarted,
     }
 )
-"""Frequent events that are irrelevant to a page of complete contributions."""
+"""Frequent events that do not affect a page of complete contributions."""
 
 
 class Live:
-    """View of one run, built from its events for all front ends: finished parts, current work, and unfinished speech.
+    """View of one run for all front ends: finished parts, current work, and unfinished speech, all derived from events.
 
-    `tell` is for pages, which show finished contributions next to the text in `speaking`; `follow` is for text that
-    only grows, as in a terminal. Without a plan or a document, the view accepts the events of any pattern.
+    Use `tell` for pages, which show finished contributions next to the text in `speaking`, and `follow` for append-only
+    text, as in a terminal. Without a plan or a document, the view accepts the events of any pattern.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
-    """Descriptions of the work of each role except speakers."""
+    """Descriptions of what each role is doing, except speakers."""
     phases: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of a speaker's work, by the phase of the turn."""
+    """Descriptions of what a speaker is doing, keyed by the phase of the turn."""
     event_sections: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -130,7 +130,7 @@ class Live:
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
             **Live.roles,
-            # reversed: if two patterns describe the same role, the pattern registered first wins
+            # Reversed, so that the pattern registered first wins if two patterns describe the same role.
             **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
         }
         self.work_of_phases: dict[str, str] = {
@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """Yield the sections of `event` for append-only text, and the current work if it changes."""
+        """Yield the sections of `event` for append-only text, and the current work whenever it changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -154,21 +154,21 @@ class Live:
             )
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event` and return whether the current work changes. `start` is the offset of a text, if known."""
-        for _ in self._speech.of(event, start):  # exhaust the generator, to know who speaks
+        """Process `event` and return whether the current work changed. `start` is the offset of a text, if known."""
+        for _ in self._speech.of(event, start):  # exhaust the generator to update the current speaker
             pass
         if isinstance(event, RoleFailed) and event.instead in ("cut_off", "empty"):
             self._flags[event.name] = event.instead
         return self._changes_work(event)
 
     def tell(self, event: object) -> Iterator[Section]:
-        """Process an `event` other than a text and return its sections for a page of complete contributions."""
+        """Process a non-text `event` and return its sections for a page of complete contributions."""
         self.take(event)
         if type(event) not in _UNSEEN:
             yield from self._marked(event, self.whole(event))
 
     def _marked(self, event: object, sections: Iterable[LiveT]) -> Iterator[LiveT | Fact]:
-        """Add the line about missing participants above a result in an event's `sections`."""
+        """Add the line about missing participants above a result in `sections`."""
         if isinstance(event, RoleFailed):
             self._failed.append(event)
         for section in sections:
@@ -180,7 +180,7 @@ class Live:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """Turns in progress, with their texts so far."""
+        """Turns in progress and their texts so far."""
         return self._speech.speaking
 
     @property
@@ -207,7 +207,7 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the name of whoever made the call: a speaker, a role, or a block."""
+        """Return the name of the caller: a speaker, a role, or a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
@@ -314,7 +314,7 @@ class Live:
         return True
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
-        """Describe a retry or a fallback with its reason, and also `who` if several calls are in progress."""
+        """Describe a retry or a fallback with its reason; include `who` if several calls are in progress."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -324,10 +324,9 @@ class Live:
 
 
 class OneByOne(Live):
-    """View of a pattern with one speaker at a time; text is shown while the model writes it.
+    """View of a pattern with one speaker at a time; text is shown as the model writes it.
 
-    If turns overlap, the first is shown while it is written, and each of the others once the earlier ones have
-    finished.
+    If turns overlap, the first one is shown as it is written, and each later one after the earlier ones have finished.
     """
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -345,7 +344,7 @@ class OneByOne(Live):
         block = getattr(event, "block", None)
         if isinstance(event, TurnStarted):
             self._open.setdefault(event.block, [])
-        elif isinstance(event, (RoundStarted, RoundsEnded)):  # abandoned turns
+        elif isinstance(event, (RoundStarted, RoundsEnded)):  # drop abandoned turns
             yield from self._released(all_turns=True)
         if block in self._open and block != next(iter(self._open)):
             self._open[block].append(event)
@@ -355,7 +354,7 @@ class OneByOne(Live):
             yield from self._released()
 
     def _released(self, *, all_turns: bool = False) -> Iterator[LiveSection]:
-        """Return the sections of turns that waited for earlier turns to finish."""
+        """Return the sections of turns that were waiting for earlier turns."""
         for block in list(self._open):
             pieces, self._open[block] = self._open[block], []
             for event in pieces:
@@ -365,8 +364,8 @@ class OneByOne(Live):
             del self._open[block]
 
     def progress(self) -> str:
-        """Describe the progress by turn instead of round, if every speaker has one turn per round."""
-        # the number of turns differs in mirrored debates and in debates with phases: these show the round
+        """Describe the progress in turns instead of rounds, if every speaker has one turn per round."""
+        # In mirrored debates and debates with phases, the number of turns varies, so the round is shown instead.
         maximum = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
         return (
             f"turn {self.turns} of {maximum}"
@@ -404,14 +403,14 @@ class OneByOne(Live):
                 yield from self._sections(event)
 
     def _is_shown(self, block: str) -> bool:
-        if block == self._synthesizer and block != self._speaking:  # the synthesizer speaks outside turns
+        if block == self._synthesizer and block != self._speaking:  # the synthesizer speaks outside of turns
             self._speaking, self._streamed = block, False
         return block == self._speaking
 
     def trouble(  # type: ignore[override]  # with the end of a text
         self, event: CallRetried | CallFellBack, *, who: str | None = None
     ) -> Iterator[LiveSection]:
-        """Describe a retry or a fallback, after marking the text shown so far as void."""
+        """Describe a retry or a fallback, after marking the text displayed so far as void."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer does not count")
@@ -437,7 +436,7 @@ class OneByOne(Live):
 
 
 class Together(Live):
-    """View of a pattern with several speakers at once; each text is shown in full as soon as it is finished."""
+    """View of a pattern with simultaneous speakers; each text is shown in full once it is finished."""
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)
@@ -463,15 +462,15 @@ class Together(Live):
 
     def _answered(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block, None)
-        del self._awaited[turn.block]  # calls outside of turns do not concern a turn
-        if answer is not None:  # humans see what they type
+        del self._awaited[turn.block]  # calls outside of turns do not affect a turn
+        if answer is not None:  # humans already see what they type
             if answer.truncated:
                 self._flags[turn.agent_name] = "cut_off"
             yield from self.said(turn, str(answer.output))
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """Build the sections of an event specific to a pattern; none for events of runs and applications."""
+    """Build the sections of a pattern-specific event; events of runs and applications have none."""
     for kind in _kinds():
         if isinstance(event, BaseEvent) and (render := kind.event_sections.get(type(event))) is not None:
             return render(event)
@@ -484,7 +483,7 @@ def _kinds() -> list[type[Live]]:
 
 
 def tokens_text(usage: Usage) -> str:
-    """Describe the tokens so far in words; "" if unknown.
+    """Describe the tokens used so far in words; "" if unknown.
 
     >>> from flowdebate.models.base import Usage
     >>> tokens_text(Usage(calls=2, prompt_tokens=1200, completion_tokens=80))
@@ -500,7 +499,7 @@ def _ends_turn(event: object) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Join names for a sentence; long lists are counted."""
+    """Join names for a sentence; shorten a long list with "and 3 more"."""
     first, rest = list(names)[:_NAMED], list(names)[_NAMED:]
     if rest:
         return f"{', '.join(first)} and {len(rest)} more"

@@ -1,7 +1,7 @@
-r"""Report of a run as Markdown, in which all foreign text is plain text.
+r"""Markdown report of a run, with all untrusted text rendered as plain text.
 
-Foreign text is escaped character by character and placed in quotes, list items or fences: it cannot create headings,
-links, images or HTML, neither in CommonMark nor in GitHub's extensions.
+Text from models and users is escaped character by character and placed in quotes, list items or fences. It cannot
+create headings, links, images or HTML, neither in CommonMark nor in GitHub's extensions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""Characters with a special meaning inside a line; the last ones turn bare URLs into links."""
+"""Characters with a special meaning anywhere in a line; the last ones turn bare URLs into links."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 """Characters with a special meaning at the start of a line."""
 
@@ -50,7 +50,7 @@ def escaped(text: str) -> str:
     >>> escaped("# [x](http://y)")
     '\\# \\[x\\](http\\://y)'
     """
-    # in_line first: a line break in foreign text would start a new block
+    # in_line comes first, because a line break in untrusted text would start a new block
     line = _ANYWHERE.sub(r"\\\g<0>", in_line(text).strip())
     start = _AT_START.match(line)
     if start is None:
@@ -72,7 +72,7 @@ def quoted(text: str) -> str:
 
 
 def sections_text(sections: Iterable[Section]) -> str:
-    r"""Render sections as part of a page, followed by a blank line; "" if there are none.
+    r"""Render sections as part of a page, followed by a blank line; return "" if there are none.
 
     >>> sections_text([Remark(text="asked again")])
     '(asked again)\n\n'
@@ -81,7 +81,7 @@ def sections_text(sections: Iterable[Section]) -> str:
 
 
 def bold(label: str, text: str | None) -> str:
-    """Render `label` in bold, followed by `text`, if any.
+    """Render `label` in bold, followed by any `text`.
 
     >>> bold("pro", "cap rents")
     '**pro**: cap rents'
@@ -89,14 +89,14 @@ def bold(label: str, text: str | None) -> str:
     label_text = f"**{escaped(label)}**"
     return (
         f"{label_text}: {escaped(text or '')}" if text or label_text == "****" else label_text
-    )  # four stars alone would be a horizontal rule
+    )  # four asterisks without a label would be a horizontal rule
 
 
 def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
     before: Section | None = None
     for section in sections:
         if _is_item(before) and not _is_item(section):
-            yield ""  # the end of a list
+            yield ""  # ends a list
         yield from _section(section)
         before = section
     if _is_item(before):
@@ -123,7 +123,7 @@ def _section(section: Section) -> Iterable[str]:  # noqa: PLR0911 - one case for
         case Output():
             value = section.value
             body = quoted(value) if isinstance(value, str) else f"```json\n{as_json(value)}\n```"
-            return ("## Summary", "", body, "")  # no line of JSON begins with a backtick
+            return ("## Summary", "", body, "")  # safe in a fence, because no line of JSON begins with a backtick
         case Remark():
             return (f"({escaped(section.text)})", "")
         case _:
@@ -141,7 +141,7 @@ def _group(group: Group) -> Iterator[str]:
 
 
 _SHORT = 100
-"""Maximum length of a role's statement next to its name, in characters."""
+"""Maximum length of a statement on the same line as its role's name, in characters."""
 
 
 def _facts(facts: Iterable[Fact]) -> Iterator[str]:

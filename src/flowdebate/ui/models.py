@@ -1,4 +1,4 @@
-"""Models of a plan: created by name, wrapped in policies, and listed by front ends with their prices."""
+"""Models of a plan: creation by name, policies, and lists with prices for front ends."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ PlanT = TypeVar("PlanT", bound="Plan")
 
 
 FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
-"""True while handling a request from a proxy or tunnel, which may forward requests from other users."""
+"""True while handling a request from a proxy or tunnel, which may come from other users."""
 
 
 @dataclass(frozen=True)
 class AllowedModels:
-    """The models that callers of a service may use."""
+    """Models that callers of a service may use."""
 
     patterns: tuple[str, ...] = ()
-    """Patterns of allowed names, such as "openai/*"; empty to allow the configured models."""
+    """Patterns of allowed names, such as "openai/*"; if empty, only the configured models are allowed."""
     service_model: str | None = None
     """The service's own model."""
     providers: bool = False
@@ -62,7 +62,7 @@ class AllowedModels:
 
     @property
     def _is_own(self) -> bool:
-        """True if the sender of the request also pays for it, as on the user's own server without a proxy."""
+        """True if the sender of the request also pays for it, as on a user's own server without a proxy."""
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
@@ -75,7 +75,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def found(self) -> list[str]:
-        """Return the models for "each": the default model of each configured vendor, or the first allowed one."""
+        """Return the models for "each": the default model of every configured vendor, or the first allowed one."""
         names, installed = self.names, found_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -87,8 +87,8 @@ class AllowedModels:
     def check(self, options: PlanOptions, *more_models: str) -> None:
         """Raise ConfigurationError if the options or `more_models` include a model that is not allowed."""
         if options.base_url is not None and not self.patterns:
-            return  # without a provider in any name, they are names at that server
-        at_address = options.base_url is not None  # where no name has a provider
+            return  # without providers, the names refer to models on that server
+        at_address = options.base_url is not None  # names then have no provider
         allowed = [*self.patterns] if at_address else self.names
         for name, models in {**options.reached("model"), "": more_models}.items():
             for model in models:
@@ -107,7 +107,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name, with one object per name and base URL so that connections are shared."""
+    """Models by name; connections are shared, because each name and base URL has a single object."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -118,16 +118,17 @@ class Models:
         self._made: dict[str, Model | str] = {}
 
     def find(self) -> list[str]:
-        """Find the models that "each" deals out, leaving out excluded vendors."""
+        """Find the models that "each" assigns, without excluded vendors."""
         if self._allowed is None:
             return found_models(without=self._without)
         excluded = set(map(maker_of, self._without))
         return [name for name in self._allowed.found() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
-        """Explain that the base URL needs a model name, for these `seats` or for all, and list the available ones.
+        """Explain that the base URL needs a model name (for these `seats`, or for all), and list the available ones.
 
-        The server is queried only for users who may enter any URL; otherwise callers could explore this machine.
+        The server is queried only for users who may enter any URL; otherwise callers could probe this machine's
+        network.
         """
         from flowdebate.models.openai.endpoint import address_of
         from flowdebate.models.resolve import models_at
@@ -148,7 +149,7 @@ class Models:
 
         if self._base_url is None:
             check_model(spec, location=location, field=field)
-            return spec  # still a name: the run creates one model that all its seats share
+            return spec  # keep the name: the run creates one model and shares it among its seats
         if spec == "local":
             raise ConfigurationError(
                 location, field, spec, "the name of a model at the base URL: the local model has none"
@@ -163,19 +164,19 @@ class Policies:
     """Policies applied to the models."""
 
     attempts: int | None = None
-    """Maximum number of attempts for each call; None for the model's default."""
+    """Maximum number of attempts per call; None for the model's default."""
     fallback: tuple[Model | str, ...] = ()
     record: str | None = None
     replay: str | None = None
-    """File from which answers are read instead of calling models."""
+    """File with recorded answers, used instead of calling models."""
     effort: Seats | None = None
-    """Thinking effort of the model in each seat."""
+    """Thinking effort of each seat's model."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
     """Apply the policies of `plan` to every model; the returned plan has no policies left to apply.
 
-    `recording=False` leaves out the recording, because the recording of an interrupted run cannot be continued.
+    `recording=False` skips the recording, because the recording of an interrupted run cannot be continued.
     """
     from flowdebate.models.wrapper import Thinking
 
@@ -220,7 +221,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
-    """Return the thinking effort of the model in a seat; None if it is not set."""
+    """Return the thinking effort of a seat's model; None if it is not set."""
     rest: Any = efforts.rest
     efforts_by_seat = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
     effort: str | None = efforts_by_seat.get(seat, efforts_by_seat.get(intent))
@@ -228,7 +229,7 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """Create a function for models with retries and fallbacks; it returns the same model for the same name."""
+    """Create a function that returns models with retries and fallbacks, and the same object for the same name."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying
@@ -241,18 +242,18 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
             if policies.attempts is not None:
                 models = [Retrying(model, Retry(attempts=policies.attempts)) for model in models]
             made_models[spec] = models[0] if len(models) == 1 else Fallback(*models)
-            made_models[made_models[spec]] = made_models[spec]  # do not wrap a model twice
+            made_models[made_models[spec]] = made_models[spec]  # prevents wrapping a model twice
         return made_models[spec]
 
     return make
 
 
 _ASKED: ContextVar[Model] = ContextVar("asked")
-"""Model of the call being recorded; one file contains the calls of all models in order, and calls may overlap."""
+"""Model of the current call; a recording contains the calls of all models in order, and calls may overlap."""
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """Create a function for models that record all answers in one file, under the name of the `first` one."""
+    """Create a function that returns recorded models; all answers go into one file, under the `first` model's name."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -261,7 +262,7 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Asked(Wrapper):
-        """Model that forwards each call to the model for which it is intended."""
+        """Model that forwards each call to the intended model."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             return await answer(_ASKED.get(), request)
@@ -287,10 +288,10 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
 
 
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
-    """Create a function for models that answer from a single recording.
+    """Create a function that returns models answering from a single recording.
 
-    The `first` one has the recording's name, and the others keep their names, because patterns consider which model
-    answered: a review confirms findings made by two models.
+    The `first` one has the recording's name, and the others keep their names, because patterns check which model
+    answered: a review confirms findings reported by two models.
     """
     from flowdebate.models.recording import ReplayModel
     from flowdebate.models.wrapper import Wrapper
@@ -299,7 +300,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Seat(Wrapper):
-        """The recording under another name."""
+        """Recording presented under another model's name."""
 
         def __init__(self, title: str) -> None:
             super().__init__(replayed)
@@ -328,7 +329,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """List the models of a run of `plan`, by role if they differ; "" if none are set up.
+    """List the models for a run of `plan`, by role if they differ; return "" if no models are configured.
 
     `environment` is the default model of a resumed run.
 
@@ -345,7 +346,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
         return f"Model: none; answers come from the recording {policies.replay}"
     try:
         seats = seat_titles(plan, environment=environment)
-    except FlowDebateError:  # the run itself reports it before its first call
+    except FlowDebateError:  # the run itself reports the error before its first call
         return ""
     fallback = ", ".join(model if isinstance(model, str) else model.name for model in policies.fallback)
     after = f"; if it fails: {fallback}" if fallback else ""
@@ -353,7 +354,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """Return the model of each seat of a plan, by name or role; raise the same errors as a run's first call."""
+    """Return the model of each seat of a plan, keyed by name or role; raise the same errors as a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:
@@ -440,7 +441,7 @@ _FREE = Price(prompt=0, completion=0)
 
 
 def prices_of(texts: Sequence[str]) -> Prices | None:
-    """Read the prices of `--price`: one for all models, or one per model; None if not set.
+    """Read the values of `--price`: one for all models, or one per model; None if not set.
 
     The local model is free.
 
@@ -455,7 +456,7 @@ def prices_of(texts: Sequence[str]) -> Prices | None:
         return None
     rest = table.pop(None, None)
     table |= {full: price for name, price in table.items() if (full := with_maker(str(name))) not in table}
-    table = {"local": _FREE, **table}  # unless the user sets its price
+    table = {"local": _FREE, **table}  # free unless the user sets a price
     if rest is None:
         return table
 

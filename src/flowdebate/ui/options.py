@@ -1,4 +1,4 @@
-"""Options of a plan as pydantic models: the contents of a plan file, overridden by values from a front end."""
+"""Plan options as pydantic models: the contents of a plan file, overridden by values from a front end."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
 """Options as read from a plan file, before validation."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
-"""Plan file, given by its path or its stored form."""
+"""Plan file, as its path or in its stored form."""
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""Depth of a run, for users who do not know a pattern's options. Each level takes more calls than the previous one;
+"""Depth of a run, for users who do not know a pattern's options. Each level makes more calls than the previous one;
 "auto" continues with the next level only if the deciding members disagree.
 """
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
-    """Return the error for missing or incompatible options of a front end, given its full message."""
+    """Return the error for missing or incompatible options of a front end; `message` is its full text."""
     return ConfigurationError(COMMAND, field, got, sentence, message=sentence)
 
 
-# Types used by front ends only; types shared with Python are in `_util/option_types.py`
+# Types only used by front ends; types shared with the Python API are in `_util/option_types.py`
 
 
 def _address(value: str) -> str:
@@ -101,7 +101,7 @@ SeatEfforts = Annotated[
     Effort | dict[PlainText, Effort], NOTHING, allowed("low, medium or high, or a table of these by name or role")
 ]
 ModelNames = Annotated[list[PlainText], Reach("model"), allowed("a list of names of models")]
-# nine digits suffice for prices, and a float represents them exactly
+# Nine digits are enough for prices, and a float represents them exactly.
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
 _PRICE = "prices of a million tokens such as 0.25/2, or MODEL=0.25/2"
 PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], NOTHING, allowed(_PRICE)]
@@ -112,7 +112,7 @@ Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), allowe
 
 
 def or_off(text: str) -> float | str | bool:
-    """Read a number from the command line, or False for "off"."""
+    """Parse a number from the command line, or "off" as False."""
     try:
         return False if text == "off" else float(text)
     except ValueError:
@@ -120,7 +120,7 @@ def or_off(text: str) -> float | str | bool:
 
 
 def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
-    """Read the `model` of a plan from the command line: [NAME|ROLE=]MODEL, once or repeatedly.
+    """Parse a plan's `model` from the command line: [NAME|ROLE=]MODEL, once or repeatedly.
 
     Several values without a seat form a list.
 
@@ -148,7 +148,7 @@ def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> An
 
 
 def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - as `read_models`
-    """Read an option like `read_models`, with at most one value without a seat."""
+    """Parse an option like `read_models`, but with at most one value without a seat."""
     values = read_models(value, flag, word)
     of_all = values.get(DEFAULT) if isinstance(values, dict) else values
     if isinstance(of_all, list) and isinstance(value, (list, tuple)):
@@ -158,7 +158,7 @@ def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - 
 
 
 def read_efforts(value: object) -> object:
-    """Read the `effort` of a plan from the command line, like `model`.
+    """Parse a plan's `effort` from the command line, in the same way as `model`.
 
     >>> read_efforts(["low", "judge=high"])
     {'default': 'low', 'judge': 'high'}
@@ -167,7 +167,7 @@ def read_efforts(value: object) -> object:
 
 
 def join_models(before: object, after: object) -> object:
-    """Merge the `model` option of a plan with another value; models for single seats replace only those seats.
+    """Merge a plan's `model` option with another value; models for individual seats replace only those seats.
 
     >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
     ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
@@ -178,7 +178,7 @@ def join_models(before: object, after: object) -> object:
 
 
 def in_words(length: str) -> int | str:
-    """Convert a length to the form used on the command line: a number of words, or a name."""
+    """Convert a length to its command-line form: a number of words, or a name."""
     return int(length) if length.isdecimal() else length
 
 
@@ -200,31 +200,33 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Presentation of a field in front ends; a command adds its own as `Annotated[Count, Option(help="…")]`."""
+    """How front ends present a field; commands add their own options as `Annotated[Count, Option(help="…")]`."""
 
     help: str
     panel: Panel | None = None
     """Group under which the help page lists the option; None for options of a single command."""
     flag: str | None = None
-    """Name on the command line, if it differs from the field's name ("--yes -y" adds a short form); "" for no flag."""
+    """Name on the command line, if it differs from the field's name; "--yes -y" adds a short form, and "" means no
+    flag.
+    """
     metavar: str | None = None
     repeated: bool = False
-    """True for a repeatable option whose type is not a list; `read` receives all its values."""
+    """True for a repeatable option with a type other than a list; `read` receives all its values."""
     read: Callable[[Any], Any] | None = None
-    """Function that converts a value from the command line to the form used in a file."""
+    """Function that converts a command-line value to the form used in a file."""
     on: bool = False
     """Default value of a flag."""
 
 
 def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
-    """Create an optional field of front ends; further arguments are fields of its `Option`.
+    """Create an optional field for front ends; further arguments are fields of its `Option`.
 
     For example, `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. The field is the only
-    declaration of an option: its name on the command line, its key in a plan file, its check, and its place in the
-    help, in the form and in the arguments over HTTP and MCP are derived from it.
+    declaration of an option. Its flag, its key in a plan file, its validation, and its entries in the help, the form,
+    and the HTTP and MCP arguments are derived from it.
     """
     field: Any = Field(default=None)
-    field.metadata.append(Option(help=help, **settings))  # where pydantic stores the metadata of `Annotated`
+    field.metadata.append(Option(help=help, **settings))  # pydantic stores the metadata of `Annotated` here
     return field
 
 
@@ -243,7 +245,7 @@ class RosterEntry(BaseModel):
 
 
 class PersonaEntry(RosterEntry):
-    """Speaker without an assigned position; a model name alone is short for `{"model": …}`."""
+    """Speaker without an assigned position; a bare model name is short for `{"model": …}`."""
 
     name: Text | None = Field(default=None, description="Default: the name of its model.")
     role: Text | None = None
@@ -273,17 +275,17 @@ def _image(value: str) -> str:
 
 
 class SourceEntry(RosterEntry):
-    """A source in a stored plan, used if there is more to store than its text."""
+    """A source in a stored plan, used if more than its text has to be stored."""
 
     text: Text | None = None
     image: Annotated[str, NOTHING, AfterValidator(_image)] | None = None
     """Image as a data URL."""
     pages: Annotated[dict[str, Annotated[int, Field(ge=0)]], NOTHING] | None = None
-    """Start offset of each page in the text, by page name."""
+    """Start offset of each page in the text, keyed by page name."""
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
-    """Note about masked secrets in the source."""
+    """Note about secrets that were masked in the source."""
     left_out: Text | None = None
     """Reason why a file was not read."""
     unread: Text | None = None
@@ -291,11 +293,11 @@ class SourceEntry(RosterEntry):
     excluded: bool = False
     """True if one of the user's globs excluded the source."""
     commits: Text | None = None
-    """Commits compared by the diff."""
+    """Commits that the diff compares."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
-        """Build the entry of a source; return only the text if there is nothing else to store."""
+        """Build the entry for a source; return only the text if there is nothing else to store."""
         if source == Source.of(source.name, source.text):
             return source.text
         pages = {page.name: page.start for page in source.pages} or None
@@ -304,7 +306,9 @@ class SourceEntry(RosterEntry):
 
     @classmethod
     def of_stored(cls, value: object) -> object:
-        """Read an entry of a stored plan; any text is valid. Return other values unchanged, for validation to reject.
+        """Read an entry of a stored plan; any text is valid, and other values are returned unchanged.
+
+        Validation rejects such other values later.
 
         >>> SourceEntry.of_stored("data:text/html;base64,QQ==").text
         'data:text/html;base64,QQ=='
@@ -322,11 +326,11 @@ class SourceEntry(RosterEntry):
 
 
 MOST_SOURCES = 1_000
-"""Maximum number of sources in a plan, because each takes up a line in every prompt."""
+"""Maximum number of sources in a plan; each of them adds a line to every prompt."""
 
 
 def _check_sources(value: object) -> object:
-    """Reject the computed fields of a source, which users cannot set."""
+    """Reject the computed fields of a source; users cannot set them."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MOST_SOURCES:
         problem = f"at most {MOST_SOURCES:,} sources"
@@ -353,7 +357,7 @@ Sources = Annotated[
 
 
 def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
-    """Create the option for a roster; `flag` is repeated for each speaker (see `parse_entry`)."""
+    """Create the option for a roster; `flag` can be repeated, once per speaker (see `parse_entry`)."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
     def read(texts: list[str]) -> list[dict[str, str]]:
@@ -363,7 +367,7 @@ def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = Fal
 
 
 def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
-    """Parse a speaker from the command line: the name and one other field, which is optional unless `needed`.
+    """Parse a speaker from the command line: the name and one other field, which is only required if `needed`.
 
     >>> parse_entry("Ada = an economist", "--agent"), parse_entry("Ben", "--agent")
     ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
@@ -376,11 +380,11 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
     return {"name": name, key: value} if sign else {"name": name}
 
 
-# The options of all patterns
+# Options of all patterns
 
 
 class PlanOptions(BaseModel):
-    """Options of all patterns; each pattern adds its own and rejects those it does not use."""
+    """Options of all patterns; each pattern adds its own and rejects the ones it does not use."""
 
     # strict: `rounds = "2"` in a file is a mistake; defer_build: listing commands needs no validator
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -395,11 +399,11 @@ class PlanOptions(BaseModel):
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
     """Fields that this pattern does not have."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
-    """Roles besides speakers that people can play."""
+    """Roles besides speakers that humans can play."""
     SPEAKER: ClassVar[str] = "debater"
     """Role of the speakers."""
     ROLES: ClassVar[tuple[str, ...]] = ()
-    """Other roles; a role with a field of the same name exists only if the field is on."""
+    """Other roles; a role with a field of the same name exists only if that field is enabled."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= for the model of one who '
@@ -520,12 +524,12 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of the fields, which are the keys of a file."""
+        """Return the field names, which are also the keys of a plan file."""
         return [name for name in cls.model_fields if name not in cls.WITHOUT]
 
     @classmethod
     def flag_of(cls, name: str) -> str:
-        """Return the command line flag of a field, or the field's own name if it has no flag."""
+        """Return the command-line flag of a field, or the field's name if it has no flag."""
         if name == cls.SUBJECT:
             return name.upper()
         flag = option_of(cls, name).flag
@@ -533,20 +537,20 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
-        """Merge the options of a front end (None: not set) with those of a plan file.
+        """Merge a front end's options (None: not set) with those of a plan file.
 
-        Raises ConfigurationError or BadFile for invalid options, naming the option, or the file and its key; `location`
-        names the origin of a plan that is not in a file.
+        Invalid options raise ConfigurationError or BadFile with the name of the option, or the file and its key.
+        `location` names the origin of a plan that does not come from a file.
         """
         location = file if isinstance(file, str) else location or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
-        content.pop("pattern", None)  # for a file that `flowdebate run` has already read
+        content.pop("pattern", None)  # already read by `flowdebate run`
         keys = cls.names()
         for key, value in content.items():
             if key not in keys:
                 raise unknown_key(location, key, value, keys)
         of_file = cls._list_members({key: value for key, value in content.items() if value is not None}, location)
-        # a repeatable option is [] if it is not on the command line
+        # A repeatable option is [] if it was not used on the command line.
         over = {key: value for key, value in values.items() if value is not None and value != []}
         over = {
             key: value if (read := option_of(cls, key).read) is None else read(value) for key, value in over.items()
@@ -564,13 +568,13 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def lists_models(cls) -> bool:
-        """Return whether a list of models can serve as the roster, because members need no positions."""
+        """Return whether a list of models can serve as the roster; if so, members need no positions."""
         entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
         return entry is not None and issubclass(entry, PersonaEntry)
 
     @classmethod
     def _list_members(cls, options: dict[str, Any], location: str) -> dict[str, Any]:
-        """Convert a list of models in `options` to a roster whose members are named after their models."""
+        """Convert a list of models in `options` to a roster, with each member named after its model."""
         models = options.get("model")
         seats = models if isinstance(models, dict) else {DEFAULT: models}
         if not isinstance(listed := seats.get(DEFAULT), list):
@@ -588,7 +592,8 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def _refused(cls, error: ValidationError, location: str, over: Mapping[str, Any]) -> ConfigurationError:
-        # a misspelt key causes two errors, an unknown key and a missing one; the unknown key is more helpful
+        # A misspelled key causes two errors, an unknown key and a missing one. Reporting the unknown key is more
+        # helpful.
         problems: Any = error.errors()
         problem = next((entry for entry in problems if entry["type"] == "extra_forbidden"), problems[0])
         first, *rest = problem["loc"]
@@ -602,7 +607,7 @@ class PlanOptions(BaseModel):
             return unknown_key(location, field, problem["input"], list(fields), key=str(rest[-1]))
         got = None if problem["type"] == "missing" else problem["input"]
         if name == "base_url" and isinstance(got, str):
-            got = address_of(got)  # without its password
+            got = address_of(got)  # hides the password
         needed = tuple(key for key, option in fields.items() if option.is_required()) or tuple(fields)[:1]
         return ConfigurationError(location, field, got, sentence_of(problem, needed))
 
@@ -618,7 +623,7 @@ class PlanOptions(BaseModel):
         return option_of(type(self), role).on if value is None else bool(value)
 
     def stored(self) -> dict[str, Any]:
-        """Return all values that were set, in the form used in a plan file."""
+        """Return all values that were set, in the format of a plan file."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
@@ -626,10 +631,10 @@ class PlanOptions(BaseModel):
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
-        """Return paths, URLs and models from the plan file, by field; an ambiguous text counts as all three."""
+        """Return paths, URLs and models from the plan file, keyed by field; an ambiguous text counts as all three."""
         reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
-            if self.from_file(name):  # the user typed these values, and may name any file
+            if self.from_file(name):  # other values were typed by the user, who may name any file
                 texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
                 reaching[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
         return {name: texts for name, texts in reaching.items() if texts}
@@ -646,11 +651,11 @@ class PlanOptions(BaseModel):
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
     def folder(self, name: str) -> Path:
-        """Return the folder to which paths in a field are relative."""
+        """Return the base folder for relative paths in a field."""
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Return the actual or expected location of a field in the user's input, and its name there."""
+        """Return the actual or expected location of a field in the user's input, and the field's name there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)
@@ -663,9 +668,9 @@ class PlanOptions(BaseModel):
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Rename options in errors that a pattern raises inside this context, to their flag or to their key and file.
+        """Translate option names in errors raised inside this context to their flag, or to their key and file.
 
-        `names` maps the pattern's names to names of options where they differ.
+        `names` maps the pattern's names to option names if they differ.
         """
         names = names or {}
         try:
@@ -678,7 +683,7 @@ class PlanOptions(BaseModel):
             spelled = {name: self.flag_of(name) for name in by_flag}
             raise error.at(COMMAND if typed or not read else self._file, spelled) from None
         except ConfigurationError as error:
-            first = re.split(r"\W", error.field, maxsplit=1)[0]  # of `debaters[0].name`
+            first = re.split(r"\W", error.field, maxsplit=1)[0]  # `debaters` in `debaters[0].name`
             name = names.get(first, first)
             if name not in type(self).model_fields or error.location in (COMMAND, self._file) or error.whole_message:
                 raise
@@ -701,12 +706,12 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer, as there is by default."""
+        """Return whether there is a synthesizer; by default, there is."""
         return self.synthesizer is not False
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find the texts in `value`, whose type is `kind`, and what they may refer to according to their types."""
+    """Find the texts in `value`, which has the type `kind`, and what each may refer to according to its type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
@@ -748,7 +753,7 @@ def _entry_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a
 def unknown_key(
     location: str, field: str, value: object, keys: list[str], *, key: str | None = None
 ) -> ConfigurationError:
-    """Return the error for an unknown key of the options; it suggests a similar one."""
+    """Return the error for an unknown option key; it suggests a similar one."""
     unknown = field if key is None else key
     hint = did_you_mean(unknown, keys, form="`{}`") or f"The keys are {', '.join(keys)}."
     allowed = f"one of the keys {', '.join(keys)}"

@@ -1,4 +1,4 @@
-"""Base class of pattern pages, which contain everything that front ends know about a pattern."""
+"""Base class of pattern pages, which hold everything that front ends know about a pattern."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartTool:
-    """MCP server tool that starts runs of one pattern, in addition to `start_debate`, the tool for all patterns."""
+    """MCP tool that starts runs of one pattern, in addition to the generic `start_debate`."""
 
     name: str
     description: str
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
-    """Options of the pattern that the tool accepts as texts, with their descriptions and limits."""
+    """Pattern options that the tool accepts as texts, with their descriptions and limits."""
     without: frozenset[str] = frozenset()
-    """Arguments of other tools that this one omits, because they cost tokens in each request of a host."""
+    """Arguments of other tools that this one omits; every argument costs tokens in each request of a host."""
 
 
 class PatternPage(ABC):
-    """Page of a pattern, referenced by its registry entry: plans and builds the pattern, and presents its runs."""
+    """Page of a pattern, referenced by its registry entry; plans and builds the pattern, and presents its runs."""
 
     options: ClassVar[type[PlanOptions]]
-    """Options of the pattern: keys of plan files, flags, form fields, and arguments over HTTP and MCP."""
+    """Options of the pattern, used as plan file keys, flags, form fields, and HTTP and MCP arguments."""
     default_length: ClassVar[int]
     """Default maximum number of rounds (or turns)."""
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
@@ -50,7 +50,7 @@ class PatternPage(ABC):
     each_by_default: ClassVar[bool] = False
     """True to use the models of all configured vendors if no model is named."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles filled with models of different vendors in that case, in vendor order; empty to deal out models to
+    """Roles that `each_by_default` fills with models of different vendors, in vendor order; if empty, the models go to
     speakers.
     """
     min_speakers: ClassVar[int] = 2
@@ -58,57 +58,57 @@ class PatternPage(ABC):
     proposes: ClassVar[bool] = False
     """True if a model proposes the speakers unless the subject names them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key of a speaker's role, or of the stance that a debater argues for."""
+    """Key of a speaker's role, or of a debater's stance."""
 
     example: ClassVar[str] = "…"
-    """Example of a subject, for messages that request one."""
+    """Example subject for messages that ask for one."""
     sample: ClassVar[PlanValues] = {}
-    """Example for the form: a subject that allows different opinions, and its speakers."""
+    """Example for the form: a subject open to different opinions, and its speakers."""
     examples: ClassVar[Sequence[str]] = ()
-    """Command lines in the help of the pattern's command, ready to paste."""
+    """Example command lines in the command's help, ready to paste."""
     docs: ClassVar[str] = "cli"
     """Documentation page about the pattern."""
 
     question_about_sources: ClassVar[str | None] = None
-    """Default subject if only sources are given."""
+    """Default subject if the user only provides sources."""
     divides_sources: ClassVar[bool] = False
-    """True to divide sources that are too long for a prompt among several calls, instead of searching them."""
+    """True to split sources that are too long for a prompt among several calls, instead of searching them."""
     start_tool: ClassVar[StartTool | None] = None
-    """Separate tool of the MCP server for this pattern; it requires sources if there is a `question_about_sources`."""
+    """Dedicated tool of the MCP server for this pattern; it requires sources if there is a `question_about_sources`."""
     reads_pull_requests: ClassVar[bool] = False
-    """True if the command line may read a pull request and post the result there."""
+    """True if the command line can read a pull request and post the result to it."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
-    """Additional formats of the document, for other tools, by name."""
+    """Additional document formats for other tools, keyed by name."""
     measured: ClassVar[bool] = False
-    """True if the command has --demo, which shows a recorded run, and --benchmark, which measures it on
-    planted faults.
+    """True if the command has --demo, which shows a recorded run, and --benchmark, which counts how many planted faults
+    it finds.
     """
     exit_note: ClassVar[str] = ""
     """Description of an exit code specific to this command."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
-    """Options for each depth, besides the length set by `options_for`; the options for "auto" apply to all
-    its steps.
+    """Options for each depth, besides the length set by `options_for`; the options for "auto" apply to all of its
+    steps.
     """
 
     fixed_depth: ClassVar[tuple[str, ...]] = ()
     """Options that cannot be combined with the depth "auto"."""
 
     document: ClassVar[type[Document]]
-    """Class of the pattern's saved runs, with their sections and descriptions of their stop reasons."""
+    """Document class for saved runs of the pattern, with their sections and descriptions of stop reasons."""
     live: ClassVar[type[Live]]
-    """Class of live views, with the sections of events and descriptions of active roles and phases."""
+    """Live view class, with the sections of events and descriptions of active roles and phases."""
     diagram: ClassVar[str] = (
         '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
         '<path d="M26 28h12M50 28h12"/>'
     )
-    """Diagram of the speakers' relations, as an SVG of 88 by 56: discs for speakers, squares for deciding roles."""
+    """Diagram of how the speakers relate, as an SVG of 88 by 56: discs for speakers, squares for deciding roles."""
 
     @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         """Build the pattern."""
 
     def build_at_depth(self, plan: Plan) -> Sequencer[Any, Any]:
-        """Build the pattern, or an escalation of patterns for the depth "auto"."""
+        """Build the pattern, or an escalation of patterns for depth "auto"."""
         if plan.options.depth != "auto":
             return self.build(plan)
         from flowdebate.ui.depth import build_escalation
@@ -116,7 +116,7 @@ class PatternPage(ABC):
         return build_escalation(self, plan)
 
     def speakers(self, options: Any, models: Models) -> tuple[Any, ...]:  # noqa: ANN401 - the pattern's own options
-        """Return the given speakers, or the default ones."""
+        """Return the speakers from the options, or the default speakers."""
         from flowdebate.chassis.roster import Persona
 
         return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.min_speakers)
@@ -130,15 +130,15 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
-        """Return speakers who fit any subject, to check options before a model proposes the actual ones."""
+        """Return speakers that fit any subject, to check options before a model proposes the actual ones."""
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the defaults of front ends; plans include them so that everyone can see them."""
+        """Return the defaults of front ends; plans include them, so that they are visible to everyone."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the changed options of a fork of `run`, completed with options derived from the run."""
+        """Return the options changed by a fork of `run`, together with options derived from the run."""
         if "goes_on" in options:
             raise ConfigurationError("fork", "goes_on", options["goes_on"], "left out: only a debate goes on")
         return options
@@ -148,17 +148,17 @@ class PatternPage(ABC):
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return the options chosen at the start of the run, for its stored plan."""
+        """Return the options determined at the start of the run, for its stored plan."""
         return {}
 
     def check(self, plan: Plan) -> None:
-        """Raise ConfigurationError for options that the pattern rejects; called once, before the first model call."""
+        """Raise ConfigurationError if the pattern rejects the options; called once, before the first model call."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # known only when the pattern is built for its run
+            warnings.simplefilter("ignore")  # ignored here; they are issued again when the pattern is built for its run
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError for models excluded by the options; called before the first call of a new run."""
+        """Raise ConfigurationError if the options exclude a model; called before the first call of a new run."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -168,11 +168,11 @@ class PatternPage(ABC):
         return self.default_length if length_given is None else length_given
 
     def turns(self, plan: Plan) -> int:
-        """Estimate the number of turns in a run: one for each speaker in each round."""
+        """Estimate the number of turns in a run, with one turn per speaker and round."""
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:
-        """Return the options for a depth; empty for "auto", whose steps have the options of the other depths."""
+        """Return the options for a depth; empty for "auto", because its steps use the options of the other depths."""
         if depth == "auto":
             return {}
         length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}
@@ -193,12 +193,12 @@ class PatternPage(ABC):
             "output": self.output_of(plan, output),
             "format": getattr(options, "format", None),
         }
-        # a council has no rounds, and only patterns with a synthesizer have an output
+        # For example, a council has no rounds, and only patterns with a synthesizer have an output.
         raw_values = {name: value for name, value in raw_values.items() if name in self.document.model_fields}
         return self.document(raw=raw, **raw_values, **facts)
 
     def output_of(self, plan: Plan, output: object) -> object:
-        """Return the synthesizer's output, if there is a synthesizer."""
+        """Return the synthesizer's output; None if there is no synthesizer."""
         return output if isinstance(plan.options, OutputOptions) and plan.options.synthesizes else None
 
 
@@ -223,7 +223,7 @@ def roster(
         return check_roster(members, location=location, kind=kind, field=key, minimum=minimum)
     except ConfigurationError as error:
         if error.field == key:
-            names = [member.get("name") for member in members]  # the entries of members may contain models
+            names = [member.get("name") for member in members]  # the members' entries may contain models
             allowed = "given at least twice" if len(members) < minimum else error.allowed
             raise ConfigurationError(location, field, names, allowed) from None
         raise
@@ -233,13 +233,13 @@ def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> D
     """Build the document of a run of `plan` with `raw` (None: never started); raise BadFile if `raw` is not valid."""
     try:
         document: Document = plan.info.load_page().document_of(plan, raw, output, facts)
-    except ValidationError as error:  # the run may have been imported
+    except ValidationError as error:  # possible for an imported run
         raise BadFile(f"run {facts.get('run_id')}", problem_of(error)) from None
     return document
 
 
 def empty_output(kind: type[BaseModel], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
-    """Build the raw output of a run that never started, with empty values in its fields."""
+    """Build the raw output of a run that never started, with all fields empty."""
     empty: dict[str, Any] = dict(values)
     for name, field in kind.model_fields.items():
         if field.is_required() and name not in empty:

@@ -1,4 +1,4 @@
-"""Plans: options and models of a run, built from a front end's values, a plan file or a stored run."""
+"""Plans, the options and models of a run, built from a front end's values, a plan file or a stored run."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ class Plan:
 
     info: PatternInfo
     name: str
-    """Name of the pattern's block, used in errors, events and steps."""
+    """Name of the pattern's block in errors, events and steps."""
     options: Any
     """Options of the pattern."""
     speakers: tuple[Any, ...]
     """Debaters or personas, depending on the pattern; empty if a model is to propose the sides."""
     models: Mapping[str, Model | str] | None
-    """Models by intent; None to read them from the environment."""
+    """Models keyed by intent; None to read them from the environment."""
     seats: Mapping[str, Model | str]
-    """Models by role, for roles that have their own."""
+    """Models keyed by role, for roles with a separate model."""
     first: Model | str | None = None
     """Default model if the speakers are a list of models and no default is set."""
     dealt: Any = None
-    """Value of the option `model` with names in place of "each"; None if "each" was not used."""
+    """Value of the `model` option with names in place of "each"; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
     """Function that wraps a model in its policies; set by `with_policies`."""
     model_pool: Models
@@ -83,7 +83,7 @@ class Plan:
     limits: Limits | None
     policies: Policies
     ask: Ask | None = None
-    """Function that asks humans immediately; None to let them answer later."""
+    """Function that asks humans right away; None to let them answer later."""
     archive: Archive | None = None
     """Archive of earlier debates, for patterns that use one."""
 
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources, and the files of folders that were omitted."""
+        """The sources, and the files in folders that were omitted."""
         declared = self.options.sources
         return tuple(
             source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def usual_calls(self) -> int:
-        """Approximate number of calls in a run: one for each turn, and one for the result."""
+        """Approximate number of calls in a run: one per turn, and one for the result."""
         turns: int = self.info.load_page().turns(self)
         return turns + 1
 
@@ -172,9 +172,9 @@ def make_plan(
 ) -> Plan:
     """Build the plan from a front end's values (None: not set), which override those of `file`.
 
-    With `begins`, speakers without a model get the default of a new run, unless there is a model for all. "each" deals
-    out the models that `allow` permits. Raises ConfigurationError or BadFile for invalid options, naming the option, or
-    the file and the key.
+    With `begins`, speakers without a model get the default model of a new run, unless one model is set for all. "each"
+    assigns the models that `allow` permits. Invalid options raise ConfigurationError or BadFile with the name of the
+    option, or the file and the key.
     """
     page = info.load_page()
     options: PlanOptions = page.options.read(values, file=file, location=location)
@@ -218,7 +218,10 @@ def make_plan(
 
 
 def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Return the options with a subject, by default a question about the sources; ConfigurationError without one."""
+    """Return the options with a subject, by default a question about the sources.
+
+    If there are no sources either, raise ConfigurationError.
+    """
     if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
         options = options.replaced(**{info.subject: page.question_about_sources})
     if getattr(options, info.subject) is None:
@@ -231,7 +234,7 @@ def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) ->
 def _with_each_vendor(
     page: PatternPage, options: PlanOptions, models: Models, allow: AllowedModels | None
 ) -> PlanOptions:
-    """Return the options with the models of all configured vendors, if the page requests them and no model is named."""
+    """Return the options with the models of all configured vendors, if the page requests it and no model is named."""
     has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
     if not page.each_by_default or options.model is not None or has_models:
         return options
@@ -265,9 +268,9 @@ def _with_defaults(plan: Plan) -> Plan:
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with a model at its base URL for every call; raise ConfigurationError for a seat without one.
+    """Return `plan` with a model at its base URL for every call; a seat without one raises ConfigurationError.
 
-    No call of such a plan may use the default model, which is on another server.
+    No call of such a plan may use the default model, because that one is on another server.
     """
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.base_url is None or set(plan.models or ()) == {"chat", "synthesize"}:
@@ -292,14 +295,14 @@ def _at_address(plan: Plan) -> Plan:
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the speakers are a list of models whose first one is the default."""
+    """Return whether the speakers are a list of models, with the first one as the default."""
     entries = getattr(options, options.ROSTER)
     at_address = options.base_url is not None  # FLOWDEBATE_MODEL is on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
 
 
 def _efforts(plan: Plan) -> Seats | None:
-    """Return the thinking effort of each seat; raise ConfigurationError for an unknown seat."""
+    """Return the thinking effort of each seat; an unknown seat raises ConfigurationError."""
     options = plan.options
     if options.effort is None:
         return None
@@ -310,7 +313,7 @@ def _efforts(plan: Plan) -> Seats | None:
 
 
 def _with_seats(plan: Plan) -> Plan:
-    """Return `plan` with the models that its options assign to seats; raise ConfigurationError for an unknown seat."""
+    """Return `plan` with the models that its options assign to seats; an unknown seat raises ConfigurationError."""
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.model is None:
         return plan
@@ -371,7 +374,7 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
-    """Replace source files in the options with their texts, which a stored run needs."""
+    """Replace source files in the options with their texts, because a stored run needs them."""
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
@@ -399,7 +402,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
 
 
 def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
-    """Reject a plan file with a gate or exclusions if it is in the reviewed change, since its author controls it."""
+    """Reject a plan file with a gate or exclusions if it is part of the change, whose author controls it."""
     if not options.is_of_file(source.name for source in changes):
         return
     if options.from_file("exclude") or getattr(options, "gate", None) is not None:
@@ -417,7 +420,7 @@ def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Add `sides` to the plan of a debate without any; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to the plan of a debate that has none; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -433,7 +436,7 @@ def pattern_of_file(path: str) -> PatternInfo:
 
 
 def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
-    """Read the schema file into the options; raise BadFile or ConfigurationError if it is invalid."""
+    """Read the schema file into the options; an invalid one raises BadFile or ConfigurationError."""
     from flowdebate.models.output import OutputSchema
 
     if not isinstance(options, OutputOptions) or options.output_schema is None:
@@ -456,9 +459,9 @@ def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None
 
 
 def stored_plan(plan: Plan) -> dict[str, Any]:
-    """Convert `plan` to JSON data without secrets: user, password and query are removed from a base URL."""
+    """Convert `plan` to JSON data without secrets; user, password and query are removed from a base URL."""
     options = {**plan.options.stored(), **plan.info.load_page().settled(plan)}
-    if plan.dealt is not None:  # a resumed run has the same models, whatever the environment is then
+    if plan.dealt is not None:  # a resumed run uses the same models even if the environment has changed
         options["model"] = plan.dealt
     stored: dict[str, Any] = {"format": PLAN_FORMAT, "pattern": plan.info.name, "options": options}
     if "base_url" in options:
@@ -468,7 +471,7 @@ def stored_plan(plan: Plan) -> dict[str, Any]:
             stored["withheld"] = ["base_url"]
     for key in ("record", "replay"):
         if key in options:
-            options[key] = str(Path(options[key]).absolute())  # the run may be resumed in another folder
+            options[key] = str(Path(options[key]).absolute())  # the run may be resumed from another folder
     return stored
 
 
@@ -486,10 +489,12 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 ) -> Plan:
     """Build the plan of a stored run, with changes from the front end.
 
-    `values` replace options of the stored plan (None: unchanged), and so do `changes`, in plan file form. Raises
-    ConfigurationError for a run without a plan. If models are `to_ask`, this includes a secret that has to be entered
-    again, and an imported run that is not `trusted` and whose `reached_by` is not empty. If an imported run is only
-    shown, its plan leaves out the files that it names. `verb` describes the plan's use in errors.
+    `values` (None: unchanged) and `changes` (in plan file format) replace options of the stored plan. `verb` describes
+    the plan's use in errors.
+
+    A run without a plan raises ConfigurationError. With `to_ask`, because models will be called, so does a secret that
+    has to be entered again, and an imported run with a non-empty `reached_by` that is not `trusted`. The plan of an
+    imported run that is only displayed omits the files it names.
     """
     stored = run.header.plan
     if stored is None:
@@ -500,7 +505,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     if changes and "depth" in changes:
         options = without_depth(info.load_page(), options)
     options = {**options, **(changes or {})}
-    # Anybody may have written an import: its address would receive the prompts, and perhaps the key of this
+    # Anyone may have written an imported plan. Its address would receive the prompts, and perhaps an API key from the
     # environment.
     if to_ask and not trusted and (reached := reached_by(run, values)):
         run_id = run.header.run_id
@@ -516,7 +521,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
-        # The exporter may have named any file of this machine, and showing the run would reveal its contents.
+        # The exporter may have named any file on this machine, and showing the run would reveal its contents.
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if key not in unread}
     location = location or ("options" if changes else None)
@@ -524,7 +529,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 
 
 def going_on(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """Build the option for a fork that continues a finished debate; empty for other forks."""
+    """Build the option for a fork that continues a finished debate; return no options for other forks."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
     return {"goes_on": values} if values else {}
@@ -540,9 +545,9 @@ def plan_of_fork(
     ask: Ask | None = None,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan of a fork of a stored run with `plan_of`, using the run's seed and models.
+    """Build the plan for a fork of a stored run with `plan_of`, using the run's seed and models.
 
-    `location` is the location of `changes` in errors. Also raises ConfigurationError if the subject is changed.
+    `location` is the location of `changes` in errors. A changed subject also raises ConfigurationError.
     """
     if run.header.plan is None:
         raise _of_another(run, "fork")
@@ -551,7 +556,7 @@ def plan_of_fork(
     if info.subject in changes:
         allowed = f"left out: a fork has the {info.subject} of its run"
         raise ConfigurationError(location or "options", info.subject, changes[info.subject], allowed)
-    plan_values: dict[str, Any] = {"seed": run.header.seed}  # another seed would draw other orders
+    plan_values: dict[str, Any] = {"seed": run.header.seed}  # A different seed would change the random orders.
     started_with = _models_of(run)
     if started_with and values.get("base_url", changes.get("base_url", options.get("base_url"))) is None:
         plan_values["model"] = join_models(options.get("model"), started_with)
@@ -572,7 +577,7 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 
 
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return URLs, paths and programs in the plan of an imported run, by option, except the `given` ones.
+    """Return URLs, paths and programs in the plan of an imported run, keyed by option, except `given` ones.
 
     The user has to confirm them before the run is resumed. The result is empty for a run started in this store.
     """
@@ -581,7 +586,7 @@ def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]
     info, options, _ = _read_stored(run)
     read = info.load_page().options.read(values, file=options)
     reached = {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
-    # An agent's program runs with the rights of the user, and seats can name models in many forms.
+    # An agent's program runs with the user's permissions, and seats can name models in many ways.
     programs = sorted({name for text in _texts_in([options, run.header.model]) for name in _AGENT.findall(text)})
     return reached | ({"--model": programs} if programs else {})
 
@@ -601,7 +606,7 @@ def _texts_in(value: object) -> Iterator[str]:
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
     """Return the pattern of a run with a plan; None if another program or version started the run."""
     plan = run.header.plan or {}
-    # workers store the name given by their application under "pattern"
+    # For worker runs, "pattern" contains a name chosen by the application.
     name = None if "workers" in plan else plan.get("pattern")
     return find_pattern(name) if isinstance(name, str) else None
 
@@ -635,7 +640,7 @@ def _of_another(run: StoredRun, verb: str) -> ConfigurationError:
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
     """Return `plan` with the models and policies of `base`, a plan for the same speakers."""
-    # All runs of a batch share one object, with its connections, recording and circuit breaker.
+    # All runs of a batch share one model object, with its connections, recording and circuit breaker.
     models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
     speakers = [replace(member, model=models.get(_name_of(member.model), member.model)) for member in plan.speakers]
     shared: dict[str, Any] = {name: getattr(base, name) for name in ("models", "seats", "apply", "policies", "archive")}

@@ -19,7 +19,7 @@ Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """A heading written by the page itself."""
+    """A heading from the page itself."""
 
     title: str
     level: int = 1
@@ -46,7 +46,7 @@ class Entry:
     flag: Flag | None = None
     """Fault of the contribution, described by `FLAGS`."""
     quotes: tuple[Quoted, ...] = ()
-    """Quotes from the sources of a debate."""
+    """Quotes from the debate's sources."""
     does: str = ""
     """Action in a cross-examination, such as "asks Ben"; empty for an argument."""
 
@@ -59,28 +59,28 @@ class Fact:
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Speaker whose colour is used for the label."""
+    """Speaker whose color is used for the label."""
     edge: bool = False
-    """True for a statement by the page itself, placed at the left edge."""
+    """True for a statement by the page itself, aligned with the left edge."""
     summary: str | None = None
-    """Text without the details, for a page that collapses them."""
+    """Text without the details, for a page that collapses the details."""
     short: bool = False
-    """True if a narrow page may cut the text; reports show it in full."""
+    """True if a narrow page may truncate the text; reports show it in full."""
     exact: bool = False
     """True for code, which HTML pages show unchanged."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """Form of the text in HTML without its label: paragraphs, or the heading of the round it opens."""
+    """HTML form of the text without its label: paragraphs, or the heading of the round that it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A statement of a role, with labelled details."""
+    """A role's statement, with labeled details."""
 
     label: str
     text: str
     facts: tuple[Fact, ...] = ()
     remark: str | None = None
-    """Remark written by the page itself."""
+    """Remark from the page itself."""
     opens: bool = False
     """True if the group opens a round and addresses its speakers."""
 
@@ -90,11 +90,11 @@ class Shares:
     """Shares of the sides in a single answer of a judge."""
 
     order: tuple[str, ...]
-    """Names of the sides in the order in which the judge read them."""
+    """Names of the sides in the order presented to the judge."""
     values: tuple[float, ...]
-    """The share of each side, in the order of the sides in `Ballots`."""
+    """Each side's share, in the order of the sides in `Ballots`."""
     model: str | None = None
-    """The judge's model, if there were several."""
+    """Judge's model, if several models judged."""
 
     @property
     def winner(self) -> int | None:
@@ -105,22 +105,22 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
-    """A judge's answers, one per view."""
+    """A judge's answers, with one row per view."""
 
     sides: tuple[str, ...]
     """Names of the sides, in declared order."""
     rows: tuple[Shares, ...]
     total: tuple[float, ...]
-    """The share of each side across all ballots."""
+    """Each side's share across all ballots."""
     remark: str
-    """Conclusion from the ballots, in a sentence."""
+    """Conclusion drawn from the ballots, as a sentence."""
 
     are_votes: bool = False
-    """True if ballots only name a winner, with no shares to draw."""
+    """True if the ballots only name a winner, so there are no shares to draw."""
 
     @property
     def tally(self) -> str:
-        """Number of ballots for the leading side, or the share of each side if the judge gave shares.
+        """Number of ballots for the leading side, or each side's share if the judge gave shares.
 
         >>> one = Shares(order=("a", "b"), values=(1.0, 0.0))
         >>> Ballots(sides=("a", "b"), rows=(one,), total=(1.0, 0.0), remark="", are_votes=True).tally
@@ -141,7 +141,7 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """Label of the fact that contains the result itself."""
+    """Label of the fact with the actual result."""
     winner: str | None = None
     """Name of the winning speaker, if any."""
     ballots: Ballots | None = None
@@ -157,17 +157,17 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A remark by the page about the preceding section."""
+    """A remark from the page about the preceding section."""
 
     text: str
 
 
-# Sections of live views only
+# Sections specific to live views
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaking:
-    """Start of a speaker's text; its pieces follow."""
+    """Start of a speaker's text, followed by its pieces."""
 
     name: str
     about: str
@@ -175,7 +175,7 @@ class Speaking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputHeading:
-    """Start of the output; pieces of its text follow."""
+    """Start of the output, followed by the pieces of its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,9 +195,9 @@ class Working:
     """Current work and progress of the run, shown until the next update."""
 
     who: str
-    """A sentence such as "The judge is weighing the arguments"."""
+    """Sentence about the current work, such as "The judge is weighing the arguments"."""
     since: float
-    """Start of the work, according to the live view's clock."""
+    """Start of the work, measured by the live view's clock."""
     facts: tuple[str, ...] = ()
     """Further facts, most important first: the turn, tokens and cost so far."""
     model: str = ""
@@ -205,12 +205,12 @@ class Working:
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""A part of a page. Code that renders sections ends with `assert_never`, so that no new kind is silently dropped."""
+"""A part of a page. Code that renders sections ends with `assert_never`, so a new kind cannot be silently dropped."""
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
 """A part of a live view with append-only text."""
 
 
-# Sections of reports only
+# Sections specific to reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +233,7 @@ class Points:
 
 
 ReportSection: TypeAlias = Heading | Fact | Table | Points
-"""A part of the report of an evaluation or a batch."""
+"""A part of the report on an evaluation or a batch."""
 
 
 # Sections common to all patterns
@@ -258,7 +258,7 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "next_step": "the next step follows",
     "earlier_answer": "the answer of an earlier step stands",
 }
-"""Descriptions of the recoveries from a role's failure."""
+"""Descriptions of how a run recovers from a role's failure."""
 
 
 def step_fact(step: EscalationStep) -> Fact:
@@ -279,7 +279,7 @@ def round_heading(number: int, max_rounds: int | None, phase: str | None = None)
 
 
 def doing(kind: str | None, to: str | None) -> str:
-    """Describe an entry or a turn of a cross-examination, in words; empty for an argument.
+    """Describe an entry or a turn of a cross-examination in words; return "" for an argument.
 
     >>> doing("question", "Ben"), doing(None, None)
     ('asks Ben', '')
@@ -291,7 +291,7 @@ _VERBS = {"question": "asks", "answer": "answers"}
 
 
 def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
-    """Describe a role's failure and the recovery from it."""
+    """Describe a role's failure and how the run recovered."""
     what = {"unheard": "was not heard", "not_counted": "named no side", "empty": "said nothing"}.get(recovery, "failed")
     label = f"{role.capitalize()} {name} {what}"
     unread = "the answer could not be read" if why.startswith(UNREADABLE) else None
@@ -304,7 +304,7 @@ INCOMPLETE = "Incomplete"
 
 
 def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | None:
-    """Build the line about missing participants for the top of a result; None if nobody is missing."""
+    """Build the line about missing participants above a result; None if nobody is missing."""
     failure_list = list(failures)
     line = missing_line(failure_list)
     if line is None:
@@ -315,5 +315,5 @@ def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | 
 
 
 def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """Describe the failures of a run, except faults that are shown with their contributions."""
+    """Describe a run's failures, except faults that are shown with their contributions."""
     return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses if loss.instead not in FLAGS)

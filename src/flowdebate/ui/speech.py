@@ -1,4 +1,4 @@
-"""Speech in a run, derived from its events: the speakers' texts, piece by piece, and withdrawals."""
+"""Speech in a run, derived from its events: the speakers' texts in pieces, and withdrawals."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from flowdebate.runs.events import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The beginning of an utterance."""
+    """The start of an utterance."""
 
     id: str
-    """Unique id within the run: the path of the block, `~`, and the number of its utterances so far."""
+    """Unique id within the run: the path of the block, `~`, and the number of its earlier utterances."""
     block: str
     path: str
     """Path of the speaking block."""
     at: float
     turn: TurnStarted | None
-    """Turn of the utterance; None outside turns, as for a synthesizer."""
+    """Turn of the utterance; None outside of turns, as with a synthesizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """The next piece of an utterance, which is never empty."""
+    """The next piece of an utterance; never empty."""
 
     id: str
     text: str
@@ -53,7 +53,7 @@ class Closed:
 
 
 WITHDRAWN = "the model was only thinking"
-"""Reason for withdrawing text that turned out to be thinking."""
+"""Reason for withdrawing text that turned out to be part of the model's thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
 """An update to the speech in a run."""
@@ -63,7 +63,7 @@ Spoken: TypeAlias = Opened | Piece | Closed
 class _Turn:
     started: TurnStarted
     task: tuple[str, str] | None
-    """The collection and id of the turn's task in the audit trail."""
+    """Collection and id of the turn's task in the audit trail."""
     recorded: str | None = None
     """Text of the turn as recorded in the transcript."""
     was_asked: bool = False
@@ -82,11 +82,11 @@ class _Utterance:
 
 
 class Speech:
-    """Finder of utterances in the events of a run; it has to receive all events from the first one on.
+    """Detector of utterances in the events of a run; it must receive all events from the beginning.
 
     Several speakers may speak at once. Texts from models are passed on as they arrive; an answer that is not streamed
-    is a single piece. Each utterance is opened and closed once. It is void if its call is retried or fails, or if
-    another text replaces it, which is then a separate utterance.
+    is a single piece. Each utterance is opened and closed exactly once. It is void if its call is retried or fails, or
+    if another text replaces it; the replacement is a separate utterance.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Speech:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """The turns in progress, with their texts so far."""
+        """Turns in progress and their texts so far."""
         texts = {id(utterance.turn): utterance.text for utterance in self._open.values()}
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
@@ -130,7 +130,7 @@ class Speech:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
                     turn.was_asked = True
-                if call.error is not None:  # any streamed part of it is void
+                if call.error is not None:  # any text streamed by the call is void
                     yield from self._close(call.path, void=call.error)
             case CallRetried() | CallFellBack() as trouble:
                 yield from self._close(trouble.path, void=trouble.message)
@@ -149,7 +149,7 @@ class Speech:
         place, text = _block_at(delta.path), delta.text
         utterance = self._open.get(place)
         if utterance is not None and start is not None and start < len(utterance.text):
-            if start:  # a reader that reconnected has already received part of this piece
+            if start:  # a client that reconnected has already received part of this piece
                 text = text[len(utterance.text) - start :]
             else:
                 yield from self._closed(utterance, void="asked again")
@@ -191,12 +191,12 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn, emitting the recorded text first if it was not streamed, as with a function's text."""
+        """End the turn; if its text was not streamed, as with text from a function, emit the recorded text first."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded
         if turn is not None and turn.recorded and (turn.answered or not turn.was_asked):
-            last = clean_text(turn.text).strip()  # as in the transcript: without lone surrogates
+            last = clean_text(turn.text).strip()  # cleaned as in the transcript, which has no lone surrogates
             if not last.startswith(turn.recorded.strip()):
                 yield from self._whole(finished.path, finished.block, finished.at, turn.recorded)
         self._turns.pop(finished.path, None)
@@ -243,7 +243,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block that made a `call`; further calls append a `#` to it."""
+    """Return the path of the block that made a `call`; the block's further calls have a `#` suffix."""
     return call.partition("#")[0]
 
 

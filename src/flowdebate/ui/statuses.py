@@ -1,4 +1,4 @@
-"""Statuses of runs in front ends: a table of their wording, and the actions that each status allows."""
+"""Run statuses in front ends: their wording, and the actions that each status allows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ State: TypeAlias = Literal[
     "rejected",
     "dead_letter",
 ]
-"""Status of a stored run as users see it: `StoredStatus`, or "left_behind" for a running one whose process is gone."""
+"""Status of a stored run as shown to users: `StoredStatus`, or "left_behind" for a running one if its
+process is gone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,13 @@ class Status:
     """Wording and display style of a status."""
 
     words: str
-    """Description of the status for a sentence or a list."""
+    """Description of the status, for use in a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
     """Display style of the status on a page."""
     mark: str = ""
-    """Label of the status on a page, if it differs from `words`."""
+    """Label of the status on a page, if different from `words`."""
     ending: str = ""
-    """Description of an unexpected end, as at the beginning of "… after 2 complete arguments."."""
+    """Description of an unexpected ending, used at the start of "… after 2 complete arguments."."""
 
 
 STATUSES: Mapping[str, Status] = {
@@ -57,7 +59,7 @@ STATUSES: Mapping[str, Status] = {
 RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
 """Statuses of runs that can continue without user input; a run without a verdict continues with the judge."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
-"""Statuses of runs that no longer wait for anybody."""
+"""Statuses of runs that are no longer waiting for anyone."""
 
 
 def status_text(status: str) -> str:
@@ -66,7 +68,7 @@ def status_text(status: str) -> str:
     >>> status_text("left_behind"), status_text("paused")
     ('left behind', 'paused')
     """
-    return STATUSES[status].words if status in STATUSES else status  # several versions may share a store
+    return STATUSES[status].words if status in STATUSES else status  # a newer version may share the store
 
 
 def status_mark(status: str) -> str:

@@ -1,4 +1,4 @@
-"""Steps of stored runs as shown by front ends, and the relation of a fork's steps to its parent's."""
+"""Steps of stored runs as front ends show them, and how a fork's steps relate to its parent's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.ui.text import as_json
 
 
 class StepTokens(WireModel):
-    """Tokens of a call; None if unknown."""
+    """Token counts of a call; None if unknown."""
 
     prompt_tokens: int | None
     cached_tokens: int | None
@@ -62,18 +62,18 @@ class StepState(WireModel):
     """Time when the step ended, in seconds since the epoch."""
     attempts: int
     failures: list[str]
-    """Failures of earlier attempts."""
+    """Failures of previous attempts."""
     refused: list[RefusedAnswer]
-    """Failed requests of the call; if it was answered, the ones before the answer."""
+    """Failed requests of the call; if it was answered, those before the answer."""
     repaired: list[str]
-    """Repairs made to a structured answer, described in words such as "code fence"."""
+    """Repairs to a structured answer, described in words such as "code fence"."""
     model: str | None
     usage: StepTokens | None
     seconds: float | None
     origin: str | None
-    """Origin of an answer: "asked", or in a fork also "reused" or "edited"."""
+    """Origin of an answer: "asked" or, only in a fork, "reused" or "edited"."""
     text: str
-    """The answer; a structured answer as JSON."""
+    """Text of the answer; JSON for a structured answer."""
 
     @classmethod
     def of(cls, step: StepRow) -> Self:
@@ -99,7 +99,7 @@ class StepState(WireModel):
 
 
 class CallTool(WireModel):
-    """A tool offered to the model in a call."""
+    """A tool offered to the model."""
 
     name: str
     description: str
@@ -117,11 +117,9 @@ class CallDetails(WireModel):
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Beginning of the answer, for models that continue a given text."""
+    """Start of the answer, for models that continue a given text."""
     recorded: bool
-    """True if this is exactly the request in the journal; another version of the pattern may send a
-    different request.
-    """
+    """True if this is exactly the request in the journal; another version of the pattern may send a different one."""
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
@@ -146,14 +144,14 @@ class CallDetails(WireModel):
 
 
 class Fork(WireModel):
-    """A fork's relation to its parent."""
+    """Relation of a fork to its parent run."""
 
     parent: str
-    """Id of the run from which the fork was made."""
+    """Id of the parent run."""
     reused: int
     """Number of answers reused from the parent's journal."""
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)
-    """Path of the first step that was not reused; None (and omitted from JSON) if the fork did not name one."""
+    """Path of the first step that was not reused; None (omitted from JSON) if the fork did not name a step."""
     edited: tuple[str, ...] = ()
     """Paths of the replaced answers."""
     asked: int
@@ -178,7 +176,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Description of the number of answers by origin.
+        """Number of answers by origin, in words.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'
@@ -191,9 +189,9 @@ class Fork(WireModel):
 def check_edits(
     edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
 ) -> dict[str, Any]:
-    """Check `edits` against the steps they replace: data if the answer has a schema, otherwise text.
+    """Check `edits` against the steps they replace: data for an answer with a schema, text otherwise.
 
-    `requests` are the requests of the run's calls. Raises OutputError with each invalid field.
+    `requests` are the run's model requests. Raises OutputError with each invalid field.
     """
     from flowdebate.blocks.human.answers import check_answer, check_submission
     from flowdebate.runs.suspend import request_of
@@ -245,7 +243,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the name of the answering model as in the request, not as the server reports it."""
+    """Return the name of the answering model from the request, not the name reported by the server."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])
@@ -269,8 +267,8 @@ def _text(step: StepRow, body: dict[str, Any]) -> str:
     if step.kind != "call":
         value = json.loads(step.body)
         if step.kind == "human" and isinstance(value, dict):
-            value = value.get("answer")  # the person's name is next to the answer
+            value = value.get("answer")  # the person's name is shown next to the answer
         return value if isinstance(value, str) else as_json(value)
-    if body.get("tool_calls"):  # such an answer has no text
+    if body.get("tool_calls"):  # an answer with tool calls has no text
         return "\n".join(f"{name}({arguments})" for _, name, arguments in body["tool_calls"])
     return str(body.get("text") or as_json(body.get("data")))

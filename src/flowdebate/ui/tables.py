@@ -1,4 +1,4 @@
-"""Rows of CSV, JSON Lines and Parquet files, with cells that no spreadsheet interprets as a formula."""
+"""Rows of CSV, JSON Lines and Parquet files, and cells that spreadsheets do not interpret as formulas."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from flowdebate.errors import BadFile
 from flowdebate.ui.files import parse_json, read_text
 
 MEGABYTES = 64
-"""Maximum size of a file in megabytes, enough for hundreds of thousands of rows. The file and its rows are held in
-memory.
+"""Maximum file size in megabytes; enough for hundreds of thousands of rows. The file and its rows are held
+in memory.
 """
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """File formats by suffix."""
 
 
 def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the rows of a CSV, JSON Lines or Parquet file ("-" for JSON Lines or CSV on stdin), with their line numbers.
+    """Read the rows of a CSV, JSON Lines or Parquet file with their line numbers ("-" for JSON Lines or CSV on stdin).
 
-    `column` is the name of a column in the file; it reveals the delimiter of a CSV file. Raises BadFile with the line.
+    `column` is the name of a column in the file, which reveals a CSV file's delimiter. Raises BadFile with the line.
     """
     form = SUFFIXES.get(Path(path).suffix.lower())
     content = read_parquet(path) if form == "parquet" else read_text(path, megabytes=MEGABYTES)
@@ -65,7 +65,7 @@ def read_parquet(path: str) -> str:
         with parquet.ParquetFile(path) as file:
             metadata = file.metadata
             size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-            if size > MEGABYTES * 10**6:  # unpacked
+            if size > MEGABYTES * 10**6:  # checks the unpacked size
                 raise BadFile(path, f"is larger than {MEGABYTES} MB")
             return "\n".join(json.dumps(row, default=str) for row in file.read().to_pylist())
     except (OSError, arrow.ArrowException) as error:
@@ -73,13 +73,13 @@ def read_parquet(path: str) -> str:
 
 
 def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int, list[str]]]:
-    """Read CSV records with the line number where each begins."""
+    """Read CSV records, each with the number of its first line."""
 
     def has_column(delimiter: str) -> bool:
         names = content.split("\n", 1)[0].split(delimiter)
         return column in [name.strip().strip('"') for name in names]
 
-    # csv.Sniffer guesses by frequency, and questions are full of commas; the name of a column is certain
+    # csv.Sniffer guesses by frequency, and questions are full of commas. The name of a column is reliable.
     delimiter = max(",;\t", key=has_column)
     allow_long_cells(content)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
@@ -93,17 +93,17 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
 
 
 def allow_long_cells(content: str) -> None:
-    """Allow a CSV cell to be as long as its file; the size of files is limited elsewhere."""
+    """Allow a CSV cell to be as long as its file; file size is limited elsewhere."""
     csv.field_size_limit(max(csv.field_size_limit(), len(content)))
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Pattern of text that spreadsheets interpret as a formula, after any number of our own marks."""
+"""Pattern of text that spreadsheets interpret as a formula, after any number of escape marks added by `safe_cell`."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 
 def safe_cell(text: str) -> str:
-    """Convert `text` to a cell that no spreadsheet interprets as a formula; `read_cell` restores it.
+    """Escape `text` so that spreadsheets do not interpret the cell as a formula; `read_cell` restores the text.
 
     >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
     ("'=1+1", "''=1+1", '-3.5', "'tis so")
@@ -112,7 +112,7 @@ def safe_cell(text: str) -> str:
 
 
 def read_cell(cell: str) -> str:
-    """Restore the text of a cell written by `safe_cell`; other cells are unchanged, unless they begin with its mark.
+    """Restore the text of a cell written by `safe_cell`; cells without an escape mark stay unchanged.
 
     >>> read_cell("'=1+1"), read_cell("''=1+1"), read_cell("-3.5"), read_cell("'tis so")
     ('=1+1', "'=1+1", '-3.5', "'tis so")
@@ -121,11 +121,12 @@ def read_cell(cell: str) -> str:
 
 
 def csv_line(texts: Iterable[str]) -> str:
-    r"""Format a CSV record with safe cells and a final line feed.
+    r"""Format a CSV record with safe cells and a trailing newline.
 
     >>> csv_line(["a\rb", "=1"])
     '"a\rb",\'=1\n'
     """
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerow(map(safe_cell, texts))  # cells with either of these are quoted
+    # quotes cells that contain either character
+    csv.writer(text, lineterminator="\r\n").writerow(map(safe_cell, texts))
     return text.getvalue().removesuffix("\r\n") + "\n"

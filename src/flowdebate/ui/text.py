@@ -1,6 +1,7 @@
-"""Escaping of untrusted text and JSON for terminals: no character can move the cursor, reverse lines, or be invisible.
+"""Escaping of untrusted text and JSON for terminals.
 
-All text from models, users, servers and files passes through this module before it is written.
+After escaping, no character can move the cursor, reverse lines, or stay invisible. All text from models, users, servers
+and files passes through this module before it is written.
 """
 
 from __future__ import annotations
@@ -13,34 +14,36 @@ from unicodedata import category
 from flowdebate._util.documentation import ONE_MODEL, cite
 
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
-"""Characters to examine: everything except printable ASCII and Latin letters."""
+"""Characters that need a closer look: everything except printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that have an effect or are invisible: controls, formats, surrogates, line separators."""
+"""Unicode categories of characters that act on the terminal or are invisible: controls, formats, surrogates, line
+separators.
+"""
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
-"""Unassigned code points, which are never shown."""
+"""Unassigned code points, which terminals do not display."""
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
 """Categories of characters that a joiner may join: letters and marks of scripts that use joiners, and emoji."""
 _FIRST_JOINED = "\u0600"
-"""First character after the scripts that need joiners; beyond it a joiner can only hide something."""
+"""First character after the scripts that need joiners; beyond it, a joiner can only hide something."""
 
 
 def printable(text: str) -> str:
-    r"""Escape every character of `text` that a terminal would interpret or not display.
+    r"""Escape every character in `text` that a terminal would interpret or not display.
 
-    Line feeds and tabs are kept, and so are joiners between letters, marks and emoji.
+    Newlines and tabs are kept, and so are joiners between letters, marks and emoji.
 
     >>> printable("\x1b[2Jgone?\r\u202e")
     '\\x1b[2Jgone?\\r\\u202e'
     """
-    if not _SUSPICIOUS.search(text):  # nearly all texts: the code below examines each character
+    if not _SUSPICIOUS.search(text):  # fast path for nearly all texts; the code below examines each character
         return text
     stream = PrintableStream()
     return stream.feed(text) + stream.end()
 
 
 def models_text(seats: Mapping[str, str]) -> str:
-    """List the models by seat, on one line.
+    """List the models on one line, with the seats that use them.
 
     >>> models_text({"Ann": "openai/gpt-5", "Ben": "local", "judge": "openai/gpt-5"})
     'Models: openai/gpt-5 (Ann, judge); local (Ben)'
@@ -65,18 +68,18 @@ def time_text(seconds: float) -> str:
 
 
 _NO_TENTH = 0.05
-"""Duration in seconds below which the rounded value would be zero."""
+"""Duration in seconds below which a value rounded to tenths would be zero."""
 
 
 def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str:
-    """Format a cost with its currency, if known; if `complete`, also with the price list and its date.
+    """Format a cost with its currency, if known; with `complete`, add the price list and its date.
 
     >>> cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09"), cost_text(12.5, "by given prices")
     ('0.00021 USD', '12.50')
     >>> cost_text(0.0, "USD"), cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09", complete=True)
     ('0.00 USD', '0.00021 USD by genai-prices 0.2.3 of 2026-11-09')
     """
-    # two significant digits, and never 2.1e-05
+    # Two significant digits, without exponents such as 2.1e-05.
     amount = f"{cost:,.2f}" if not cost or cost >= 1 else f"{float(f'{cost:.2g}'):.12f}".rstrip("0")
     unit = in_line(prices or "")
     return f"{amount} {unit if complete else unit.partition('by ')[0]}".rstrip()
@@ -97,7 +100,7 @@ def in_line(text: str) -> str:
 
 
 def as_json(value: object) -> str:
-    r"""Serialize `value` as indented JSON with escaped control characters; parsing it restores the same value.
+    r"""Serialize `value` as indented JSON with escaped control characters; parsing the result restores the same value.
 
     >>> as_json("é\x7f")
     '"é\\u007f"'
@@ -106,7 +109,7 @@ def as_json(value: object) -> str:
 
 
 def seen_json(text: str) -> str:
-    """Return JSON `text` with escapes for characters that a terminal would interpret or not display."""
+    """Escape the characters in JSON `text` that a terminal would interpret or not display."""
 
     def escape(match: re.Match[str]) -> str:
         char = match[0]
