@@ -1,4 +1,6 @@
-"""A person's turn in a cell: the contributions so far, a form for the answer, and whether it was accepted."""
+"""A person's turn in a notebook cell: the contributions so far, a form for the answer, and the outcome of submitting
+it.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,11 @@ _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 class HumanTurn:
     """A human's turn as a widget in a notebook cell. It needs `flowdebate[notebook]`.
 
-    `HumanTurn(run)` is for a durable run, given as its handle, its result or, with `store`, its id: once the run is
-    suspended for a human, the cell shows the request and a form, and records the answer as `submit_answer` does; then
-    resume the run. Problems of an answer are shown at its fields, and a note if somebody else has answered. `block` is
-    the human's block, if the run asks several. `HumanTurn()` is for `human(name=…, ask=turn.ask)`: the run waits for
-    the widget, and then continues.
+    `HumanTurn(run)` is for a durable run, identified by its handle, its result or, with `store`, its id. Once the run
+    is suspended for a human, the cell shows the request and a form, and records the answer as `submit_answer` does;
+    then resume the run. Invalid fields of an answer are marked in the form, and a note appears if someone else has
+    already answered. If several human blocks have requests, `block` selects one. `HumanTurn()` is for `human(name=…,
+    ask=turn.ask)`: the run waits for the widget, then continues.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class HumanTurn:
         self._watch = None if self._store is None else self._loop.create_task(self._look_again())
 
     def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget for a notebook, or a sentence if no widget can be shown."""
+        """Return the widget for a notebook, or a sentence if widgets cannot be shown."""
         data, metadata = self.widget._repr_mimebundle_(**options)
         return {**data, "text/plain": repr(self), "text/html": f"<p>{escape(_STATIC)}</p>"}, metadata
 
@@ -82,7 +84,7 @@ class HumanTurn:
     async def ask(self, request: HumanRequest) -> object:
         """Show `request` in the cell, and return the answer once it is valid: `human(name=…, ask=turn.ask)`.
 
-        Several requests are shown one after the other. ConfigurationError if the turn belongs to a durable run.
+        Several requests are shown one after the other. Raises ConfigurationError if the turn belongs to a durable run.
         """
         if self._store is not None:
             hint = "Make one without a run: HumanTurn()"
@@ -102,11 +104,11 @@ class HumanTurn:
             return answer
 
     def close(self) -> None:
-        """Stop looking for requests, and leave the cell unchanged."""
+        """Stop polling for requests, and leave the cell unchanged."""
         if self._watch is not None:
             self._watch.cancel()
 
-    # Contents of the cell
+    # Cell contents
 
     def _show(self, request: HumanRequest) -> None:
         self._asked, self._answered = request, ""
@@ -122,12 +124,12 @@ class HumanTurn:
         errors = [{"field": field, "problem": problem} for field, problem in problems]
         self.widget.send({"kind": "refused", "message": error_text(error), "errors": errors})
 
-    # Messages of the person
+    # Messages from the person
 
     def _receive(self, _: object, content: object, __: object) -> None:
-        """Handle a message from any thread of the kernel."""
+        """Handle a message, which may arrive on any thread of the kernel."""
         if isinstance(content, dict) and content.get("kind") == "answer":
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits anymore
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody is waiting for the answer
                 self._loop.call_soon_threadsafe(self._take, content)
 
     def _take(self, content: dict[str, Any]) -> None:
@@ -170,7 +172,7 @@ class HumanTurn:
                 await asyncio.sleep(_SECONDS)
 
     async def _look(self) -> bool:
-        """Show the current requests of the run; return whether more may follow."""
+        """Show the run's current requests; return whether more may follow."""
         assert self._store is not None  # noqa: S101 - the caller has checked
         assert self._run_id is not None  # noqa: S101 - there is a store
         if self._handle is not None and not self._handle.done():
@@ -212,7 +214,7 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
 
 
 def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "") -> str:
-    """Build the widget's HTML; foreign texts are escaped."""
+    """Build the widget's HTML, with untrusted text escaped."""
     if request is None:
         return render("notebook/turn", pending=None, note=note)
     pending = PendingInput.of(request)
@@ -224,11 +226,11 @@ def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "
 
 @cache
 def _widget_class() -> type[AnyWidget]:
-    """Create the widget class at first use, because anywidget takes a second to import."""
+    """Create the widget class on first use, because importing anywidget takes a second."""
     from anywidget import AnyWidget
     from traitlets import Unicode
 
-    # a widget is a single module without an address, so it cannot import others
+    # A widget is a single module without a URL, so it cannot import others.
     script = "".join(_IMPORT.sub("", asset(name)) for name in ("element.js", "form.js", "notebook/turn.js"))
     style = style_of("notebook/style.css", "notebook/turn.css")
     contents = {"_esm": script, "_css": style, "page": Unicode().tag(sync=True)}

@@ -1,4 +1,4 @@
-"""A run in a single output of a notebook: first a live page, and then its report."""
+"""A run in a single notebook output: a live page at first, then its report."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ OutT = TypeVar("OutT")
 RawT = TypeVar("RawT", default=Any)
 
 _SLOWEST = 60
-"""Maximum seconds between updates."""
+"""Maximum interval between updates, in seconds."""
 _SHARE, _LONGEST = 10, 2.0
 """Limits on drawing: it takes at most 1 / `_SHARE` of the time, with pauses of at most `_LONGEST` seconds.
 
-Pages grow with the debate, and are drawn in its event loop.
+Pages grow with the debate and are drawn in its event loop.
 """
 
 
 class _RunCancelledError(asyncio.CancelledError):
-    """Raised if the cell that awaits a run is interrupted; the output shows the run so far, without a traceback."""
+    """Raised if a cell awaiting a run is interrupted; the output then shows the run so far, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{self}"]
 
 
 class Shown(Generic[OutT, RawT]):
-    """Run displayed by a cell; await it for the result."""
+    """Run shown by a cell; await it to get the result."""
 
     def __init__(self, task: asyncio.Task[RunResult[OutT, RawT]]) -> None:
         self._task = task
@@ -55,12 +55,12 @@ class Shown(Generic[OutT, RawT]):
 
 
 def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, RawT]:
-    """Show a run in the output of this cell while it is in progress, then its report; await it for the result.
+    """Show a run in this cell's output while it is in progress, then its report; await it to get the result.
 
-    The output changes at most once in `every` seconds, and only if there is news. Awaiting raises the error of a failed
-    run, after the page has shown its progress. Interrupting a cell that awaits cancels the run, as awaiting the handle
-    does; without `await` the cell ends, and the run continues alongside other cells. Outside a notebook, including in a
-    terminal, nothing is shown. Raise ConfigurationError without IPython.
+    The output is updated at most once every `every` seconds, and only if something has changed. If the run fails,
+    awaiting raises its error after the page has been updated. If the cell awaits, interrupting it cancels the run, as
+    with the handle; without `await`, the cell ends, and the run continues alongside other cells. Outside a notebook,
+    including in a terminal, nothing is shown. Raises ConfigurationError without IPython.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
     value: object = handle
@@ -77,7 +77,7 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> Shown[OutT, R
 
     handle.listen(take)
     task = asyncio.create_task(_follow(handle, live, news, _output(), every), name=f"show {handle.run_id}")
-    # the page shows it, so awaiting is optional
+    # The page shows any error, so awaiting the run is optional.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return Shown(task)
 
@@ -100,7 +100,8 @@ async def _follow(
                 except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
                     html = None
                 update(_bundle(handle, html, None))
-                drawing = 0 if is_first else time.perf_counter() - started  # the first one also loads templates
+                # not measured for the first drawing, which also loads templates
+                drawing = 0 if is_first else time.perf_counter() - started
                 pause, is_first = max(every, min(_SHARE * drawing, _LONGEST)), False
             await handle.wait(pause)
     except asyncio.CancelledError:
@@ -118,7 +119,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function to update one output of the running cell; None outside notebooks."""
+    """Return a function that updates an output of the running cell; None outside notebooks."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
@@ -131,5 +132,5 @@ def _output() -> Callable[[dict[str, str]], None]:
 
 _shell = sys.modules.get("IPython")
 if _shell is not None and _shell.get_ipython() is not None:
-    # imported in the first cell of a notebook, where nobody waits yet
+    # Import ahead of time in a notebook's first cell, while nobody is waiting.
     threading.Thread(target=import_ahead, name="flowdebate import").start()

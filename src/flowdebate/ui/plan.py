@@ -402,7 +402,10 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
 
 
 def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
-    """Reject a plan file with a gate or exclusions if it is part of the change, whose author controls it."""
+    """Reject a plan file that sets a gate or exclusions if it is part of the reviewed change.
+
+    The author of the change controls such a file.
+    """
     if not options.is_of_file(source.name for source in changes):
         return
     if options.from_file("exclude") or getattr(options, "gate", None) is not None:

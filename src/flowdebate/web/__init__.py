@@ -1,6 +1,6 @@
-"""HTML of runs: the server's pages and the report file, rendered from the same templates.
+"""HTML for runs: the server's pages and the report file, rendered from the same templates.
 
-`run/` turns a run into data for a page, `forms` builds its requests, `written` shows the same requests as text, and
+`run/` turns a run into page data, `forms` builds its requests, `written` shows the same requests as text, and
 `notebook` builds the pages for notebooks; `templates` renders, and `report` creates a single file. This package does
 not serve HTTP.
 """

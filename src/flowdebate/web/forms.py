@@ -1,4 +1,6 @@
-"""Forms: fields for a new run, from the options of its pattern, and fields for an answer, from its schema."""
+"""Forms: fields for a new run, derived from its pattern's options, and fields for an answer, derived from
+its schema.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ Kind: TypeAlias = Literal[
     "json", "group",
 ]  # fmt: skip
 """Kind of a field's input: "long" text, "mixed" for text, a number or off, a single "choice", several "choices",
-"lines" of text, "numbers", "pairs" of name and value, "entries" with fields of their own, the fields of a "schema",
-"json" for any other value of an answer, and a "group" of fields.
+"lines" of text, "numbers", "pairs" of name and value, "entries" with their own fields, the fields of a "schema", "json"
+for any other value of an answer, and a "group" of fields.
 """
 
 _FRONT = ("answer", "model")
-"""Options at the top, besides question, speakers and material, in display order."""
+"""Options at the top of the form besides question, speakers and material, in display order."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
-"""Option groups that differ from those on the command line."""
+"""Option groups that differ from the groups on the command line."""
 _LABELS: Mapping[str, str] = {
     "answer_form": "How the judge answers",
     "attempts": "Attempts for each call",
@@ -71,9 +73,9 @@ _LABELS: Mapping[str, str] = {
     "terminate_when": "End early when",
     "turn_timeout": "Most seconds for an answer",
 }
-"""Labels of options whose names are not self-explanatory."""
+"""Labels of options without a self-explanatory name."""
 _ELSEWHERE = frozenset({"suspend", "goes_on", "earlier"})
-"""Options for terminals, forks and programs, which are left out of the form."""
+"""Options for terminals, forks and programs, which the form omits."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "answer": "The answer to check. Default: the author, a model, answers first.",
@@ -99,12 +101,12 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "aim": {"placeholder": "what the turns are for"},
     "length": {"placeholder": "short"},
 }
-"""Labels of the fields of phases, with an example as a placeholder."""
+"""Labels of the fields of phases, with example values as placeholders."""
 _FEW = 6
-"""Maximum number of choices shown as a list; more become a drop-down."""
+"""Maximum number of choices shown as a list; longer lists become a drop-down."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Maximum depth of schema levels shown as fields: a schema may refer to itself; deeper levels are entered as JSON."""
+"""Maximum depth of schema levels shown as fields. A schema may be recursive, so deeper levels are entered as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 
@@ -121,7 +123,7 @@ class Field:
     """Values to choose from; for a text field, suggestions."""
     required: bool = False
     nullable: bool = False
-    """True if an empty field is sent as null instead of being left out."""
+    """True if an empty field is sent as null instead of being omitted."""
     minimum: float | None = None
     maximum: float | None = None
     is_integer: bool = False
@@ -129,13 +131,13 @@ class Field:
     value: object = None
     """Initial value."""
     placeholder: str = ""
-    """Grey text in an empty field, never sent."""
+    """Gray text in an empty field; never sent."""
     explanations: Mapping[str, str] = field(default_factory=dict)
     """Explanations of the choices, one per line."""
     none: str = "Default"
     """Label of the empty choice."""
     flag: str = ""
-    """Flag on the command line, also used in its errors."""
+    """Flag on the command line, also used in error messages."""
     models: bool = False
     """True for a field that lists models."""
     parts: tuple[Field, ...] = ()
@@ -147,7 +149,9 @@ class Field:
 
     @property
     def folds(self) -> bool:
-        """Return whether all parts except the first are collapsed: models for single roles, next to one for all."""
+        """Return whether all parts except the first are collapsed: models for single roles, next to one
+        model for all.
+        """
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 
@@ -161,26 +165,26 @@ class Form:
     question: str
     """Initial question."""
     example: str = ""
-    """Sample question, filled in only on request."""
+    """Sample question; only filled in on request."""
     about_material: str = ""
-    """Default question for material without a question."""
+    """Default question about the material."""
     roster: str = ""
     """Key of the speakers."""
     speakers: tuple[tuple[Field, ...], ...] = ()
     """The fields of each speaker."""
     blank: tuple[Field, ...] = ()
-    """Empty fields for one more speaker."""
+    """Empty fields for an additional speaker."""
     proposes: bool = False
     """True if speakers are optional because the question names them."""
     people: tuple[str, ...] | None = None
-    """Roles besides speakers that people can take; None if they cannot take any."""
+    """Roles besides speakers that people can take; None if there are none."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
-    """Other options, by group."""
+    """Other options, grouped by panel."""
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request that the untouched form would send."""
+        """The request that an untouched form would send."""
         entries = [
             {field_.name: field_.value for field_ in speaker if field_.value is not None} for speaker in self.speakers
         ]
@@ -195,7 +199,7 @@ def form_of(
     example: bool = False,
     may_be_given: Callable[[type[PlanOptions], str], bool],
 ) -> Form:
-    """Build the form of a built-in pattern from the class of its options, filled with its sample if `example`.
+    """Build the form of a built-in pattern from its options class, filled in with its sample if `example`.
 
     Otherwise the sample is a placeholder, because the sides of one question do not fit another.
     """
@@ -205,7 +209,7 @@ def form_of(
     folded: dict[str, list[Field]] = {panel: [] for panel in ("Format", "Focus", *get_args(Panel), "Material", "Other")}
     front: list[Field] = []
     for name in options.model_fields:
-        # people are chosen next to the speakers, and options that the server would reject are left out
+        # People are chosen next to the speakers, and options that the server would reject are omitted.
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not may_be_given(options, name):
             continue
@@ -262,9 +266,9 @@ _CHOICE = r" ?\b{}: "
 
 
 def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field, ...]:
-    """Build the fields of an option by seat: one for all seats that have none of their own, and one for each role.
+    """Build the fields for an option that can differ by seat: one for all other seats, and one per role.
 
-    The fields name models unless there are `levels` to choose from.
+    The fields name models, unless there are `levels` to choose from.
     """
     labels = {"default": "For everyone", **{role: _label(role) for role in options.ROLES}}
     kind: Kind = "choice" if levels else "text"
@@ -313,7 +317,7 @@ def _speakers(
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """Build the fields for an answer; a single field without a name for text, and for anything but an object."""
+    """Build the fields for an answer; for text, and for anything except an object, a single field without a name."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
     definitions, properties = schema.get("$defs", {}), schema.get("properties", {})
@@ -355,7 +359,7 @@ def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: i
 
 
 def _without_json(field: Field, part: Mapping[str, Any], root: Mapping[str, Any]) -> Field:
-    """Replace an option's JSON field with one that people can fill in."""
+    """Replace an option's JSON field with a field that people can fill in."""
     for alternative in _alternatives(part, root):
         items = _resolved(alternative.get("items", {}), root)
         if items.get("type") == "object":
@@ -426,7 +430,7 @@ def _label(name: str) -> str:
 
 
 def _in_words(help: str) -> str:  # noqa: A002 - as in Option
-    """Rewrite an option's help without command line flags.
+    """Rewrite an option's help without command-line flags.
 
     >>> _in_words("Default: that of --model.")
     'Default: that of “Models”.'
@@ -436,27 +440,27 @@ def _in_words(help: str) -> str:  # noqa: A002 - as in Option
     return _FLAG.sub(lambda match: f"“{_LABELS.get(keys[match[1]], _label(keys[match[1]]))}”", plain)
 
 
-# Requests to people on pages: the asker, the contributions so far, and the contributions since
+# Requests to people on pages: who asks, the contributions so far, and the contributions since the answer
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as its recipient may see it."""
+    """A human request, with the information that its recipient may see."""
 
     parts: RequestParts
     blind: Mapping[str, str]
-    """Letters in place of the stances, for a judge who reads without names."""
+    """Letters replacing the stances, for a judge who does not see names."""
 
     @classmethod
     def of(cls, pending: PendingInput) -> Asked:
-        """Build the request; it is blind if all its speakers argue for one of the winners offered to the recipient."""
+        """Build the request; it is blind if all speakers argue for one of the winners that the recipient can choose."""
         parts = parse_request(pending.shown)
-        # only judges pick a winner from several stances; other requests have no names to hide
+        # Only judges pick a winner among several stances; other requests have no names to hide.
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
         stances: Sequence[str] = next(
             (part_["enum"] for part_ in (part, *part.get("anyOf", ())) if "enum" in part_), []
         )
-        # without names, the tag is the stance, which may contain a comma
+        # Without names, the stance serves as the tag, and it may contain a comma.
         parts = replace(
             parts,
             sections=tuple(
@@ -479,7 +483,7 @@ def _by_stance(part: Said | str, stances: Sequence[str]) -> Said | str:
 
 
 def role_in_words(block: str, pattern: str) -> str:
-    """Describe a block's role to the person who plays it.
+    """Describe a block's role to the person in that role.
 
     >>> role_in_words("rent-judge", "rent"), role_in_words("rent-debater-Ann", "rent"), role_in_words("chair", "rent")
     ('the judge', 'Ann', 'chair')
@@ -497,7 +501,7 @@ def said_since(document: Document, answer: object) -> list[Turn]:
     positions = [
         at for at, entry in enumerate(entries) if isinstance(answer, str) and entry.text.strip() == answer.strip()
     ]
-    # the last match, because the same words may occur before
+    # The last match, because an earlier contribution may contain the same words.
     return [
         Turn(number=at + 1, entry=entry, party=parties.get(entry.name), call=None)
         for at, entry in enumerate(entries)

@@ -1,6 +1,6 @@
-"""LaTeX formulas in text: found, converted to MathML, which browsers render, and reduced to a safe subset.
+"""LaTeX formulas in text, converted to a safe subset of MathML, which browsers render.
 
-The converter, latex2mathml, is optional: without it, formulas are shown as written.
+The converter, latex2mathml, is optional; without it, formulas are shown as written.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ RULE = "formula"
 _LONGEST = 1_000
 """Maximum length of a formula in characters; longer ones are shown as written."""
 _MOST = 1_000
-"""Maximum number of possible formula starts tried in one text, since each may scan as many characters as a
-formula has.
+"""Maximum number of possible formula starts tried per text; each one may scan as many characters as a
+formula can have.
 """
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
     r"|\\\[(?P<brackets>.{1,1000}?)\\\]"
     r"|\\\((?P<parentheses>.{1,1000}?)\\\)"
-    # two amounts of money are not a formula: a formula begins and ends without a space, and no digit follows
+    # Not a formula between two amounts of money: a formula neither begins nor ends with a space, and no digit follows
+    # it.
     r"|\$(?P<line>(?![\s$])(?:[^$\\\n]|\\.){1,1000}?(?<!\s))\$(?!\d)",
     re.DOTALL,
 )
@@ -47,14 +48,14 @@ _WORDS = frozenset(
         *("movablelimits", "notation", "separator", "stretchy", "symmetric"),
     )
 )
-"""Attributes whose values are words."""
+"""Attributes with words as values."""
 _VALUE = re.compile(r"[a-z][a-z -]{0,60}")
 _WIDTH = re.compile(r"\d?(?:\.\d{1,4})?em")
 _ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")
 
 
 def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule of the parser is called so
-    """Read a formula at the parser's position; a rule for inline text."""
+    """Read a formula at the parser's position; used as a rule for inline text."""
     if state.src[state.pos] not in "$\\" or converter() is None:
         return False
     tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1
@@ -81,7 +82,7 @@ def converter() -> Callable[[str], Element] | None:
 
 @lru_cache(maxsize=1024)
 def as_mathml(latex: str, *, block: bool) -> Markup | None:
-    """Convert a formula to MathML, with its LaTeX as an annotation; None if it cannot be parsed.
+    """Convert a formula to MathML, with the LaTeX source as an annotation; return None if it cannot be parsed.
 
     >>> print(as_mathml("7", block=False))
     <math><semantics><mrow><mn>7</mn></mrow><annotation encoding="application/x-tex">7</annotation></semantics></math>
@@ -94,12 +95,13 @@ def as_mathml(latex: str, *, block: bool) -> Markup | None:
     except Exception:  # noqa: BLE001 - a model may write anything, for which the library has many errors
         return None
     opened = '<math display="block">' if block else "<math>"
-    source = f'<annotation encoding="application/x-tex">{escape(latex)}</annotation>'  # not shown by browsers
+    # browsers do not display annotations
+    source = f'<annotation encoding="application/x-tex">{escape(latex)}</annotation>'
     return Markup(f"{opened}<semantics>{html}{source}</semantics></math>")  # noqa: S704 - of safe parts
 
 
 def _safe(element: Element) -> list[str]:
-    """Serialize the content of an element, with allowed elements and attributes only; ValueError for other elements."""
+    """Serialize the content of an element with allowed attributes only; an element not allowed raises ValueError."""
     pieces = [_text(element.text)]
     for child in element:
         if child.tag not in _ELEMENTS:
@@ -114,5 +116,5 @@ def _safe(element: Element) -> list[str]:
 
 
 def _text(text: str | None) -> str:
-    """Escape text; the library already writes some characters as entities."""
+    """Escape text that may already contain entities, because the library writes some characters as entities."""
     return str(escape(unescape(text or "")))

@@ -27,7 +27,7 @@ class ManualPage(NamedTuple):
 
 @cache
 def manual_page(name: str) -> ManualPage | None:
-    """Render the help page with this name, linked to its sibling pages; None for an unknown page."""
+    """Render the help page with this name, with links to the other pages; return None for an unknown page."""
     from markdown_it import MarkdownIt
 
     text = read_page(name)
@@ -35,7 +35,7 @@ def manual_page(name: str) -> ManualPage | None:
         return None
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parsed = _without_pictures(parser.parse(text))
-    tokens = [token for token in parsed if token.type != "html_block"]  # comments, and blocks for tests
+    tokens = [token for token in parsed if token.type != "html_block"]  # drops comments and test blocks
     for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and inline is not None:
             token.attrSet("id", slug("".join(part.content for part in inline.children or ())))
@@ -54,7 +54,7 @@ def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
     for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
         parts = (inline.children if inline is not None else None) or ()
         if token.type == "paragraph_open" and {part.type for part in parts} - {"link_open", "link_close"} == {"image"}:
-            skipped = 3  # opening, contents, and closing
+            skipped = 3  # the opening, inline and closing tokens
         if skipped:
             skipped -= 1
         else:
@@ -62,7 +62,7 @@ def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _point(token: Token) -> None:
-    """Resolve a link to another page or to the web; pictures and links into the repository become text."""
+    """Resolve a link to another page or to the web; pictures, and links into the repository, become text."""
     if token.type == "html_inline":
         token.content = ""
     if token.type == "image":
@@ -80,7 +80,7 @@ def _point(token: Token) -> None:
 
 
 def cited(text: str, folder: str) -> Markup:
-    """Escape `text` and convert its references to the documentation into links below `folder`, the URL of its pages.
+    """Escape `text` and link its references to the documentation; `folder` is the base URL of the pages.
 
     >>> print(cited(f"Model: local everywhere; see {cite(ONE_MODEL)}", "help/"))
     Model: local everywhere; see <a href="help/models#one-model-everywhere">“One model everywhere”</a>

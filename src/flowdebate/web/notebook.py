@@ -1,6 +1,6 @@
-"""HTML for notebooks: reports of runs in a frame, live pages of runs in progress, and summaries of evaluations.
+"""HTML for notebooks: framed run reports, live pages of runs in progress, and evaluation summaries.
 
-`RunView`, `Document` and the reports of evaluations use it for IPython's display methods. Failures are not raised; the
+`RunView`, `Document` and evaluation reports use this module for IPython's display methods. Failures are not raised; the
 notebook shows the repr instead.
 """
 
@@ -41,11 +41,11 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MOST_EVENTS = 20_000
-"""Maximum number of events in a run that is shown with its task board."""
+"""Maximum number of events in a run shown with its task board."""
 _LARGEST = 3_000_000
-"""Maximum length of a report in a notebook, in characters; larger ones are summarized."""
+"""Maximum length of a report in a notebook, in characters; longer reports are summarized."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
-"""Maximum length, in characters, of a live page and of a text still being written."""
+"""Maximum lengths of a live page and of a text still being written, in characters."""
 
 
 def html_of(value: object) -> str | None:
@@ -91,20 +91,20 @@ def _markdown(value: object) -> str | None:
 
 
 def _ended(value: object) -> object:
-    """Return the result of a finished handle; otherwise `value`."""
+    """Return the result of a finished handle, or `value` itself if it is anything else."""
     if isinstance(value, RunHandle) and (result := value.result_if_done()) is not None:
         return result
     return value
 
 
-# Runs that are over
+# Finished runs
 
 
 def frame_of(value: RunView | Document) -> str | None:
-    """Render the report of a run or a document as HTML for a notebook; None for a run without a pattern.
+    """Render the report of a run or a document as HTML for a notebook; return None for a run without a pattern.
 
-    The report is sandboxed, so it cannot run code or change how the notebook looks. In an untrusted notebook, the
-    viewer leaves out the frame and shows the summary behind it.
+    The report is sandboxed, so it cannot run code or change the look of the notebook. In an untrusted notebook, the
+    viewer omits the frame and shows the summary behind it.
     """
     try:
         document = value if isinstance(value, Document) else document_of_view(value)
@@ -117,7 +117,7 @@ def frame_of(value: RunView | Document) -> str | None:
 
 
 def document_of_view(run: RunView) -> Document:
-    """Build the current document of a run; raise BadFile for a run without a pattern or one that has not started."""
+    """Build the current document of a run; raise BadFile if the run has no pattern or has not started."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
     result, location = result_of(raw, output), f"run {run.run_id}"
@@ -147,7 +147,7 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """Return the person for whom a suspended run waits; "" for other runs."""
+    """Return the person that a suspended run is waiting for; "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""
@@ -166,7 +166,7 @@ def _in_short(document: Document) -> Summary:
 def _state(value: object) -> Summary | None:
     """Describe the state of a run that has no document.
 
-    None for a result with a more informative repr, unless it waits for a person.
+    Return None for a result with a more informative repr, unless the run is waiting for a person.
     """
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
@@ -185,13 +185,13 @@ def _numbers(run: RunView) -> Iterator[str]:
         yield f"cost {cost_text(run.cost, run.prices, complete=True)}"
 
 
-# Runs in progress, and suspended ones
+# Runs in progress, and suspended runs
 
 
 def live_html(run: RunView, live: Live | None = None) -> str:
-    """Render a run in progress, or a suspended one, as HTML in the notebook's style, from the state of `live`.
+    """Render the state of `live`, a run in progress or suspended, as HTML in the notebook's style.
 
-    It is not in a frame, because a frame would be blank for a moment at each update, and lose its scroll position.
+    It is not in a frame, because a frame would be blank for a moment on each update, and lose its scroll position.
     """
     live_state = live if live is not None and run.status == "running" else Live()
     if live is None and run.status == "running":
@@ -206,7 +206,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     speaking = [
         (
             names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number),
-            # the end, where it is growing
+            # the end of the text, because it is still growing
             text[-_LIVE_TEXT:],
         )
         for number, (turn, text) in enumerate(live_state.speaking, len(names))
@@ -222,7 +222,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     return render("notebook/live", sheet=sheet, run=run, style=style_of("notebook/style.css"), **context)
 
 
-# Excerpts: sections within a size that a notebook can hold
+# Excerpts: sections cut to a size that a notebook can hold
 
 _LONGEST = 20_000
 """Maximum length of a text in characters."""
@@ -233,7 +233,7 @@ _MOST = 300_000
 def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int = _LONGEST) -> list[Section]:
     """Shorten long texts in sections, and omit contributions in the middle if there are too many.
 
-    The first and last contributions and everything else are kept; a remark states how many are missing.
+    The first and last contributions and everything else are kept. A remark gives the number of omitted contributions.
     """
     cut = [_cut_section(section, longest) for section in sections]
     spoken = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
@@ -249,7 +249,7 @@ def excerpt(sections: Iterable[Section], *, maximum: int = _MOST, longest: int =
 
 
 def shortened(text: str, longest: int) -> str:
-    """Shorten `text` to a length, with a remark.
+    """Shorten `text` to a maximum length, and append a remark with the original length.
 
     >>> shortened("a" * 2_000, 5)
     'aaaa… (2,000 characters)'
@@ -258,7 +258,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and last index to omit in the middle, so that the rest has at most `maximum` characters."""
+    """Find the first and last index to omit from the middle, so that the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
@@ -302,17 +302,17 @@ def _cut_section(section: Section, longest: int) -> Section:  # noqa: PLR0911 - 
 
 
 _FACTS = 200
-"""Maximum number of facts in one statement."""
+"""Maximum number of facts per statement."""
 
 
-# Summaries of evaluations and of values without a page
+# Summaries of evaluations, and of values without a page
 
 _ROWS = 100
-"""Maximum number of rows in a table; the remaining ones are only counted, because notebooks are files that get mailed
-and put under version control.
+"""Maximum number of rows in a table; further rows are only counted, because notebooks are files that people mail and
+put under version control.
 """
 _CELL, _SENTENCE = 300, 2_000
-"""Maximum length of a cell and of a sentence, in characters."""
+"""Maximum lengths of a cell and of a sentence, in characters."""
 
 
 def summary_html(summary: Summary) -> str:
@@ -354,7 +354,7 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """Omit surplus rows from a section, and shorten long texts."""
+    """Omit excess rows from a section, and shorten long texts."""
     match section:
         case Heading():
             return section
@@ -364,7 +364,7 @@ def _cut_row(section: ReportSection) -> ReportSection:
             rows = tuple(tuple(shortened(cell, _CELL) for cell in row) for row in section.rows[:_ROWS])
             return Table(head=section.head, rows=rows)
         case Points():
-            # unchanged, because many begin with the name of a model or a system
+            # Not capitalized, because many items begin with the name of a model or a system.
             items = tuple(shortened(item, _SENTENCE) for item in section.items[:_ROWS])
             return Points(items=items, lead=shortened(section.lead, _SENTENCE))
         case _:

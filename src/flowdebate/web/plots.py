@@ -1,4 +1,4 @@
-"""Script-free plots as data for templates: shares with intervals on lines, and points in a plane."""
+"""Script-free plots as template data: shares with intervals on parallel lines, and points in a plane."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     Ticks = tuple[tuple[float, str], ...]
 
 _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
-"""Geometry of a line plot in its own units: the position of 0, the distance to 1, and the height of a row."""
+"""Geometry of a line plot in SVG units: the position of 0, the distance from 0 to 1, and the height of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotRow:
-    """A share on its line."""
+    """A share, drawn on its own line."""
 
     figure: FigureRow
     y: float
@@ -29,7 +29,7 @@ class PlotRow:
     """Lower and upper end of the interval; None without an interval."""
     high: float | None
     even: float | None
-    """Value that a fair judge would have."""
+    """Expected value for a fair judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Create the plot of these figures; None if there are none. Figures outside 0 to 1 are left out."""
+    """Create the plot of these figures, omitting figures outside 0 to 1; return None if there are no figures."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
@@ -64,19 +64,19 @@ def _at(share: float) -> float:
 
 
 _X, _Y = (40.0, 308.0), (200.0, 12.0)
-"""Ends of both axes in a scatter plot."""
+"""Start and end of each axis in a scatter plot."""
 _QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""Minimum distance between two letters that keeps both legible."""
+"""Minimum distance between two legible letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Point with a vertical interval, in the units of the plot."""
+    """Point with a vertical interval, in the plot's units."""
 
     name: str
     description: str
-    """Description of the point for readers."""
+    """Human-readable description of the point."""
     x: float
     y: float
     low: float
@@ -93,7 +93,7 @@ class Scatter:
     x_ticks: Ticks
     y_ticks: Ticks
     line: tuple[tuple[float, float], ...]
-    """Line across the plot, as a sequence of positions."""
+    """Line across the plot as a list of points."""
     name: str
     """Name of the horizontal axis."""
     across: tuple[float, float] = field(default=_X)
@@ -101,9 +101,9 @@ class Scatter:
 
 
 def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str) -> Scatter | None:
-    """Plot points by cost on a logarithmic scale, with a `line` through the named ones.
+    """Plot points by cost on a logarithmic scale, with a `line` through the named points.
 
-    None if there are no points.
+    Return None if there are no points.
     """
     lowest, highest = (end(point.x for point in points) if points else 0.0 for end in (min, max))
     if lowest <= 0:
@@ -122,7 +122,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
-    """Plot points by a share, with the line where both shares are equal; None if there are no points."""
+    """Plot points by a share, with a line where both shares are equal; return None if there are no points."""
     if not points:
         return None
     ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]
@@ -130,12 +130,12 @@ def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
 
 
 def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
-    """Convert the points to the units of the plot, with letters that do not overlap."""
+    """Convert points to the plot's units, with letters that do not overlap."""
     placed: list[Point] = []
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):
         x, y = _on(_X, across(point.x)), _on(_Y, point.y)
-        # next to its marker, on the side with more room; otherwise further down
+        # Put the letter next to its marker on the side with more room, or else further down.
         places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
         free = (
             candidate

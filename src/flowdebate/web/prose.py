@@ -1,8 +1,8 @@
-"""Markdown by models and people, rendered as HTML in one safe subset for all pages.
+"""Markdown by models and people, rendered as a single safe subset of HTML on all pages.
 
 Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are supported, and headings become bold lines.
-HTML is shown as text. Links and images become their text followed by the URL: nothing can be clicked or loaded. No part
-of a text is hidden: a block that would lose a word is shown as written.
+HTML is shown as text. Links and images become their text followed by the URL, so nothing can be clicked or loaded. No
+text is ever hidden: a block that would lose a word is shown as written.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ if TYPE_CHECKING:
 _RULES = ("autolink", "backticks", "blockquote", "code", "emphasis", "escape", "fence", "heading", "hr", "image")
 _MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
 _LONGEST = 100_000
-"""Maximum length of a text in characters; longer ones are shown as written, because some take a second."""
+"""Maximum length of a text in characters; longer texts are shown as written, because parsing some of them takes a
+second.
+"""
 _DEEPEST = 20
 """Maximum nesting depth of lists and quotes; the parser drops deeper levels."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Pattern of special characters: a text with none of them consists of plain paragraphs."""
+"""Pattern of special characters; a text without them consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
-"""Pattern of the text of a task in a list item."""
+"""Pattern of a task in a list item."""
 _INDENTED = re.compile(r"\n[ \t]*")
-"""Pattern of a line break and the indentation after it, which the parser removes as well."""
+"""Pattern of a line break and the following indentation, which the parser removes as well."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
-    "heading_open": '<p class="head">',  # not a heading of the page
+    "heading_open": '<p class="head">',  # not a heading element, because it does not belong to the page's outline
     "heading_close": "</p>",
     "blockquote_open": "<blockquote>",
     "blockquote_close": "</blockquote>",
@@ -64,7 +66,7 @@ _HTML = {
     "td_open": "<td>",
     "td_close": "</td>",
     "hr": "<hr>",
-    "softbreak": "<br>",  # a separate line was meant as one
+    "softbreak": "<br>",  # keeps line breaks as the author wrote them
     "hardbreak": "<br>",
     "em_open": "<em>",
     "em_close": "</em>",
@@ -78,7 +80,8 @@ _HTML = {
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
 
-# Marks of spans in a text while it is parsed: punctuation, because letters next to `**` would change its meaning.
+# Placeholders for span boundaries while a text is parsed. They are punctuation, because letters next to `**` would
+# change its meaning.
 _MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
 _MARKED = re.compile(f"{_MARK}(\\d+)([{_BEGINS}{_ENDS}])")
 _UNMARKED = str.maketrans(dict.fromkeys((_MARK, _BEGINS, _ENDS), "\ufffd"))
@@ -90,7 +93,9 @@ _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a text to mark on a page, at any position in the Markdown. Spans do not overlap."""
+    """Part of a text to highlight on a page; it may start and end anywhere in the Markdown, but spans do
+    not overlap.
+    """
 
     start: int
     end: int
@@ -99,11 +104,11 @@ class Span:
     kind: str = ""
     """CSS class of the element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen
-    """Text after the end of the span."""
+    """Text appended after the span."""
 
 
 def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
-    r"""Render `text` as HTML, with one element for each of its blocks.
+    r"""Render `text` as HTML, with one element per block.
 
     >>> print(prose("Count **drivers**.\n\n- first\n- <b>then</b>"))
     <p>Count <strong>drivers</strong>.</p>
@@ -112,7 +117,7 @@ def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
     return _prose(text, tuple(spans))
 
 
-@lru_cache(maxsize=1024)  # cached: pages are rendered for each request, and most contributions stay the same
+@lru_cache(maxsize=1024)  # Cached, because pages are rendered for each request, and most contributions stay the same.
 def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
     if spans:
         text = _with_marks(text.translate(_UNMARKED), spans)
@@ -146,7 +151,7 @@ def is_marked(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Clean `text`: lines end with a line feed only, and characters that act or hide are removed.
+    """Clean `text`: normalize line ends to newlines, and remove control and invisible characters.
 
     Trailing spaces are removed as well, because the parser would not treat a line of Unicode spaces as blank.
     """
@@ -159,7 +164,7 @@ def _parser() -> MarkdownIt:
 
     parser = MarkdownIt("zero", {"maxNesting": _DEEPEST}).enable([*_RULES, *_MORE_RULES])
     parser.inline.ruler.before("escape", RULE, find_formula)
-    # addresses are never followed, so each is shown as written
+    # Addresses are never followed, so they are shown as written.
     for name, function in (("validateLink", lambda _: True), ("normalizeLink", str), ("normalizeLinkText", str)):
         setattr(parser, name, function)
     return parser
@@ -168,7 +173,7 @@ def _parser() -> MarkdownIt:
 def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = False) -> Iterator[tuple[int, Markup]]:
     """Split a text into blocks, each with its first line and its HTML.
 
-    The last block may continue if the text `grows`.
+    If the text `grows`, the last block may continue.
     """
     if not parsed or not is_marked(text):
         yield from _paragraphs(text, spans)
@@ -211,7 +216,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Renderer of parser tokens as HTML, which records the text that readers can see."""
+    """Renderer that turns parser tokens into HTML and records the text visible to readers."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -222,14 +227,14 @@ class _Writer:
         self.inside: Span | None = None
 
     def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
-        """Render the tokens of a block; if `directed`, each of its parts has the direction of its own text."""
+        """Render the tokens of a block; if `directed`, each part gets the writing direction of its own text."""
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
-                # browsers only consider text outside of parts with a separate direction
+                # To determine a direction, browsers ignore text in nested elements with their own direction.
                 if token.type in _CONTAINERS or (token.type == "list_item_open" and not tokens[index + 1].hidden):
                     token.attrSet("dir", _direction(tokens[index:]) or "ltr")
-                elif token.type in _DIRECTED:  # single numbers keep the direction of their table or list
+                elif token.type in _DIRECTED:  # numbers by themselves keep the direction of their table or list
                     token.attrSet("dir", "auto" if _direction(tokens[index : index + 3]) else "")
         self.write(tokens)
         self._directed = False
@@ -253,7 +258,7 @@ class _Writer:
                     self._enclosed("<code>", token.content, "</code>")
                 case "fence" | "code_block":
                     self._pieces.append('<pre tabindex="0">')
-                    if info := token.info.strip():  # readers of the plain text see it, too
+                    if info := token.info.strip():  # the language name is visible in the plain text as well
                         self._enclosed("<small>", info, "</small>\n")
                     self._enclosed("<code>", token.content.rstrip("\n"), "</code></pre>")
                 case "list_item_open":
@@ -268,11 +273,11 @@ class _Writer:
                 case "image":
                     self.write(token.children or ())
                     self._address(token, "src")
-                case "th_open" | "td_open" if "right" in str(token.attrs):  # alignment of figures
+                case "th_open" | "td_open" if "right" in str(token.attrs):  # right-aligned figures
                     self._pieces.append(self._directed_tag(_HTML[token.type].replace(">", ' class="num">'), token))
-                case "strong_open" | "strong_close" if token.markup == "__":  # a name in code, such as __init__
+                case "strong_open" | "strong_close" if token.markup == "__":  # an identifier in code, such as __init__
                     self._text("__")
-                case _ if not token.hidden:  # paragraphs in a list without blank lines
+                case _ if not token.hidden:  # hidden tokens are paragraphs in a list without blank lines
                     self._pieces.append(self._directed_tag(_HTML[token.type], token))
                 case _:
                     pass
@@ -290,16 +295,16 @@ class _Writer:
         self._pieces.append("</p>")
 
     def take(self) -> Markup:
-        """Return the HTML written since the previous call."""
+        """Return the HTML written since the last call."""
         pieces, self._pieces, self._read = self._pieces, [], []
         return Markup("".join(pieces))  # noqa: S704 - each is one of `_HTML`, or escaped
 
     def is_whole(self, source: str) -> bool:
-        """Check whether everything readable in `source` was rendered."""
+        """Check whether all readable text in `source` was rendered."""
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
 
     def _task(self, task: re.Match[str]) -> None:
-        """Render the text of a task with a checkbox, ticked or not."""
+        """Render the text of a task with a checkbox, either checked or unchecked."""
         self._starts_item = False
         done = task[1] != " "
         box, word = ("☑", "done") if done else ("☐", "open")
@@ -308,7 +313,7 @@ class _Writer:
         self._text(task[2])
 
     def _formula(self, token: Token) -> None:
-        """Render a formula; leave it as written if it cannot be parsed or contains a mark of a span."""
+        """Render a formula; leave it as written if it cannot be parsed or contains the start or end of a span."""
         html = (
             None if self._spans and _MARKED.search(token.markup) else as_mathml(token.content, block=bool(token.info))
         )
@@ -324,7 +329,7 @@ class _Writer:
         self._pieces.append(after)
 
     def _address(self, token: Token, name: str, *, is_told: bool = False) -> None:
-        """Render the URL of a link or an image, and its title, after its text."""
+        """Render the URL and the title of a link or an image after its text."""
         title = token.attrGet("title")
         words = str(token.attrGet(name) or "") + (f' "{title}"' if title else "")
         if not is_told:
@@ -351,7 +356,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the direction of the first letter that has one; "" if there is none."""
+    """Return the writing direction of the first letter with a direction; "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -367,7 +372,7 @@ def _letters(text: str) -> str:
 
 
 def _with_marks(text: str, spans: Sequence[Span]) -> str:
-    """Mark the beginning and the end of each span in `text`."""
+    """Insert marks at the start and the end of each span in `text`."""
     pieces, end = list[str](), 0
     for number, span in enumerate(spans):
         for place, mark in ((_marked_at(text, span.start), _BEGINS), (_marked_at(text, span.end), _ENDS)):
@@ -385,25 +390,25 @@ def _marked_at(text: str, at: int) -> int:
     return max(at, begin if margin is None else margin.end())
 
 
-# Texts that grow
+# Growing texts
 
 _ALWAYS = 50
-"""Divisor of an open block's length: the block is rendered again once it has grown by that part, so that a long block
-costs as much as a few short ones.
+"""Fraction (as a divisor) of an open block's length by which it must grow before it is rendered again, so a long block
+costs no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
-"""Pattern of an ambiguous end of a growing text, which later text may turn into anything."""
+"""Pattern of an ambiguous end of a growing text, because its meaning depends on the text that follows."""
 
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """Text in progress: finished blocks are rendered once, and only the rest is rendered again.
+    """Text in progress; finished blocks are rendered once, and only the rest is rendered again.
 
-    A block is finished when the start of the next one is final. An incomplete line is not enough: `***` is a rule, but
-    `***so***` continues the paragraph before it. Later text never changes a finished block, because the subset has no
+    A block is finished when the start of the next one is final. An incomplete line is not final: `***` is a rule, but
+    `***so***` continues the previous paragraph. Later text never changes a finished block, because the subset has no
     reference definitions.
     """
 
@@ -423,14 +428,14 @@ class GrowingProse:
         """Number of rendered characters."""
 
     def grow(self, text: str) -> bool:
-        """Update the whole text and return whether to show it again."""
-        if not text.startswith(self._text):  # the text was requested again
+        """Set the complete text so far, and return whether it should be shown again."""
+        if not text.startswith(self._text):  # the answer was requested again
             self.__init__()  # type: ignore[misc]
         self._text = text
         if len(text) - self._shown <= (self._shown - self._start) // _ALWAYS:
             return False
         self._shown = len(text)
-        if text.lstrip()[:1] == "{":  # data are not shown
+        if text.lstrip()[:1] == "{":  # JSON is not shown
             return True
         tail = text[self._start :]
         plain = _plain(tail)
@@ -451,7 +456,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """Return the blocks that follow the unchanged ones."""
+        """Return all blocks after the unchanged ones."""
         return [*self._done[self.kept :], *self._open]
 
     @property
@@ -460,16 +465,16 @@ class GrowingProse:
 
 
 def _is_final_start(lines: Sequence[str], line: int) -> bool:
-    """Check whether the block at `line` starts there regardless of later text."""
-    # the last line may be incomplete, and the second line of a table makes it one
+    """Check whether a block starts at `line` regardless of later text."""
+    # The last line may be incomplete, and a second line may turn the first into a table header.
     if line + 2 < len(lines):
         return True
-    # after a blank line, a sign or a number may still become an item of the list before it
+    # After a blank line, a sign or a number may still become an item of the preceding list.
     return not lines[line - 1] and lines[line].lstrip(" ")[:1].isalpha()
 
 
 def _close(group: Sequence[Token]) -> None:
-    """Close open emphasis and code in the last line of a block, so that it looks as it will when finished."""
+    """Close open emphasis and code in the last line of a block, so it already has its final look."""
     token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return
@@ -478,7 +483,7 @@ def _close(group: Sequence[Token]) -> None:
         mark, code = match[0], opened and opened[-1][0] == "`"
         if opened and mark == opened[-1]:
             opened.pop()
-        elif opened and match.end() == len(content) and opened[-1].startswith(mark):  # half of the closing mark
+        elif opened and match.end() == len(content) and opened[-1].startswith(mark):  # the first half of a closing mark
             content = content[: match.start()]
         elif mark[0] != "\\" and not code and content[match.end() : match.end() + 1].strip():
             opened.append(mark)

@@ -41,14 +41,15 @@ _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
 
 
 async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
-    """Render the report of a run from the lines of its export and its evidence.
+    """Render a run's report from the lines of its export and its evidence.
 
-    Raises BadFile if there is nothing to show, or too much. `evidence_in` and `Service.evidence` return the evidence.
+    Raises BadFile if the run has nothing to show or is too large. The evidence comes from `evidence_in` or
+    `Service.evidence`.
     """
     journal = "".join(f"{line}\n" for line in lines).encode()
     if len(journal) > _MEGABYTES * 1_000_000:
         raise BadFile(f"run {evidence.run.header.run_id}", f"its journal is larger than {_MEGABYTES} MB")
-    # without the time, the same journal gives the same file
+    # mtime=0, so that the same journal always gives the same file
     packed = base64.b64encode(gzip.compress(journal, mtime=0)).decode()
     return await _page(evidence, journal, packed)
 
@@ -56,14 +57,14 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
 def report_policy(*, base: str = "'none'") -> str:
     """Return the content security policy for reports.
 
-    It forbids loading resources and running scripts, and allows only the report's own style.
+    It blocks resources and scripts, and only allows the report's own style.
     """
     digest = base64.b64encode(sha256(style_of(*STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
 async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
-    """Render the report as a function of the journal alone; `packed` is the journal as stored in the report."""
+    """Render the report as a pure function of the journal; `packed` is the journal as embedded in the report."""
     replay = evidence.replay
     sheet = Sheet.of(
         await evidence.document(),
@@ -75,7 +76,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
     return _rendered(
         sheet,
         models=sorted({call.model for call in sheet.trace.calls if call.model}),
-        # name of the file in which a browser saves the journal
+        # The file name under which a browser saves the journal.
         name=re.sub(r"[^A-Za-z0-9._-]", "_", evidence.run.header.run_id)[:80],
         packed=packed,
         journal_hash=sha256(journal).hexdigest(),
@@ -87,7 +88,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """Render the report of a document and the events of its run for a frame, without a journal.
+    """Render a report without a journal from a document and its run's events, for display in a frame.
 
     `sections` replaces the document's own.
     """
@@ -105,8 +106,8 @@ def _rendered(sheet: Sheet, **journal: object) -> str:
 
 
 async def verify_file(path: str) -> list[Finding]:
-    """Check the report at `path`, or each run of an export ("-" for stdin); raise BadFile for any other file."""
-    # mail programs and editors change line ends, which do not affect the text
+    """Verify the report at `path`, or each run of an export ("-" for stdin); raise BadFile for other files."""
+    # Mail programs and editors change line endings, which do not affect the text.
     text = read_text(path, megabytes=_MEGABYTES).replace("\r\n", "\n")
     if text.lstrip()[:1] == "<":
         return [await verify_report(text, source=path)]
@@ -119,10 +120,10 @@ async def verify_file(path: str) -> list[Finding]:
 async def verify_report(
     html: str, *, source: str = "report", block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> Finding:
-    """Check a report by replaying its journal: no model is called, and nothing is stored.
+    """Verify a report by replaying its journal; no model is called, and nothing is stored.
 
-    Whatever the report contains, no file is read and no connection is made. `block` is the pattern of a run without a
-    plan, and `model` its model. Raises BadFile, with `source`, for a file that is not a report.
+    Whatever the report contains, no file is read and no connection is made. For a run without a plan, `block` is its
+    pattern and `model` its model. A file that is not a report raises BadFile with `source`.
     """
     from flowdebate import __version__
 
@@ -141,14 +142,14 @@ async def verify_report(
     try:
         rendered = await _page(evidence, journal, packed)
     except FlowDebateError as error:
-        # nothing to compare with
+        # There is no page to compare with.
         rendered = html
         finding = finding.model_copy(update={"outcome": "unknown", "problems": (f"It gives no page: {error}",)})
     if rendered != html:
         problems.extend(_differences(html, rendered))
     if not problems:
         return finding
-    # another version may render the same run differently, which does not mean that it was changed
+    # Another version may render the same run differently, which is not a sign of tampering.
     if finding.outcome == "verified" and made_by != __version__ and digest == hash_claimed:
         problems.append(f"flowdebate {made_by} has made it, and this is {__version__}: verify it with that version.")
         return finding.model_copy(update={"outcome": "unknown", "problems": tuple(problems)})
@@ -157,19 +158,19 @@ async def verify_report(
 
 def _only(pattern: re.Pattern[str], html: str, source: str, what: str) -> str:
     matches = pattern.findall(html)
-    # texts of models are escaped and cannot match, so a second match was inserted by somebody
+    # Text from models is escaped and cannot match, so a second match means that someone inserted it.
     if len(matches) != 1:
         raise BadFile(source, f"is not a report of flowdebate: it has {what} {len(matches)} times, not once")
     return str(matches[0])
 
 
 def _unpacked(packed: str, source: str) -> bytes:
-    """Unpack a report's journal, which may contain anything; raise BadFile if it is invalid or too large."""
+    """Unpack a report's journal, which is untrusted; raise BadFile if it is invalid or too large."""
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
         raise BadFile(source, f"its journal is not base64: {error}") from None
-    # `gzip.decompress` has no bound: a few kilobytes may unpack to gigabytes
+    # `gzip.decompress` has no size limit, and a few kilobytes may unpack to gigabytes.
     reader = zlib.decompressobj(wbits=31)
     try:
         journal = reader.decompress(data, _MEGABYTES * 1_000_000)
@@ -183,7 +184,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or state that the file differs in its invisible parts."""
+    """Describe the visible differences, or state that only invisible parts of the file differ."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"
@@ -197,11 +198,11 @@ def _differences(page: str, rendered: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A text of a page."""
+    """A piece of text on a page."""
 
     text: str
     place: str
-    """The nearest heading or id before the text."""
+    """The nearest heading or id above the text."""
 
 
 def _pieces(html: str) -> Sequence[_Piece]:
@@ -212,7 +213,7 @@ def _pieces(html: str) -> Sequence[_Piece]:
 
 
 class _Texts(HTMLParser):
-    """The texts of a page, leaving out its style."""
+    """Parser that collects the texts of a page, except its style."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -233,7 +234,7 @@ class _Texts(HTMLParser):
 
 
 def study_html(report: StudyReport) -> str:
-    """Render the page of a study report, finished or not; it loads no resources and contains no scripts."""
+    """Render the page of a study report, finished or not, without scripts or external resources."""
     from flowdebate import __version__
 
     accuracies = [

@@ -1,4 +1,4 @@
-"""Rendering with Jinja templates that escape untrusted text and make hidden characters visible."""
+"""Rendering of Jinja templates, with untrusted text escaped and hidden characters made visible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 _LONG = 220
-"""Minimum length, in characters, of a result that is set in smaller type."""
+"""Minimum length of a result that is set in smaller type, in characters."""
 
 
 def render(template: str, **data: object) -> str:
@@ -42,13 +42,13 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for a part of a page that has no template, so that it is not silently dropped."""
+    """Raise an error for a part of a page without a template, so that it is not silently dropped."""
     raise TypeError(type(part).__name__)
 
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Return all style sheets, scripts and pictures that pages load, by name."""
+    """Return all style sheets, scripts and pictures loaded by pages, keyed by name."""
     contents = sorted(_STATIC.iterdir(), key=lambda path: path.name)
     return {content.name: content.read_bytes() for content in contents if content.is_file()}
 
@@ -56,14 +56,14 @@ def assets() -> dict[str, bytes]:
 def asset(name: str) -> str:
     """Return a style sheet or script as text.
 
-    Assets for notebooks, which pages do not load, are in a separate folder.
+    Assets for notebooks are in a separate folder, because pages do not load them.
     """
     return _STATIC.joinpath(name).read_text("utf-8")
 
 
 @cache
 def style_of(*names: str) -> str:
-    """Return style sheets on one line, without comments. Each page in a notebook, and each report, contains a copy."""
+    """Return style sheets on one line, without comments, because each notebook page and each report embeds a copy."""
     sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
     return _SPACES.sub(" ", sheets).strip()
 
@@ -75,9 +75,9 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flowdebate.web"),
         autoescape=True,
-        auto_reload=False,  # otherwise each piece of a live page would check if its template has changed
+        auto_reload=False,  # Otherwise, each piece of a live page would check whether its template has changed.
         undefined=StrictUndefined,
-        # escaping only handles markup, not characters that hide or reverse text
+        # Escaping only handles markup, not characters that hide or reverse text.
         finalize=_seen,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -87,7 +87,7 @@ def _environment() -> Environment:
         cited=cited,
         inline=inline,
         json=as_json,
-        exact=json.dumps,  # in ASCII, so that nothing in it is made visible
+        exact=json.dumps,  # ASCII only, so `finalize` finds no hidden characters in it
         words=_words,
         singular=_singular,
         error=_error_words,
@@ -116,7 +116,7 @@ def _seen(value: object) -> object:
 
 
 def shares(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Compute the bars for shares on a line of length 100: the start and the width of each.
+    """Compute the start and width of each share's bar on a line of length 100.
 
     >>> shares([0.44, 0.56])
     [(0.0, 43.0), (45.0, 55.0)]
@@ -142,7 +142,7 @@ def _error_words(name: str) -> str:
 
 
 def _failure(text: str) -> str:
-    """Describe why a run failed, without the error class and schema fields, which the page collapses.
+    """Describe why a run failed, without the error class and schema fields, which the page shows collapsed.
 
     >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is missing (block 'b', model 'm')")
     "a model's answer could not be read"
@@ -156,11 +156,11 @@ def _failure(text: str) -> str:
 
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
-"""Spellings of names for which it is not enough to replace underscores with spaces."""
+"""Spellings of names that need more than spaces in place of underscores."""
 
 
 def _singular(plural: str) -> str:
-    """Return one of the things that `plural` names, with its article.
+    """Return the singular of `plural` with its article.
 
     >>> _singular("Agents"), _singular("phases")
     ('an agent', 'a phase')

@@ -1,1 +1,1 @@
-"""Data of a run for its pages and its report, for the view of a single step, and for comparing it with another run."""
+"""Data of a run for its page and report, for the view of a single step, and for a comparison with another run."""

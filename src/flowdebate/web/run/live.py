@@ -1,4 +1,4 @@
-"""Page fragments of a run in progress, each rendered once for all readers."""
+"""Page fragments of a run in progress; each is rendered once for all viewers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from flowdebate.web.run.sheet import Party, Round, Turn, parties_of, public_sect
 from flowdebate.web.templates import macro
 
 _REDRAWN = 1.5
-"""Growth in the number of calls after which the trace, which shows all of them, is drawn again.
+"""Growth factor in the number of calls after which the trace, which shows all calls, is drawn again.
 
-All drawings of a run then cost about three times as much as the last one.
+The cost of all drawings of a run is then about three times the cost of the last one.
 """
 
 
@@ -39,19 +39,19 @@ class _Result:
 
 
 class LivePage:
-    """The fragments of a run's page. It has to receive all events from the first one on.
+    """Fragments of a run's page; it must receive all events from the beginning.
 
     A fragment is an element with an id. It is appended to the element `at`, or replaces the element with its id. `news`
-    contains the fragments since the last call, as a message; `whole` contains all of them, for later readers. `link` is
-    the URL of the run's steps, and `manual` the URL of the documentation's pages. A `public` page shows the
-    contributions without the record and without failures, since error messages may contain server addresses; its result
-    comes with the finished page.
+    returns the fragments since the last call as a message, and `whole` returns all of them for viewers who connect
+    later. `link` is the URL of the run's steps, and `manual` the base URL of the documentation. A `public` page shows
+    the contributions without the record or any failures, because error messages may contain server addresses; its
+    result is only on the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
         live: type[Live] = Live if document is None else PATTERNS[document.pattern].load_page().live
         self._live = live(document=document)
-        self._live.clock = time.time  # browsers have it, too
+        self._live.clock = time.time  # the clock that browsers have, too
         self._names = {} if document is None else parties_of(document)
         self._link = link
         self._manual = manual
@@ -80,7 +80,9 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or a text from character `start` on; return whether there is other news than that text."""
+        """Process `event`, or a text starting at character `start`; return whether it changes anything besides that
+        text.
+        """
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -88,7 +90,7 @@ class LivePage:
         match event:
             case TurnStarted():
                 self._turns[event.path] = event.agent_name
-                # a turn of a function has no call, and must not get that of the previous turn
+                # A function's turn has no call, and must not get the previous turn's call.
                 self._last.pop(event.agent_name, None)
                 if event.agent_name not in self._names:
                     position, number = event.stance or "", len(self._names)
@@ -115,12 +117,12 @@ class LivePage:
         for turn, text in self._live.speaking:
             self._growing.setdefault(turn.path, GrowingProse()).grow(text)
         self._sum_up()
-        # by id, so that a piece that changed several times since the last message is rendered once
+        # Keyed by id, so a piece that changed several times since the last message is rendered only once.
         new, self._new = self._new, {}
         pieces = []
         for name, (at, template, values) in new.items():
             piece = {"id": name, "at": at, "html": macro(template, *values).strip()}
-            if template == "task" and values[0].finished:  # after all other pieces
+            if template == "task" and values[0].finished:  # finished tasks follow all other pieces
                 piece["last"] = "last"
                 self._pieces.pop(name, None)
             self._pieces[name] = piece
@@ -128,11 +130,11 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Return everything up to the last news as a JSON message."""
+        """Return everything up to the latest news as a JSON message."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
-        """Return the additions to a text of the call at `path` as a JSON message; "" if there is nothing to show."""
+        """Return the text added to the call at `path` as a JSON message; "" if there is nothing to show."""
         for turn, text in self._live.speaking:
             if path.startswith(f"{turn.path}/") and (growing := self._growing.get(turn.path)) and growing.grow(text):
                 message = {"kind": "text", "path": turn.path, "keep": growing.kept, "html": growing.news}
@@ -165,7 +167,7 @@ class LivePage:
             **record,
         }
         message = {"kind": "page", "whole": complete, "pieces": pieces, "speaking": speaking, **fields}
-        # a model may send half a surrogate pair, which no stream can carry
+        # A model may send half of a surrogate pair, which cannot be encoded.
         return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
 
     def _put(self, name: str, at: str, template: str, *values: object) -> None:
@@ -181,7 +183,7 @@ class LivePage:
                 self._round = Round(number=number, title=section.title)
                 self._parts = 0
                 self._put_round()
-            # after the first contribution, it stays where it was made
+            # A note made after the first contribution stays in its place.
             case Group() if section.opens and not self._parts:
                 self._round = replace(self._round, notes=(*self._round.notes, section))
                 self._put_round()
@@ -208,7 +210,7 @@ class LivePage:
         self._put(f"to-round-{self._round.number}", "rounds", "to_round", self._round)
 
     def _put_part(self, name: str, place: str, part: Turn | Fact | Group | Remark) -> None:
-        if place not in self._pieces and place not in self._new:  # content before the first heading
+        if place not in self._pieces and place not in self._new:  # content above the first heading
             self._put_round()
         self._parts += 1
         if isinstance(part, Turn):
@@ -216,7 +218,7 @@ class LivePage:
         else:
             self._put(name, place, "part", part, self._names, self._link, name)
 
-    # The record
+    # Record
 
     def _record(self, event: object) -> None:
         match event:
@@ -236,7 +238,8 @@ class LivePage:
                 pass
 
     def _answer(self, event: ModelCalled | HumanAsked) -> None:
-        if isinstance(event, ModelCalled) and event.error is not None:  # not a step of the run, but it cost money
+        # a failed call is not a step of the run, but costs money
+        if isinstance(event, ModelCalled) and event.error is not None:
             if event.attempts:
                 self._failed += 1
                 failed = call_of(0, event, self._turns, self._names)
@@ -251,7 +254,7 @@ class LivePage:
         self._put(f"step-{call.number}", "steps", "step", call, self._link)
 
     def _sum_up(self) -> None:
-        """Add up the figures since the last call."""
+        """Update the totals with the calls since the last update."""
         places = {at for at, _, _ in self._new.values()}
         if places & {"steps", "failed"}:
             if len(self._calls) >= _REDRAWN * self._drawn:
@@ -266,5 +269,5 @@ class LivePage:
 
 
 def _published(sections: Iterable[Section]) -> Iterator[Section]:
-    """Remove remarks, which describe failures, and results, which come with the finished page."""
+    """Remove remarks, which describe failures, and results, which are only on the finished page."""
     return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))

@@ -1,4 +1,4 @@
-"""The record shown next to a run: its calls over time, and its task board."""
+"""Record shown next to a run, with its calls over time and its task board."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
-"""Geometry of the drawing in its own units: the left end of the bars, their maximum length, and the height of a row."""
+"""Geometry of the drawing in SVG units: the left end of the bars, their maximum length, and the height of a row."""
 _LONGEST_LABEL = 10
 """Maximum length of a name in characters; a longer one would overlap the bars, which begin at `_LEFT`."""
 _MOST_DRAWN = 400
@@ -36,7 +36,7 @@ class Call:
     """An answer from a model or a person."""
 
     number: int
-    """Number of the call in recorded order, from 1."""
+    """Number of the call in recorded order, starting at 1."""
     place: str
     who: str
     """Name of the speaker or role."""
@@ -53,9 +53,9 @@ class Call:
     starts: float | None = None
     """Start of the call, in seconds since the epoch."""
     origin: str = "asked"
-    """Origin of the answer: "asked", or in a fork also "reused" or "edited"."""
+    """Origin of the answer: "asked" or, only in a fork, "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
-    """Failed requests, with the models' texts."""
+    """Failed requests, with the text of each model answer."""
     text: str = ""
 
     @property
@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Totals over calls; None if there is no model call, or if one of them lacks the count."""
+    """Totals over calls; None if there are no model calls, or if one of them lacks the value."""
 
     requests: int = 0
     """Number of requests to models, including failed attempts."""
@@ -119,18 +119,18 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The calls of a run, with a drawing of their times."""
+    """A run's calls, with a drawing of when they happened."""
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
-    """Calls without an answer, which cost money but are not steps of the run."""
+    """Calls without an answer; they cost money, but are not steps of the run."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """Return the calls by this speaker, or by a role outside the sides, such as a moderator."""
+        """Return the calls made by a speaker, or by a role outside the sides, such as a moderator."""
         return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
@@ -147,7 +147,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """List the answering models by seat on one line; "" if there are none."""
+    """List the answering models and their seats on one line; return "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -156,7 +156,7 @@ def models_of(calls: Iterable[Call]) -> str:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """Build the trace of a run's steps; its events supply the turn of each step, and the role of other requests."""
+    """Build the trace of a run's steps; events provide the turn of each step, and the role of other requests."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     requests = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
@@ -166,7 +166,7 @@ def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapp
 
 
 def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
-    """Find the innermost turn around the path `place`."""
+    """Find the innermost turn that contains the path `place`."""
     while place and place not in turns:
         place = place.rpartition("/")[0]
     return turns.get(place)
@@ -180,7 +180,7 @@ def _call(
     parties: Mapping[str, Party],
 ) -> Call:
     speaker = turn_at(step.place, turns)
-    # repeated requests of a block have a `#` and a number after its path, and only the first has its role
+    # Repeated requests of a block have its path followed by `#` and a number, and only the first one has a role.
     call = requests.get(step.place) or requests.get(step.place.partition("#")[0])
     usage, refused = step.usage, step.refused
     prompts = [request.prompt_tokens for request in refused] + ([usage.prompt_tokens] if usage else [])
@@ -213,7 +213,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
-    """Build the call of an event: like `trace_of` from the journal, but without its text and failures."""
+    """Build the call of an event, like `trace_of` does from the journal, but without its text and failures."""
     speaker = turn_at(event.path, turns)
     who, party = speaker or _role(event), parties.get(speaker or "")
     if not isinstance(event, ModelCalled):
@@ -241,9 +241,9 @@ def _role(event: ModelCalled | HumanAsked) -> str:
 
 
 def draw(calls: tuple[Call, ...]) -> Trace:
-    """Draw the trace of these calls, without bars if there are too many calls or no known times."""
+    """Draw the trace of these calls; omit the bars if there are too many calls or no known times."""
 
-    def is_timed(call: Call) -> bool:  # the journal of an imported run may contain anything
+    def is_timed(call: Call) -> bool:  # An imported run's journal may contain anything.
         is_known = None not in (call.starts, call.seconds)
         return is_known and (call.seconds or 0) >= 0 and abs(call.starts or 0) < _LAST_TIME
 
@@ -251,7 +251,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     if not timed or len(timed) > _MOST_DRAWN:
         return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
-    # a replayed run, or one with instant answers, may take no time
+    # A replayed run, or a run with instant answers, may take no time.
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
     step = next((interval for interval in _STEPS_OF_TIME if lasts / interval <= _TICKS), lasts / _TICKS)
     names = list(dict.fromkeys(call.who for call in timed))
@@ -265,13 +265,13 @@ def draw(calls: tuple[Call, ...]) -> Trace:
             key=lambda timed_call: timed_call.starts or 0.0,
         ):
             start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
-            # overlapping calls of a speaker, as in a panel, are drawn one below another
+            # A speaker's overlapping calls, as in a panel, are drawn below each other.
             lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
             lanes[lane : lane + 1] = [start + width]
             x = _LEFT + _WIDTH * start / lasts
             bars.append(
                 Bar(x=x, y=y + lane * _HEIGHT, width=max(_WIDTH * width / lasts, 1.5), call=call)
-            )  # keep short calls visible
+            )  # keeps short calls visible
         y += max(len(lanes), 1) * _HEIGHT
     ticks = [Tick(x=_LEFT + _WIDTH * at * step / lasts, label=_time(at * step)) for at in range(int(lasts / step) + 1)]
     return Trace(calls=calls, bars=tuple(bars), rows=tuple(rows), ticks=tuple(ticks), height=y)
@@ -291,7 +291,7 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """The current tasks of a run, open ones first."""
+    """Current tasks of a run, with open tasks first."""
 
     tasks: tuple[tuple[Task, Party | None], ...] = ()
     number: int = 0
@@ -299,7 +299,7 @@ class Board:
 
 
 def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
-    """Build the task board as it is after these events."""
+    """Build the state of the task board after these events."""
     tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
     ordered = sorted(tasks.values(), key=lambda task: task.finished)
     return Board(

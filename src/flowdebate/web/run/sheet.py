@@ -1,4 +1,4 @@
-"""Run as presented on its page and in its report: speakers, contributions by round, and the result."""
+"""A run as shown on its page and in its report: speakers, contributions by round, and the result."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Shapes of the speakers' marks; a sixth party reuses the first."""
+"""Shapes of the speakers' marks; a sixth party reuses the first shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """A speaker, identified by a mark on all pages."""
+    """A speaker, shown with the same mark on all pages."""
 
     name: str
     about: str
     number: int
-    """Number of the speaker, from 0."""
+    """Number of the speaker, starting at 0."""
 
     @property
     def side(self) -> int:
-        """The number of the speaker's mark, from 1."""
+        """Number of the speaker's mark, starting at 1."""
         return self.number % _MARKS + 1
 
     @property
@@ -47,7 +47,7 @@ class Turn:
     """A contribution."""
 
     number: int
-    """Number of the turn, from 1."""
+    """Number of the turn, starting at 1."""
     entry: Entry
     party: Party | None
     call: Call | None
@@ -56,28 +56,28 @@ class Turn:
 
     @property
     def html(self) -> Markup:
-        """Text as HTML, with marked quotes."""
+        """Text as HTML, with highlighted quotes."""
         return prose(self.entry.text, [citation.span for citation in self.citations])
 
     @property
     def is_marked(self) -> bool:
-        """Return whether the text contains Markdown, which would be lost when copying it from the page."""
+        """Return whether the text contains Markdown, which would be lost when copied from the page."""
         return is_marked(self.entry.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Part of the page under its own heading."""
+    """Part of the page with its own heading."""
 
     number: int
     title: str
     notes: tuple[Group, ...] = ()
-    """Notes by the moderator at the start of the round."""
+    """Moderator's notes at the start of the round."""
     parts: tuple[Turn | Fact | Group | Remark, ...] = ()
 
     @property
     def angle(self) -> str | None:
-        """The moderator's question to consider in this round."""
+        """The moderator's question for this round."""
         return next((fact.text for note in self.notes for fact in note.facts if fact.apart == "heading"), None)
 
 
@@ -111,7 +111,7 @@ class Sheet:
         votes: Votes | None = None,
         sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """Build the sheet of a document; the stored and replayed parts of its run supply the record.
+        """Build the sheet of a document; the record comes from the stored and replayed parts of its run.
 
         `sections` replaces the document's own.
         """
@@ -137,7 +137,7 @@ class Sheet:
 
     @property
     def judging(self) -> list[Fact]:
-        """Facts and notes about the judging, as a list of labels and texts."""
+        """Facts and notes about the judging, as a list of labels with texts."""
         notes = (note.partition(": ") for note in self.document.notes)
         facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
         if (votes := self.votes) is not None and votes.readers:
@@ -150,14 +150,14 @@ class Sheet:
 
     @property
     def gist(self) -> str:
-        """The result in the judge's own words, or the speakers if there is no result yet."""
+        """The judge's own wording of the result, or the speakers if there is no result yet."""
         card = self.card
         text = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
         return " ".join(text.split()) or ", ".join(party.name for party in self.parties)
 
     @property
     def citations(self) -> list[Citation]:
-        """The quotes checked against the sources."""
+        """Quotes that were checked against the sources."""
         turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
@@ -167,7 +167,7 @@ class Sheet:
 
 
 def parties_of(document: Document) -> dict[str, Party]:
-    """Return the speakers by name."""
+    """Return the speakers keyed by name."""
     return {
         speaker.name: Party(name=speaker.name, about=speaker.about, number=number)
         for number, speaker in enumerate(document.speakers)
@@ -191,9 +191,9 @@ _SHORTEST, _FEW, _MINUTES = 0.1, 10, 180
 
 
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
-    """Split the sections at headings, leaving out the sections of the result, which are shown elsewhere."""
+    """Split the sections at headings, omitting the sections of the result, which is shown elsewhere."""
     title, parts, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
-    calls: dict[str, list[Call]] = {}  # by name, including roles that have turns without being a party
+    calls: dict[str, list[Call]] = {}  # Keyed by name, including roles that have turns but are not parties.
 
     def finished() -> Round:
         nonlocal turns, quotes
@@ -220,7 +220,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
             if parts or title:
                 yield finished()
             title, parts, number = section.title, [], number + 1
-        # the result is shown above the rounds
+        # The result is shown above the rounds.
         elif not isinstance(section, (Card, Output)) and not _is_mark(section):
             parts.append(section)
     if parts or title:
@@ -228,18 +228,18 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
 
 
 def _is_mark(section: Section) -> TypeGuard[Fact]:
-    """Return whether a section is the line about missing participants, above the result."""
+    """Return whether a section is the line about missing participants above the result."""
     return isinstance(section, Fact) and section.label == INCOMPLETE
 
 
 def _taken(calls: list[Call], text: str) -> Call | None:
-    """Take the first call whose answer is in `text`, unless it belongs to another contribution.
+    """Take the first call with an answer in `text`, unless it belongs to another contribution.
 
-    The words shown for a speaker who only answers with data are in no answer; in this case, take the last call of the
-    first turn.
+    If a speaker answers only with data, no answer contains the displayed words; take the last call of the first turn
+    instead.
     """
     for call in calls:
-        # a turn may be cut at its last full sentence, or have a line around the model's text
+        # A turn may end at its last full sentence, or add a line to the model's text.
         if call.text.strip() and (call.text.strip() in text or text in call.text):
             calls.remove(call)
             return call
@@ -262,7 +262,7 @@ class Citation:
     """A quote checked against the sources."""
 
     number: int
-    """Number of the quote, from 1."""
+    """Number of the quote, starting at 1."""
     name: str
     party: Party | None
     start: int
@@ -274,14 +274,14 @@ class Citation:
 
     @property
     def span(self) -> Span:
-        """The quote in the contribution, with a link to its entry in the list."""
+        """The quote in the contribution, linked to its entry in the list."""
         label = f"Quote {self.number}, {'found' if self.source else 'not found'}"
         link = Markup('<a class="ref" href="#quote-{0}" aria-label="{1}">{0}</a>').format(self.number, label)
         return Span(self.start, self.end, "q", "" if self.source else "unfound", link)
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
-    """Return the quotes of a contribution, numbered after `after`; quotes within other quotes are left out."""
+    """Return the quotes in a contribution, numbered from `after` + 1; quotes inside other quotes are omitted."""
     citations: list[Citation] = []
     for quote in sorted(entry.quotes, key=lambda citation: (citation.start, -citation.end)):
         start, end = quote.start, quote.end
@@ -304,7 +304,7 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
 
 
 def public_sections(sections: Iterable[Section]) -> Iterator[Section]:
-    """Remove warnings, even inside groups, because error messages may contain server addresses."""
+    """Remove warnings, even inside groups, because their error messages may contain server addresses."""
     for section in sections:
         if isinstance(section, Group):
             yield replace(section, facts=tuple(fact for fact in section.facts if fact.tone != "warning"))

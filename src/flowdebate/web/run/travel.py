@@ -1,4 +1,4 @@
-"""Views of a run at one of its steps, with its forks, and of two runs side by side with their differences marked."""
+"""Views of a run at one of its steps, with its forks, and of two runs side by side with differences highlighted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMED = 16
-"""Maximum number of steps named below the slider."""
+"""Maximum number of step names below the slider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Moment:
     round: str
     """The title of the step's round; "" for a step outside all rounds."""
     rounds: tuple[Round, ...]
-    """Contributions before the step, by round."""
+    """Contributions before the step, grouped by round."""
 
     @property
     def before(self) -> int:
@@ -53,12 +53,12 @@ class Moment:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether there are too many steps to name each of them below the slider."""
+        """Return whether there are too many steps to show all their names below the slider."""
         return len(self.steps) > _MOST_NAMED
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """Return the run at this step, or at its last step; None for a run without steps."""
+    """Return the run at step `number`, or at its last step if there are fewer; None for a run without steps."""
     calls = sheet.trace.calls
     if not calls:
         return None
@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Return the rounds before `call`; turns whose call is unknown belong with the turns before them."""
+    """Return the rounds before `call`; a turn with an unknown call stays with the preceding turns."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
@@ -93,7 +93,7 @@ class ForkLine:
 
     run: RunState
     step: int | None
-    """Number of the first step that was deliberately changed; None if options were changed."""
+    """Number of the first intentionally changed step; None if options were changed."""
     changed: str
     sheet: Sheet | None
     """Sheet of the fork; None if it has no document."""
@@ -102,7 +102,7 @@ class ForkLine:
 def fork_line(
     run: RunState, *, at: str | None, edited: Sequence[str], steps: Mapping[str, Call], sheet: Sheet | None
 ) -> ForkLine:
-    """Build the list entry of a fork; `steps` are its parent's steps, by path."""
+    """Build the list entry of a fork; `steps` are its parent's steps, keyed by path."""
     changed = sorted((steps[place] for place in edited if place in steps), key=lambda call: call.number)
     first = steps.get(at or "")
     words = [f"{', '.join(dict.fromkeys(call.who for call in changed))} changed"] if changed else []
@@ -111,17 +111,17 @@ def fork_line(
     return ForkLine(run=run, step=min(numbers, default=None), changed="; ".join(words) or "other options", sheet=sheet)
 
 
-# Two runs side by side
+# Comparison of two runs
 
 _PASS = re.compile(r"\[\d+\]")
-"""Pattern for the number of a round or another loop iteration in a path."""
+"""Pattern of the number of a round or another loop iteration in a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
-# the time of a comparison grows with the product of the lengths
+# The time for a comparison is proportional to the product of the lengths.
 _MOST_COMPARED = 4_000_000
-"""Maximum number of word pairs for comparing two texts word by word."""
+"""Maximum number of word pairs when comparing two texts."""
 _ALIKE = 0.4
-"""Minimum share of common words for showing one text as a change of the other."""
+"""Minimum share of common words for showing one text as an edit of the other."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
 _ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by hand"}
 
@@ -141,13 +141,13 @@ class Side:
 
     call: Call
     pieces: tuple[Piece, ...]
-    """The text in pieces, split where it differs from the other run's text."""
+    """Text split into pieces where it differs from the other run's text."""
     label: str
-    """Origin of the step in a fork; "" if this run was not forked from the other one."""
+    """Origin of the step in a fork; "" if this run is not a fork of the other one."""
 
     @property
     def html(self) -> Markup:
-        """Text as HTML, with marked differences."""
+        """Text as HTML, with highlighted differences."""
         ends = [0, *accumulate(len(piece.text) for piece in self.pieces)]
         places = zip(ends, ends[1:], self.pieces, strict=False)
         spans = [Span(start, end, kind.kind) for start, end, kind in places if kind.kind != "same"]
@@ -156,7 +156,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Step that differs between the runs, or that only one of them has."""
+    """A step that differs between the runs or exists in only one of them."""
 
     one: Side | None
     other: Side | None
@@ -164,7 +164,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Same:
-    """Consecutive steps with the same content in both runs."""
+    """Consecutive steps with identical content in both runs."""
 
     first: int
     last: int
@@ -178,7 +178,7 @@ class Same:
 def changes(one: str, other: str) -> list[Piece]:
     """Compute the changes from one text to another, word by word.
 
-    The pieces without insertions make up the first text, the pieces without deletions the second. Texts too long to
+    The pieces without insertions make up the first text, and the pieces without deletions the second. Texts too long to
     compare are replaced as a whole.
 
     >>> [(piece.kind, piece.text) for piece in changes("Buses are slow.", "Buses are never slow.")]
@@ -190,7 +190,7 @@ def changes(one: str, other: str) -> list[Piece]:
     if len(before) * len(after) > _MOST_COMPARED:
         return _pieces(("del", one), ("ins", other))
     changes_found: list[tuple[Kind, str]] = []
-    # `autojunk` would leave out every word that is frequent in a text of 200 words or more, such as "the"
+    # `autojunk` would ignore all frequent words, such as "the", in texts of 200 words or more.
     for _, start, end, begin, stop in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         removed, right = "".join(before[start:end]), "".join(after[begin:stop])
         changes_found += [("same", removed)] if removed == right else [("del", removed), ("ins", right)]
@@ -203,19 +203,21 @@ def _pieces(*pieces: tuple[Kind, str]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Steps of a run, with the rounds that its turns belong to."""
+    """Steps of a run, with the rounds of their turns."""
 
     calls: Sequence[Call]
     rounds: Sequence[Round] = ()
 
     @classmethod
     def of(cls, sheet: Sheet | None) -> Self:
-        """Build the course of a run; return an empty one for a run without a document."""
+        """Build the course of a run; it is empty for a run without a document."""
         return cls(calls=()) if sheet is None else cls(calls=sheet.trace.calls, rounds=sheet.rounds)
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Index the steps by keys common to all runs: turns by round and number, others by round, role and number."""
+        """Index the steps by keys that all runs share: turns by round and number, other steps by round, role and
+        number.
+        """
         turns = {
             turn.call.number: ("turn", str(at), str(number))
             for at, part in enumerate(self.rounds)
@@ -233,10 +235,10 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn, not by name; `fork` specifies which run is the fork.
+    """Pair the steps of two runs by round and turn rather than by name; `fork` specifies which run is the fork.
 
-    Steps that only the other run has come after the step that they follow there. Runs without common steps are shown
-    step by step.
+    Steps that exist only in the other run are placed after the step they follow there. If the runs have no steps in
+    common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _is_same(*pair)):
@@ -263,7 +265,8 @@ def _pair_steps(
     if one.keys().isdisjoint(other):
         yield from zip_longest(one.values(), other.values())
         return
-    after: dict[tuple[str, ...], list[Call]] = {}  # steps that only the other run has, by the preceding common step
+    # steps that exist only in the other run, keyed by the preceding common step
+    after: dict[tuple[str, ...], list[Call]] = {}
     last: tuple[str, ...] = ()
     for position, call in other.items():
         if position in one:
@@ -301,7 +304,7 @@ def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: b
     pieces_shown = (
         [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
     )
-    # leading spaces and line breaks are separate pieces, because nobody needs to see their changes
+    # Leading spaces and line breaks are separate pieces, because their changes do not matter.
     parts = ((piece.kind, text) for piece in pieces_shown for text in _MARGIN.split(piece.text) if text)
     return Side(
         call=call,
