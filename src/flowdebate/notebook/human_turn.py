@@ -1,6 +1,4 @@
-"""A person's turn in a notebook cell: the contributions so far, a form for the answer, and the outcome of submitting
-it.
-"""
+"""A person's turn in a notebook cell: the contributions so far, a form, and the outcome of submitting it."""
 
 from __future__ import annotations
 

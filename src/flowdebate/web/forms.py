@@ -1,6 +1,4 @@
-"""Forms: fields for a new run, derived from its pattern's options, and fields for an answer, derived from
-its schema.
-"""
+"""Forms for a new run, derived from its pattern's options, and for an answer, derived from its schema."""
 
 from __future__ import annotations
 
@@ -149,9 +147,7 @@ class Field:
 
     @property
     def folds(self) -> bool:
-        """Return whether all parts except the first are collapsed: models for single roles, next to one
-        model for all.
-        """
+        """Return whether all parts except the first are collapsed, as with models for single roles."""
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 

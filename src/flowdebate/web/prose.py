@@ -93,9 +93,7 @@ _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a text to highlight on a page; it may start and end anywhere in the Markdown, but spans do
-    not overlap.
-    """
+    """Part of a text to highlight on a page; spans may begin and end anywhere in the Markdown, but do not overlap."""
 
     start: int
     end: int

@@ -80,9 +80,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or a text starting at character `start`; return whether it changes anything besides that
-        text.
-        """
+        """Process `event`, or a text from character `start` on; return whether anything besides that text is new."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed

@@ -215,9 +215,7 @@ class Course:
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Index the steps by keys that all runs share: turns by round and number, other steps by round, role and
-        number.
-        """
+        """Index the steps by keys common to all runs: turns by round and number, others by round, role and number."""
         turns = {
             turn.call.number: ("turn", str(at), str(number))
             for at, part in enumerate(self.rounds)
