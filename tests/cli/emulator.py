@@ -10,9 +10,9 @@ _PIECES = re.compile(
 
 
 def screen_of(output: str) -> str:
-    """The lines on the screen and above it; fails for any other escape code.
+    """Return the lines on the screen and above it; fail on any other escape code.
 
-    The page writes only at the end of lines, and takes back only whole lines.
+    The page writes only at the end of lines and erases only whole lines.
     """
     lines, row, at = [""], 0, 0
     while at < len(output):

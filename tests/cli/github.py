@@ -1,4 +1,4 @@
-"""GitHub's documented REST API for one repository, served on the loopback."""
+"""GitHub's documented REST API for one repository, served on the loopback interface."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ LONGEST = 65_536
 
 
 def sha(name: str) -> str:
-    """Return the id of the commit with a short name."""
+    """Return the full id of the commit with a short name."""
     return name.encode().hex().ljust(40, "0")[:40]
 
 
 @dataclass
 class Hub:
-    """A repository with a pull request; commits have whole trees."""
+    """A repository with a pull request; every commit has a complete tree."""
 
     commits: dict[str, tuple[list[str], Mapping[str, bytes]]] = field(default_factory=dict)
     """Parents and tree of each commit."""
     owner: str = REPOSITORY
-    """Repository of the branch."""
+    """Owner of the branch's repository."""
     base: str = ""
     head: str = ""
     links: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
-    """Files without a patch, as `.gitattributes` and long patches have it."""
+    """Files whose patches GitHub omits, because of `.gitattributes` or their length."""
     login: str = "github-actions[bot]"
     is_app: bool = True
     can_write: bool = True
     limits: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    """Answers to the next requests: a status, and headers."""
+    """Rate-limit responses to the next requests, each a status and headers."""
     reviews: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Hub:
     address: str = ""
 
     def commit(self, name: str, parent: str | None, **files: str | bytes | None) -> str:
-        """Add a commit: changed files by name, with "__" for a dot and None for a removed one."""
+        """Add a commit with the changed files by name. "__" in a name is a dot, and None removes a file."""
         tree = dict(self.commits[sha(parent)][1]) if parent else {}
         for key, content in files.items():
             path = key.replace("__", ".")
@@ -65,12 +65,12 @@ class Hub:
         return sha(name)
 
     def merge(self, name: str, base: str, head: str) -> str:
-        """Add a merge that keeps the tree of one side."""
+        """Add a merge commit that keeps the tree of one parent."""
         self.commits[sha(name)] = ([sha(base), sha(head)], self.commits[sha(base)][1])
         return sha(name)
 
     def history(self, commit: str) -> list[str]:
-        """List a commit and those before it."""
+        """List a commit and its ancestors."""
         commits = [commit]
         for entry in commits:
             commits += [parent for parent in self.commits[entry][0] if parent not in commits]
@@ -81,7 +81,7 @@ class Hub:
         return next(commit for commit in self.history(other) if commit in self.history(one))
 
     def files(self, old: str, new: str) -> list[dict[str, Any]]:
-        """List the changed files between two commits as GitHub does."""
+        """List the files changed between two commits in GitHub's format."""
         before, after = self.commits[old][1], self.commits[new][1]
         changes = []
         for name in sorted(before.keys() | after.keys()):
@@ -91,7 +91,7 @@ class Hub:
         return changes
 
     def patch(self, name: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, Any]:
-        """Return the patch of a file, with its counts."""
+        """Return the patch of a file with its line counts."""
         try:
             old, new = (tree.get(name, b"").decode() for tree in (before, after))
         except UnicodeDecodeError:
@@ -106,7 +106,7 @@ class Hub:
         return counted if name in self.hidden else {**counted, "patch": "\n".join(lines)}
 
     def has_line(self, note: Mapping[str, Any]) -> bool:
-        """Say whether a note is on a line of the diff."""
+        """Return whether a review comment is on a line of the diff."""
         for file in self.files(self.fork_point(self.base, self.head), self.head):
             number = 0
             for line in file.get("patch", "").split("\n") if file["filename"] == note["path"] else ():
@@ -119,7 +119,7 @@ class Hub:
         return False
 
     def comment(self, body: str, **fields: Any) -> dict[str, Any]:
-        """Make a comment of the token's author."""
+        """Create a comment by the token's owner."""
         number = 1 + len(self.reviews) + len(self.notes)
         return {"id": number, "user": {"login": self.login}, "body": body, **fields}
 
@@ -163,10 +163,10 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do  # noqa: N815 - as http.server calls them
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def check(self) -> None:
-        """Refuse a request over a limit, or with another token."""
+        """Reject a request that exceeds a limit or has another token."""
         if self.hub.limits:
             status, headers = self.hub.limits.pop(0)
             raise RequestError(status, "You have exceeded a rate limit.", **headers)
@@ -255,8 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(hub: Hub) -> Iterator[str]:
-    """Serve a repository; the value is the address of its API."""
+def serve_hub(hub: Hub) -> Iterator[str]:
+    """Serve a repository and yield the address of its API."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
@@ -269,6 +269,6 @@ def serving(hub: Hub) -> Iterator[str]:
         server.server_close()
 
 
-def in_seconds(seconds: float) -> str:
-    """Return a time as GitHub's headers have it."""
+def format_reset(seconds: float) -> str:
+    """Return a time in the format of GitHub's headers."""
     return str(int(time.time() + seconds))

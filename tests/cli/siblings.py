@@ -1,4 +1,4 @@
-"""The sibling commands of `debate`: staged answers of their models, and saved documents."""
+"""Commands for the other patterns: staged model answers and saved documents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWERS: dict[str, Any] = {
         {"reasoning": "Mine.", "choice": "Guardian", "confidence": 1.0},
     ],
 }
-"""Answers by a word in the requested schema."""
+"""Answers keyed by a word in the requested schema."""
 
 VERBS = {
     "deliberation": ("deliberation", ()),
@@ -39,16 +39,16 @@ VERBS = {
     "round-robin": ("round_robin", ("--max-rounds", "1", "--referee")),
     "consensus": ("consensus", ("--max-rounds", "1", "--seed", "5")),
 }
-"""Pattern of each command, and options for a short run."""
+"""Each command's pattern, with options for a short run."""
 
 
-def stage(**more: Any) -> Stage:
-    """Serve a stage on which every turn has the same text, so that the order of requests makes no difference."""
+def serve_stage(**more: Any) -> Stage:
+    """Serve a stage whose turns all have the same text, so that the order of requests does not matter."""
     return Stage(turns=(("Homes ", "first."),), answers=ANSWERS, **more)
 
 
-def saved(text: str) -> dict[str, dict[str, Any]]:
-    """Build a document of a pattern in which all foreign text is `text` and every part of the page is present."""
+def build_document(text: str) -> dict[str, dict[str, Any]]:
+    """Build a pattern's document with all untrusted text set to `text` and every part of the page present."""
     speakers = [{"name": text, "role": text}, {"name": "b", "role": None}]
     loss = {"round": 1, "role": "debater", "name": text, "error": text, "instead": "skipped"}
     ends = {"status": "degraded", "error": text, "usage": {"calls": 3}, "seconds": 1.25, "seed": 7}

@@ -1,4 +1,4 @@
-"""A server that plays a debate's models, and the command as a separate process on a terminal or on pipes."""
+"""A server that plays a debate's models, and the command as a separate process on a terminal or with pipes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 MODELS = ("staged", "other", "ann-model", "bob-model")
-"""Names of models that a stage plays; any other one says "fine"."""
+"""Names of models that a stage plays; any other model answers "fine"."""
 COMMAND = "from flowdebate.cli import main; main()"
 PATIENCE = 60.0
-"""Seconds after which a test gives up on a process."""
+"""Timeout in seconds for a process."""
 
 
 @dataclass(eq=False)
 class Stage:
-    """Answers requests as a debate's model: turns from `turns` in order, each in pieces, the rest by its schema.
+    """Server that answers requests as the models of a debate.
 
-    Before the piece number `hold[1]` of turn number `hold[0]` it waits for `let_go()`; there may be several.
+    Turns come from `turns`, in order and in pieces; other answers follow the schema. Each pair in `hold` is a turn and
+    a piece: the stage waits for `let_go()` before it sends that piece.
     """
 
     turns: Sequence[Sequence[str]] = (("Homes ", "first."), ("Build ", "more."))
@@ -52,16 +53,18 @@ class Stage:
     )
     output: Any = field(default_factory=lambda: {"answer": 42})
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """Answers by a word in the requested schema; a list is used in turn, a function is called."""
+    """Answers keyed by a word in the requested schema. A list is consumed in order, and a function is called."""
     letters: Callable[[str], Mapping[str, float]] | None = None
-    """The log-probability of each token, from the prompt, where a letter is asked for; None gives none."""
+    """Function from the prompt to each token's log-probability when a letter is requested; None returns no
+    log-probabilities.
+    """
     hold: tuple[int, int] | Sequence[tuple[int, int]] | None = None
     broken: Collection[int] = ()
-    """Requests, counted from 0, that are answered with status 503."""
+    """Requests answered with status 503, counted from 0."""
     cut_off: Collection[int] = ()
-    """Turns, counted from 0, that are truncated."""
+    """Truncated turns, counted from 0."""
     refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] = lambda _: None
-    """Status and body of a rejection, or None for an answer."""
+    """Status and body of a rejection; None means that the request is answered."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -85,12 +88,12 @@ class Stage:
                 return [(int(turn), int(piece)) for turn, piece in several]
 
     def let_go(self, *gates: tuple[int, int]) -> None:
-        """Release these held turns, or all of them."""
+        """Release the given held turns, or all of them."""
         for gate in gates or self._held:
             self._loop.call_soon_threadsafe(self._gates[gate].set)
 
     def wait_for_turn(self, number: int) -> None:
-        """Wait until this many turns have been requested."""
+        """Wait until the given number of turns have been requested."""
         with self._asked:
             assert self._asked.wait_for(lambda: self._turn >= number, PATIENCE)
 
@@ -112,7 +115,8 @@ class Stage:
             self.bodies, self.headers = server.bodies, server.headers
             self._ready.set()
             await self._done.wait()
-        while connecting := asyncio.all_tasks() - {asyncio.current_task()}:  # accepted while the server closed
+        # connections accepted while the server was closing
+        while connecting := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in connecting:
                 task.cancel()
             await asyncio.gather(*connecting, return_exceptions=True)
@@ -178,7 +182,7 @@ class Stage:
         exchange.close = True
 
     def options(self, *more: str, verb: str = "debate") -> list[str]:
-        """The arguments of a `run`, or of another verb, on this stage; a judge is asked once unless they say more."""
+        """Return the arguments for running a command on this stage. By default, the judge is called only once."""
         judge_options = {
             "--schedule",
             "--human",
@@ -194,16 +198,16 @@ class Stage:
 
 
 def _schema_in(body: Mapping[str, Any]) -> str:
-    """Return the schema of a structured answer in any output mode; "{}" for text."""
+    """Return the schema of a structured answer in any output mode; "{}" for a text answer."""
     prompt = str(body["messages"][-1]["content"])
     asks = re.search("json.schema", prompt, re.IGNORECASE)
     return prompt if asks else json.dumps(body.get("tools") or body.get("response_format", {}))
 
 
 class OnTerminal:
-    """The command on a pseudo-terminal: `seen` is all that it has written there, `screen` is what stands there.
+    """The command on a pseudo-terminal: `seen` is all its output, and `screen` is the text displayed now.
 
-    With `cold` it is started as users start it, and takes two seconds until it does anything.
+    With `cold`, it starts as it does for users, which takes two seconds.
     """
 
     def __init__(
@@ -217,18 +221,18 @@ class OnTerminal:
             "stdin": terminal,
             "stdout": terminal if stdout is None else stdout,
             "stderr": terminal,
-            "env": {**environment(), "TERM": "xterm-256color", **env},
+            "env": {**clean_environment(), "TERM": "xterm-256color", **env},
         }
         self.process: Warm | subprocess.Popen[bytes]
         if cold:
-            self.process = subprocess.Popen(command(*arguments), start_new_session=True, **streams)  # noqa: S603 - our own
+            self.process = subprocess.Popen(find_command(*arguments), start_new_session=True, **streams)  # noqa: S603 - our own
         else:
             self.process = Warm(COMMAND, *arguments, **streams)
         os.close(terminal)
 
     @property
     def screen(self) -> str:
-        """What the terminal shows, with all that has left it at the top."""
+        """Text that the terminal shows, including lines that have scrolled off the top."""
         return screen_of(self.seen)
 
     def until(self, text: str) -> None:
@@ -238,7 +242,7 @@ class OnTerminal:
             assert self._read(deadline), f"{text!r} never came: {self.seen!r}"
 
     def until_like(self, pattern: str) -> None:
-        """Read until something like `pattern` appears; `.` also matches a line end."""
+        """Read until the output matches `pattern`, in which `.` also matches a line end."""
         deadline = time.monotonic() + PATIENCE
         while not re.search(pattern, self.seen, re.DOTALL):
             assert self._read(deadline), f"{pattern!r} never came: {self.seen!r}"
@@ -248,20 +252,21 @@ class OnTerminal:
         os.write(self._master, text.encode())
 
     def end(self) -> int:
-        """Read to the end and return the exit code."""
+        """Read to the end of the output and return the exit code."""
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):
             pass
         return self.process.wait(PATIENCE)
 
     def _read(self, deadline: float) -> bool:
-        remaining = deadline - time.monotonic()  # a spinner never ends, so there is always more output
+        # a spinner produces output forever, so the deadline must be checked here
+        remaining = deadline - time.monotonic()
         assert remaining > 0, f"too late: {self.seen!r}"
         ready, _, _ = select.select([self._master], [], [], remaining)
         assert ready, f"nothing more came: {self.seen!r}"
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # Linux raises this when no process has the terminal open
+        except OSError:  # Linux raises this once no process has the terminal open
             return False
         self.seen += self._decoder.decode(data).replace("\r\n", "\n")
         return bool(data)
@@ -280,17 +285,17 @@ class OnTerminal:
 
 
 def on_pipes(*arguments: str) -> Warm:
-    """Start the command with pipes for stdout and stderr; stop it at the end of the block."""
-    return Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    """Start the command with pipes for stdout and stderr, and stop it when the block ends."""
+    return Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
 
 
-def command(*arguments: str) -> list[str]:
-    """Return the installed command of this Python."""
+def find_command(*arguments: str) -> list[str]:
+    """Return the path of the installed command of this Python."""
     return [sys.executable, "-c", COMMAND, *arguments]
 
 
-def environment() -> dict[str, str]:
-    """Return this environment without variables that affect layout, colours or the choice of model."""
+def clean_environment() -> dict[str, str]:
+    """Return this environment without variables that affect the layout, the colors or the choice of model."""
     looks = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED"}
     models = {
         "OPENAI_BASE_URL",

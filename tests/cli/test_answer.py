@@ -1,4 +1,4 @@
-"""Humans on the command line: they type, or answer later with `flowdebate runs answer`."""
+"""Humans on the command line: they answer in the terminal, or later with `flowdebate runs answer`."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--max-rou
 VERDICT = json.dumps({"reasoning": "It answered.", "winner": "cap rents", "verdict": "Cap them."})
 
 
-def command(*arguments: str, typed: str = "") -> Result:
-    """Run the command with `typed` on a pipe."""
+def run_command(*arguments: str, typed: str = "") -> Result:
+    """Run the command with `typed` piped to stdin."""
     return CliRunner().invoke(app, list(arguments), input=typed, prog_name="flowdebate")
 
 
 def test_run_waits_for_its_humans_and_continues() -> None:
-    """Without a terminal, a debater and the judge answer later; each answer counts once and no call is repeated."""
+    """Without a terminal, a debater and the judge answer later. Each answer counts once, and no call is repeated."""
     with Stage() as on:
-        parked = command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
+        parked = run_command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
         hint = re.search(r"flowdebate runs answer (\w{8})", parked.stderr)
         assert hint is not None
         run = hint[1]
-        listed = command("runs", "--status", "awaiting")
-        run_page = command("show", run)
-        page = command("show", run, "--page")
-        answer = command("runs", "answer", run, typed="Build more.\n")
-        wrong = command("runs", "answer", run, "--json", '{"winner": "nobody"}')
-        later = command("runs", "answer", run, "--later", "--json", VERDICT)
-        result = command("resume", run)
-        twice = command("runs", "answer", run, "--json", VERDICT)
+        listed = run_command("runs", "--status", "awaiting")
+        run_page = run_command("show", run)
+        page = run_command("show", run, "--page")
+        answer = run_command("runs", "answer", run, typed="Build more.\n")
+        wrong = run_command("runs", "answer", run, "--json", '{"winner": "nobody"}')
+        later = run_command("runs", "answer", run, "--later", "--json", VERDICT)
+        result = run_command("resume", run)
+        twice = run_command("runs", "answer", run, "--json", VERDICT)
         assert len(on.bodies) == 1
     assert (parked.exit_code, listed.exit_code, run_page.exit_code, page.exit_code) == (3, 0, 0, 0)
     assert run in listed.stdout
@@ -56,15 +56,15 @@ def test_run_waits_for_its_humans_and_continues() -> None:
 def test_roles_are_checked_before_any_call() -> None:
     """Unknown roles are named, and a run without a store cannot wait."""
     with Stage() as on:
-        nobody = command(*on.options(*SIDES, "--human", "ann"))
-        unkept = command(*on.options(*SIDES, "--human", "con", "--no-store"))
+        nobody = run_command(*on.options(*SIDES, "--human", "ann"))
+        unkept = run_command(*on.options(*SIDES, "--human", "con", "--no-store"))
         assert on.bodies == []
     assert (nobody.exit_code, "among pro, con, judge, moderator" in nobody.stderr) == (2, True)
     assert (unkept.exit_code, "`store` is required: a store" in unkept.stderr) == (2, True)
 
 
-def test_humans_type_in_a_terminal() -> None:
-    """A debater types lines and the judge fills in fields; invalid input is requested again."""
+def test_humans_answer_in_a_terminal() -> None:
+    """A debater types lines and the judge fills in fields. Invalid input is requested again."""
     humans = ("--human", "con", "--human", "judge")
     with Stage() as on, OnTerminal(*on.options(*SIDES, *humans)) as terminal:
         terminal.until("(end with an empty line)")
@@ -83,7 +83,7 @@ def test_humans_type_in_a_terminal() -> None:
 
 
 def test_typing_is_interrupted_and_resumed() -> None:
-    """Ctrl-C ends the run at once; afterwards it waits for the human like a suspended run."""
+    """Ctrl-C ends the run at once. Afterwards it waits for the human like a suspended run."""
     with Stage() as on:
         options = on.options(*SIDES, "--human", "con", "--schedule", "single")
         with OnTerminal(*options) as terminal:

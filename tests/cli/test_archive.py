@@ -1,4 +1,4 @@
-"""`flowdebate runs archive`, and the memory of consensus debates from the command line."""
+"""`flowdebate runs archive`, and the memory of consensus debates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.models.server import Exchange, completion
 
 from .siblings import ANSWERS
 from .stage import PATIENCE, Stage, on_pipes
-from .test_stored import command, newest
+from .test_stored import newest_run, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ SHORT = ("--max-rounds", "1", "--seed", "5", "--voting", "weighted")
 
 @dataclass(eq=False)
 class Voters(Stage):
-    """A stage on which each agent votes as `VOTES` says; the guardian is for itself, and says why."""
+    """A stage on which agents vote according to `VOTES`; the guardian votes for itself and gives a reason."""
 
     async def _answer(self, exchange: Exchange) -> None:
         if '"confidence"' not in json.dumps(exchange.body.get("response_format", {})):
@@ -35,41 +35,41 @@ class Voters(Stage):
         await exchange.json(completion(json.dumps(ballot)))
 
 
-def voters(**more: Any) -> Voters:
-    """A stage with the answers of a consensus debate."""
+def voter_stage(**more: Any) -> Voters:
+    """Serve a stage with the answers of a consensus debate."""
     return Voters(turns=(("Homes ", "first."),), answers=ANSWERS, **more)
 
 
 def run_consensus(on: Stage, *more: str) -> dict[str, Any]:
-    """Run a consensus debate by the command and return its raw output."""
-    result = command(*on.options(*SHORT, "--json", *more, verb="consensus"))
+    """Run a consensus debate with the command and return its raw output."""
+    result = run_command(*on.options(*SHORT, "--json", *more, verb="consensus"))
     assert result.exit_code == 0, result.stderr
     raw: dict[str, Any] = json.loads(result.stdout)["raw"]
     return raw
 
 
-def new_prompts(on: Stage) -> str:
+def pop_prompts(on: Stage) -> str:
     """Return the prompts since the last call."""
     text = json.dumps(on.bodies)
     on.bodies.clear()
     return text
 
 
-def remembered() -> list[dict[str, Any]]:
-    """Return the archive as the command lists it."""
-    debates: list[dict[str, Any]] = json.loads(command("runs", "archive", "--json").stdout)
+def list_archive() -> list[dict[str, Any]]:
+    """Return the archive as listed by the command."""
+    debates: list[dict[str, Any]] = json.loads(run_command("runs", "archive", "--json").stdout)
     return debates
 
 
 def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
-    """The outcome is recorded in between; each command is a separate process with the same store."""
-    with voters() as on:
+    """The outcome is recorded between the debates. Each command is a separate process with the same store."""
+    with voter_stage() as on:
         first = run_consensus(on)
-        assert "earlier debate" not in new_prompts(on)
-        (entry,) = remembered()
-        recorded = command("runs", "archive", "outcome", entry["id"][:8], "--right", "Guardian")
+        assert "earlier debate" not in pop_prompts(on)
+        (entry,) = list_archive()
+        recorded = run_command("runs", "archive", "outcome", entry["id"][:8], "--right", "Guardian")
         second = run_consensus(on)
-        prompts = new_prompts(on)
+        prompts = pop_prompts(on)
     assert first["tally"]["weights"] == {"Planner": 2.0, "Maker": 0.0, "Guardian": 1.0}
     assert recorded.exit_code == 0, recorded.stderr
     assert "Turned out: Guardian was right" in recorded.stdout
@@ -77,35 +77,35 @@ def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> 
         assert text in prompts
     assert second["tally"]["weights"]["Guardian"] > 1.0
     assert second["tally"]["weights"]["Planner"] < 2.0
-    assert [entry["turnedOut"] for entry in remembered() if "turnedOut" in entry] == ["wrong"]
+    assert [entry["turnedOut"] for entry in list_archive() if "turnedOut" in entry] == ["wrong"]
     assert store.exists()
 
 
 def test_archive_entry_is_listed_shown_corrected_and_deleted() -> None:
-    """The list has the ids that the other commands accept; deleting an entry leaves its run."""
-    with voters() as on:
+    """Other commands accept the listed ids. Deleting an entry keeps its run."""
+    with voter_stage() as on:
         run_consensus(on)
-        listed = command("runs", "archive").stdout
+        listed = run_command("runs", "archive").stdout
         (run_id,) = re.findall(r"^([0-9a-f]{8}) +\d{4}-\d\d-\d\d .*Cap rents\?$", listed, re.MULTILINE)
-        assert "Dissent: Guardian: Guardian says so." in command("runs", "archive", "show", run_id).stdout
-        changed = command("runs", "archive", "correct", run_id, "--answer", "Cap them at 4%.")
+        assert "Dissent: Guardian: Guardian says so." in run_command("runs", "archive", "show", run_id).stdout
+        changed = run_command("runs", "archive", "correct", run_id, "--answer", "Cap them at 4%.")
         assert "Cap them at 4%." in changed.stdout
-        new_prompts(on)
+        pop_prompts(on)
         run_consensus(on)
-        assert "agreement on Cap them at 4%." in new_prompts(on)
-    assert "Deleted" in command("runs", "archive", "delete", run_id).stdout
-    assert [entry["id"].startswith(run_id) for entry in remembered()] == [False]
-    assert command("show", run_id).exit_code == 0
+        assert "agreement on Cap them at 4%." in pop_prompts(on)
+    assert "Deleted" in run_command("runs", "archive", "delete", run_id).stdout
+    assert [entry["id"].startswith(run_id) for entry in list_archive()] == [False]
+    assert run_command("show", run_id).exit_code == 0
 
 
 def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
-    """Nobody sees an entry after its run is deleted."""
-    with voters() as on:
+    """No later debate sees an entry whose run was deleted."""
+    with voter_stage() as on:
         run_consensus(on)
-        assert command("runs", "delete", newest(store).header.run_id, "--yes").exit_code == 0
-        new_prompts(on)
+        assert run_command("runs", "delete", newest_run(store).header.run_id, "--yes").exit_code == 0
+        pop_prompts(on)
         run_consensus(on)
-        assert "earlier debate" not in new_prompts(on)
+        assert "earlier debate" not in pop_prompts(on)
 
 
 @pytest.mark.parametrize(
@@ -114,54 +114,57 @@ def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
 def test_debate_can_ignore_the_archive(
     without: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flag, a key of a plan file, or `--no-store` turns the archive off; such a debate is not archived either."""
+    """A flag, a key of a plan file, or `--no-store` turns the archive off. Such a debate is not archived either."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text("archive = false\n")
-    with voters() as on:
+    with voter_stage() as on:
         run_consensus(on)
-        new_prompts(on)
+        pop_prompts(on)
         run_consensus(on, *without)
-        assert "earlier debate" not in new_prompts(on)
-    assert len(remembered()) == 1
+        assert "earlier debate" not in pop_prompts(on)
+    assert len(list_archive()) == 1
 
 
 def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a row would depend on the rows before it."""
+    """Otherwise a row would depend on earlier rows."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")
-    with voters() as on:
+    with voter_stage() as on:
         batch = ("batch", "q.txt", "--pattern", "consensus", "--max-rounds", "1", "--model", "staged", "--base-url")
         options = (on.base_url, "--max-concurrency", "1")
-        assert command(*batch, *options).exit_code == 0
-        assert "earlier debate" not in new_prompts(on)
-        assert remembered() == []
-        assert command(*batch, *options, "--file", "asked.toml").exit_code == 0
-        assert "an earlier debate about: Cap rents?" in new_prompts(on)
-        assert [entry["task"] for entry in remembered()] == ["Cap all rents?", "Cap rents?"]
+        assert run_command(*batch, *options).exit_code == 0
+        assert "earlier debate" not in pop_prompts(on)
+        assert list_archive() == []
+        assert run_command(*batch, *options, "--file", "asked.toml").exit_code == 0
+        assert "an earlier debate about: Cap rents?" in pop_prompts(on)
+        assert [entry["task"] for entry in list_archive()] == ["Cap all rents?", "Cap rents?"]
 
 
 def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
-    """SIGKILL arrives during a proposal; afterwards the entries it read are corrected, superseded and deleted."""
-    with voters() as on:
+    """SIGKILL arrives during a proposal.
+
+    Afterwards, the entries that the proposal read are corrected, superseded and deleted.
+    """
+    with voter_stage() as on:
         run_consensus(on)
-        first = newest(store).header.run_id
-    with voters(hold=(2, 0)) as on, on_pipes(*on.options(*SHORT, verb="consensus")) as process:
+        first = newest_run(store).header.run_id
+    with voter_stage(hold=(2, 0)) as on, on_pipes(*on.options(*SHORT, verb="consensus")) as process:
         on.wait_for_turn(3)
         process.kill()
         process.wait(PATIENCE)
-    with voters() as on:
-        assert command("runs", "archive", "outcome", first, "--right", "Guardian").exit_code == 0
-        assert command("runs", "archive", "correct", first, "--answer", "Forget it.").exit_code == 0
-        assert command("runs", "delete", first, "--yes").exit_code == 0
-        result = command("resume", "--last", "--base-url", on.base_url, "--json")
-        prompts = new_prompts(on)
+    with voter_stage() as on:
+        assert run_command("runs", "archive", "outcome", first, "--right", "Guardian").exit_code == 0
+        assert run_command("runs", "archive", "correct", first, "--answer", "Forget it.").exit_code == 0
+        assert run_command("runs", "delete", first, "--yes").exit_code == 0
+        result = run_command("resume", "--last", "--base-url", on.base_url, "--json")
+        prompts = pop_prompts(on)
     assert result.exit_code == 0, result.stderr
     raw = json.loads(result.stdout)["raw"]
     assert [past["answer"] for past in raw["context"]["pastDebates"]] == ["Cap rents at 3%."]
     assert "agreement on Cap rents at 3%." in prompts
     assert "Forget it." not in prompts
-    assert raw["tally"]["weights"]["Guardian"] < 1.0  # it lost once, before the later outcome was known
+    assert raw["tally"]["weights"]["Guardian"] < 1.0  # the agent lost once, before the later outcome was known
 
 
 @pytest.mark.parametrize(
@@ -176,6 +179,6 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     ],
 )
 def test_invalid_arguments_are_rejected(arguments: tuple[str, ...], sentence: str) -> None:
-    """The error comes before anything is changed."""
-    result = command("runs", "archive", *arguments)
+    """The error is raised before anything changes."""
+    result = run_command("runs", "archive", *arguments)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr

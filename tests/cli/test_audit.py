@@ -1,4 +1,4 @@
-"""`flowdebate eval audit`: audits, output and errors, and rejudging of stored debates."""
+"""`flowdebate eval audit`: audits, their output and errors, and rejudging stored debates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowdebate.evaluation.audit_report import LIMITS
 from flowdebate.evaluation.readers import cast_vote
 
 from .stage import PATIENCE, Stage
-from .test_stored import add_like, in_store, newest
+from .test_stored import copy_run, newest_run, use_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,44 +29,47 @@ SIDES = ("--debater", "pro=yes", "--debater", "con=no")
 SCORES = {"reasoning": "It answered.", "scores": {"yes": 80, "no": 20}, "verdict": "Yes."}
 
 
-def command(*arguments: str, stdin: str | None = None) -> Result:
+def run_command(*arguments: str, stdin: str | None = None) -> Result:
     """Run the command in this process."""
     return CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
 
-def audit(*arguments: str) -> dict[str, Any]:
+def run_audit(*arguments: str) -> dict[str, Any]:
     """Return the output of `audit --json`."""
-    result = command("eval", "audit", *arguments, "--json")
+    result = run_command("eval", "audit", *arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     document: dict[str, Any] = json.loads(result.stdout)
     return document
 
 
-def line(*ballots: tuple[str, str | None], **more: object) -> str:
-    """Write a line of a data set: ballots as (order, winner)."""
+def format_row(*ballots: tuple[str, str | None], **more: object) -> str:
+    """Return a line of a data set with ballots as (order, winner)."""
     cast = [{"order": list(order), "winner": winner, **more} for order, winner in ballots]
     return json.dumps({"ballots": cast}) + "\n"
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Write 60 items in both orders by a judge that picks the first slot in 50 of them."""
+def write_data(tmp_path: Path) -> Path:
+    """Write 60 items, each judged in both orders by a judge that picks the first slot in 50 of them."""
     path = tmp_path / "ballots.jsonl"
-    biased, fair = line(("ab", "a"), ("ba", "b"), model="m$x$"), line(("ab", "a"), ("ba", "a"), model="m$x$")
+    biased, fair = (
+        format_row(("ab", "a"), ("ba", "b"), model="m$x$"),
+        format_row(("ab", "a"), ("ba", "a"), model="m$x$"),
+    )
     path.write_text(biased * 50 + fair * 10)
     return path
 
 
 def run_debate(on: Stage, *more: str) -> str:
     """Run and store a debate; return its id."""
-    result = command(*on.options(*SIDES, "--max-rounds", "1", "--json", *more))
+    result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--json", *more))
     assert result.exit_code == 0
     return str(json.loads(result.stdout)["runId"])
 
 
-def test_data_set_gives_a_table_and_findings(data: Path) -> None:
-    """Each figure has its interval and sample size; the findings follow in words."""
-    result = command("eval", "audit", "--data", str(data))
+def test_data_set_gives_a_table_and_findings(write_data: Path) -> None:
+    """Each figure has its interval and sample size. The findings in words follow the table."""
+    result = run_command("eval", "audit", "--data", str(write_data))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("Audit of 120 ballots on 60 items\n\nJUDGE  FIGURE")
     rows = [row.split("  ") for row in result.stdout.splitlines()[3:9]]
@@ -82,21 +85,21 @@ def test_data_set_gives_a_table_and_findings(data: Path) -> None:
     assert result.stdout.endswith(f"- {LIMITS}\n")
 
 
-def test_json_output_is_deterministic(data: Path) -> None:
-    """The same seed gives the same document, also from stdin."""
-    first = audit("--data", str(data), "--seed", "3")
+def test_json_output_is_deterministic(write_data: Path) -> None:
+    """The same seed gives the same document, including when the data comes from stdin."""
+    first = run_audit("--data", str(write_data), "--seed", "3")
     assert first["audit"]["seed"] == 3
     assert first["audit"]["positionConsistency"]["n"] == 60
     assert first["findings"][-1] == LIMITS
-    second = command("eval", "audit", "--data", "-", "--seed", "3", "--json", stdin=data.read_text())
+    second = run_command("eval", "audit", "--data", "-", "--seed", "3", "--json", stdin=write_data.read_text())
     assert json.loads(second.stdout) == first
 
 
-def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
-    """Nothing in a model's name controls the terminal."""
+def test_model_names_are_printed_safely(tmp_path: Path) -> None:
+    """A model name cannot control the terminal."""
     path = tmp_path / "two.jsonl"
-    path.write_text(line(("ab", "a"), model="m") + line(("ba", None), model="\x1b[31mn", problem="no JSON"))
-    result = command("eval", "audit", "--data", str(path))
+    path.write_text(format_row(("ab", "a"), model="m") + format_row(("ba", None), model="\x1b[31mn", problem="no JSON"))
+    result = run_command("eval", "audit", "--data", str(path))
     assert (result.exit_code, "\x1b" in result.stdout) == (0, False)
 
 
@@ -105,7 +108,7 @@ def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
     [
         ("", "has no items"),
         ("{", "line 1: not valid JSON"),
-        (line(("ab", "a")) + "\n[]", "line 3: must hold an object (got [])"),
+        (format_row(("ab", "a")) + "\n[]", "line 3: must hold an object (got [])"),
         ('{"ballots": NaN}', "line 1: not valid JSON: NaN is not a number in JSON"),
         ('{"ballots": [{"order": 1}]}', "line 1: `ballots.0.order` must be a list"),
         ("[" * 100_000, "line 1: nested too deeply"),
@@ -113,10 +116,10 @@ def test_names_of_models_are_printed_safely(tmp_path: Path) -> None:
     ids=["empty", "no JSON", "a list", "NaN", "no order", "deep"],
 )
 def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str) -> None:
-    """The error has the line and the field."""
+    """The error names the line and the field."""
     path = tmp_path / "bad.jsonl"
     path.write_text(content)
-    result = command("eval", "audit", "--data", str(path))
+    result = run_command("eval", "audit", "--data", str(path))
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{path}: {problem}" in result.stderr
 
@@ -147,26 +150,26 @@ def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
 def test_invalid_option_combinations_are_rejected(arguments: tuple[str, ...], problem: str) -> None:
-    """The error comes before anything is read or paid for."""
-    result = command("eval", "audit", *arguments)
+    """The error is raised before anything is read or paid for."""
+    result = run_command("eval", "audit", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
 
 
 def test_stored_runs_are_audited(store: Path) -> None:
-    """Stored runs with ballots are audited; the number of runs without ballots is reported with the reason."""
+    """The audit uses stored runs that have ballots, and reports how many have none and why."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
         first, second = run_debate(on), run_debate(on)
-    last = newest(store)
+    last = newest_run(store)
     assert last.outcome is not None
     raw = last.outcome["raw"]
     verdict = {key: value for key, value in raw["verdict"].items() if key != "judging"}
     broken = {**verdict, "judging": {"ballots": 7}}
-    add_like(store, "old", outcome={**last.outcome, "raw": {**raw, "verdict": verdict}})
-    add_like(store, "bad", like=last, outcome={**last.outcome, "raw": {**raw, "verdict": broken}})
-    add_like(store, "other", like=last, outcome={**last.outcome, "raw": None})
-    add_like(store, "open", like=last, outcome=None, status="running")
-    report = audit()
+    copy_run(store, "old", outcome={**last.outcome, "raw": {**raw, "verdict": verdict}})
+    copy_run(store, "bad", like=last, outcome={**last.outcome, "raw": {**raw, "verdict": broken}})
+    copy_run(store, "other", like=last, outcome={**last.outcome, "raw": None})
+    copy_run(store, "open", like=last, outcome=None, status="running")
+    report = run_audit()
     assert (report["audit"]["items"], report["audit"]["ballots"], report["audit"]["undecided"]) == (2, 2, 2)
     assert report["leftOut"] == {
         "not over yet": 1,
@@ -174,70 +177,73 @@ def test_stored_runs_are_audited(store: Path) -> None:
         "ballots that cannot be read": 1,
         "no verdict by a judge": 1,
     }
-    assert "Not counted: 1 run, not over yet\n" in command("eval", "audit").stdout
-    assert audit(first, second[:8], first)["audit"]["items"] == 2
-    assert audit("--limit", "5")["audit"]["items"] == 1
-    assert audit("--text", "rents", "--pattern", "debate", "--status", "complete")["leftOut"].keys() != set()
-    assert command("eval", "audit", "--text", "nothing like it").exit_code == 3
-    assert command("eval", "audit", "nothing").exit_code == 2
+    assert "Not counted: 1 run, not over yet\n" in run_command("eval", "audit").stdout
+    assert run_audit(first, second[:8], first)["audit"]["items"] == 2
+    assert run_audit("--limit", "5")["audit"]["items"] == 1
+    assert run_audit("--text", "rents", "--pattern", "debate", "--status", "complete")["leftOut"].keys() != set()
+    assert run_command("eval", "audit", "--text", "nothing like it").exit_code == 3
+    assert run_command("eval", "audit", "nothing").exit_code == 2
 
 
-def test_readers_who_voted_are_compared_with_the_judge(store: Path) -> None:
-    """The table, the findings and the document show the comparison; without votes there is none."""
+def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
+    """The table, the findings and the document show the comparison if there are votes."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
         run_id = run_debate(on)
-    assert "readers" not in audit()
-    run = newest(store)
+    assert "readers" not in run_audit()
+    run = newest_run(store)
     assert run.outcome is not None
     won = {**run.outcome["raw"], "verdict": {**run.outcome["raw"]["verdict"], "winner": "yes"}}
-    add_like(store, "won", outcome={**run.outcome, "raw": won})
+    copy_run(store, "won", outcome={**run.outcome, "raw": won})
 
     async def vote(store: SqliteStore) -> None:
         for number, winner in enumerate(("yes", "yes", "no")):
             await cast_vote(store, await store.run("won"), f"reader-{number}", winner)
         await cast_vote(store, await store.run(run_id), "reader-0", None)
 
-    in_store(store, vote)
-    readers = audit()["readers"]
+    use_store(store, vote)
+    readers = run_audit()["readers"]
     assert (readers["debates"], readers["undecided"], readers["votes"], readers["same"]) == (2, 1, 4, 3)
     assert (readers["agreement"]["value"], readers["agreement"]["n"]) == (1.0, 1)
-    page = command("eval", "audit").stdout
+    page = run_command("eval", "audit").stdout
     assert "agreement with readers" in page
     assert "too few to tell: in 1 of 1 debate most readers voted as the judge" in " ".join(page.split())
 
 
 def test_stored_debate_is_rejudged_and_paid_once() -> None:
-    """Each model judges every view of the schedule; a repeated command makes no call, and all ballots are one item."""
+    """Each model judges every view in the schedule.
+
+    Repeating the command makes no call, and all ballots belong to one item.
+    """
     with Stage(answers={"scores": SCORES}) as on:
         run_id = run_debate(on)
         calls = len(on.bodies)
         options = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--schedule", "swap", "--repeat", "2")
-        report = audit(run_id, *options)
+        report = run_audit(run_id, *options)
         assert len(on.bodies) == calls + 4
-        assert audit(run_id, *options) == report
+        assert run_audit(run_id, *options) == report
         assert len(on.bodies) == calls + 4
         on.answers = {"scores": {**SCORES, "scores": {"A": 80, "B": 20}}}
-        panel = audit(run_id, *options[:5], "--model", "other", "--labels", "--schedule", "single")
+        panel = run_audit(run_id, *options[:5], "--model", "other", "--labels", "--schedule", "single")
         assert len(on.bodies) == calls + 6
     assert (report["audit"]["items"], report["audit"]["ballots"]) == (1, 4)
     assert report["audit"]["positionConsistency"]["value"] == 1
     assert report["audit"]["repetitionStability"]["n"] == 2
     assert set(panel["audit"]["models"]) == {"other", "staged"}
     assert [place["wins"] for place in panel["audit"]["labels"][0]["places"]] == [2, 0]
-    complete = audit()
+    complete = run_audit()
     assert (complete["audit"]["items"], complete["audit"]["ballots"]) == (1, 1 + 4 + 2)
 
 
 def test_stored_debate_is_rejudged_by_letter() -> None:
-    """Both orders are judged in a separate batch; the table shows the preference for the first slot."""
+    """Both orders are judged in a separate batch. The table shows the preference for the first slot."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on)
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")
-        report = audit(*options)
+        report = run_audit(*options)
         calls = len(on.bodies)
-        page = command("eval", "audit", *options).stdout
+        page = run_command("eval", "audit", *options).stdout
         assert len(on.bodies) == calls
-        assert audit(*options[:-2])["audit"]["slotLogOdds"] is None
+        assert run_audit(*options[:-2])["audit"]["slotLogOdds"] is None
     assert report["audit"]["ballots"] == 2
     assert report["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
     assert "first slot ahead, log-odds" in page
@@ -245,29 +251,30 @@ def test_stored_debate_is_rejudged_by_letter() -> None:
 
 
 def test_rejudging_keeps_the_letter_form_of_the_run() -> None:
-    """No option is needed for the letter form; a `--schedule` changes only the orders."""
+    """The letter form needs no option; `--schedule` changes only the orders."""
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on, "--answer-form", "letter")
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
-        repeated, single = audit(*options), audit(*options, "--schedule", "single")
+        repeated, single = run_audit(*options), run_audit(*options, "--schedule", "single")
     assert repeated["audit"]["slotLogOdds"]["value"] == pytest.approx(1.5)
     assert (repeated["audit"]["ballots"], single["audit"]["ballots"]) == (2, 1)
 
 
 def test_interrupted_audit_shows_how_to_continue() -> None:
-    """The exit code is that of the signal, and no partial audit is shown."""
+    """The exit code is that of the signal, and no partial audit is printed."""
     before = signal.getsignal(signal.SIGINT)
     ended, first = threading.Event(), threading.Lock()
 
     def interrupt(_: str) -> dict[str, Any]:
-        if first.acquire(blocking=False):  # ballots are requested concurrently, and a second signal ends the process
+        # ballots are requested concurrently, and a second signal would end the process
+        if first.acquire(blocking=False):
             os.kill(os.getpid(), signal.SIGINT)
         ended.wait(PATIENCE)
         return SCORES
 
     with Stage(answers={"scores": interrupt}) as on:
         run_id = run_debate(on)
-        result = command("eval", "audit", run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
+        result = run_command("eval", "audit", run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")
         ended.set()
     signal.signal(signal.SIGINT, before)
     assert (result.exit_code, result.stdout) == (130, "")
@@ -275,13 +282,13 @@ def test_interrupted_audit_shows_how_to_continue() -> None:
 
 
 def test_unjudgeable_runs_are_reported(store: Path) -> None:
-    """A run without a transcript is skipped, one with a failing judge is reported, and the others are audited."""
+    """A run without a transcript is skipped, and a run with a failing judge is reported. All other runs are audited."""
     with Stage(answers={"scores": SCORES}) as on:
         run_id = run_debate(on)
-        outcome = newest(store).outcome
-        add_like(store, "other", outcome={**(outcome or {}), "raw": None})
+        outcome = newest_run(store).outcome
+        copy_run(store, "other", outcome={**(outcome or {}), "raw": None})
         options = ("--rejudge", "--base-url", on.base_url, "--model", "staged", "--json")
-        report = json.loads(command("eval", "audit", *options).stdout)
+        report = json.loads(run_command("eval", "audit", *options).stdout)
     keyless = {"OPENAI_API_KEY": None, "OPENAI_BASE_URL": None}
     failed = CliRunner().invoke(
         app, ["eval", "audit", run_id, "--rejudge", "--model", "openai/gpt-5-mini"], env=keyless
@@ -291,4 +298,4 @@ def test_unjudgeable_runs_are_reported(store: Path) -> None:
     assert failed.exit_code == 1
     assert f"Run {run_id} could not be judged again: AuthenticationFailed: " in failed.stderr
     assert failed.stdout == "Audit of 0 ballots on 0 items\n"
-    assert command("eval", "audit", "other", *options).exit_code == 3
+    assert run_command("eval", "audit", "other", *options).exit_code == 3

@@ -1,4 +1,4 @@
-"""`flowdebate batch`: questions, calls, results, and how a batch continues."""
+"""`flowdebate batch`: questions, calls and results, and how a batch continues."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from flowdebate.runs.batch import BatchItem, BatchSummary
 from flowdebate.ui.tables import csv_line, read_cell, safe_cell
 from tests.processes import started
 
-from .siblings import stage
-from .stage import PATIENCE, OnTerminal, Stage, command, environment
+from .siblings import serve_stage
+from .stage import PATIENCE, OnTerminal, Stage, clean_environment, find_command
 from .test_terminal import OWN_ESCAPES
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ SHORT = ("--max-rounds", "1")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def question_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run the command in a folder with questions."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.csv").write_text(QUESTIONS)
@@ -58,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def on(stage: Stage, *more: str) -> list[str]:
+def batch_options(stage: Stage, *more: str) -> list[str]:
     """Return the arguments of a batch on this stage."""
     short = SHORT if "--pattern" in more or "--file" in more else (*SHORT, "--no-synthesizer")
     if "--file" not in more and ("--pattern" not in more or "debate" in more):
@@ -66,34 +66,34 @@ def on(stage: Stage, *more: str) -> list[str]:
     return ["batch", *more, "--model", "staged", "--base-url", stage.base_url, "--store", "runs.sqlite3", *short]
 
 
-def batch(stage: Stage, *more: str, text: str | None = None) -> Result:
+def run_batch(stage: Stage, *more: str, text: str | None = None) -> Result:
     """Run a batch in this process."""
-    return CliRunner().invoke(app, on(stage, *more), input=text, catch_exceptions=False)
+    return CliRunner().invoke(app, batch_options(stage, *more), input=text, catch_exceptions=False)
 
 
-def warnings_of(result: Result) -> str:
+def list_warnings(result: Result) -> str:
     """Return stderr without the progress lines."""
     return re.sub(r"^.* done; .*\n", "", result.stderr, flags=re.MULTILINE)
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    """Return lines of JSON by index."""
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON lines keyed by index."""
     return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda line: line["index"])
 
 
 @pytest.mark.parametrize("pattern", ["debate", "deliberation", "handoff", "consensus", "round-robin"])
-def test_each_pattern_runs_a_batch_and_pays_once(folder: Path, pattern: str) -> None:
-    """Columns of the rows are kept in the results; a second batch makes no call and writes no row twice."""
-    code = 3 if pattern == "deliberation" else 0  # its first rounds reach no decision
-    with stage() as played:
-        first = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
-        calls, content = len(played.bodies), (folder / "r.csv").read_text()
-        second = batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
+def test_each_pattern_runs_a_batch_and_pays_once(question_folder: Path, pattern: str) -> None:
+    """The results keep the columns of the rows. A second batch makes no call and writes no row twice."""
+    code = 3 if pattern == "deliberation" else 0  # the first rounds reach no decision
+    with serve_stage() as played:
+        first = run_batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
+        calls, content = len(played.bodies), (question_folder / "r.csv").read_text()
+        second = run_batch(played, "q.csv", "--pattern", pattern, "--out", "r.csv")
         assert len(played.bodies) == calls > 0
-    assert (first.exit_code, second.exit_code, warnings_of(first)) == (code, code, "")
+    assert (first.exit_code, second.exit_code, list_warnings(first)) == (code, code, "")
     assert "Questions: 3\n" in first.stdout
     assert "Questions: 3 (3 done before)\n" in second.stdout
-    assert (folder / "r.csv").read_text() == content
+    assert (question_folder / "r.csv").read_text() == content
     rows = sorted(csv.DictReader(io.StringIO(content)), key=lambda row: row["index"])
     assert [(row["id"], row["question"]) for row in rows] == [
         ("1", "Cap rents?"),
@@ -103,13 +103,13 @@ def test_each_pattern_runs_a_batch_and_pays_once(folder: Path, pattern: str) -> 
     assert all(row["status"] == "complete" and int(row["calls"]) > 0 and row["run_id"] for row in rows)
 
 
-def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
-    """A line can be rendered like a saved document, and keeps the fields of its row."""
-    (folder / "q.jsonl").write_text('{"question": "Cap rents?", "tags": ["a"]}\n\n"Tea?"\n')
+def test_lines_of_json_hold_the_whole_document(question_folder: Path) -> None:
+    """A line can be rendered like a saved document, and it keeps the fields of its row."""
+    (question_folder / "q.jsonl").write_text('{"question": "Cap rents?", "tags": ["a"]}\n\n"Tea?"\n')
     with Stage() as played:
-        result = batch(played, "q.jsonl", "--out", "r.jsonl", "--batch-id", "rents")
-    assert (result.exit_code, warnings_of(result)) == (0, "")
-    first, second = lines(folder / "r.jsonl")
+        result = run_batch(played, "q.jsonl", "--out", "r.jsonl", "--batch-id", "rents")
+    assert (result.exit_code, list_warnings(result)) == (0, "")
+    first, second = read_lines(question_folder / "r.jsonl")
     assert (first["row"], second["row"], second["question"]) == ({"tags": ["a"]}, {}, "Tea?")
     assert (first["runId"], first["status"], first["answer"]) == ("rents-0", "complete", "Both are right.")
     assert (first["decision"], first["error"]) == ("no winner", None)
@@ -120,42 +120,46 @@ def test_lines_of_json_hold_the_whole_document(folder: Path) -> None:
     assert "  pro: yes\n" in stored_page.stdout
 
 
-def test_questions_come_from_stdin_and_results_go_to_stdout(folder: Path) -> None:
-    """The summary goes to stderr then."""
+def test_questions_come_from_stdin_and_results_go_to_stdout(question_folder: Path) -> None:
+    """In this case the summary goes to stderr."""
     with Stage() as played:
-        result = batch(played, "-", "--out", "-", "--limit", "1", text="Cap rents?\n\nTea?\n")
-        objects = batch(played, "-", text='{"question": "Tea?"}\n')
+        result = run_batch(played, "-", "--out", "-", "--limit", "1", text="Cap rents?\n\nTea?\n")
+        objects = run_batch(played, "-", text='{"question": "Tea?"}\n')
     assert [json.loads(line)["question"] for line in result.stdout.splitlines()] == ["Cap rents?"]
     assert "Questions: 1\n" in result.stderr
     assert "Questions: 1\n" in objects.stdout
-    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["q.csv", "runs.sqlite3", "sides.toml"]
+    assert sorted(path.name for path in question_folder.iterdir() if path.is_file()) == [
+        "q.csv",
+        "runs.sqlite3",
+        "sides.toml",
+    ]
 
 
-def test_failed_questions_do_not_stop_the_batch_and_are_retried(folder: Path) -> None:
-    """The exit code is 1 and a line has the error; a second batch makes the missing calls and replaces the line."""
+def test_failed_questions_do_not_stop_the_batch_and_are_retried(question_folder: Path) -> None:
+    """The exit code is 1 and the line has the error. A second batch makes the missing calls and replaces the line."""
     with Stage(broken=(0,)) as played:
-        failed = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
+        failed = run_batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
         calls = len(played.bodies)
-        statuses = [line["status"] for line in lines(folder / "r.jsonl")]
-        second = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
+        statuses = [line["status"] for line in read_lines(question_folder / "r.jsonl")]
+        second = run_batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--attempts", "1")
         assert (calls, len(played.bodies)) == (1 + 3 + 3, 1 + 3 + 3 + 3)
     assert (failed.exit_code, second.exit_code) == (1, 0)
     assert statuses == ["failed", "complete", "complete"]
     assert "Question 1 failed (Cap rents?): ProviderFailed: " in failed.stderr
     assert failed.stderr.endswith("To retry failed questions, run the same command again\n")
     assert "Errors: ProviderFailed 1\n" in failed.stdout
-    assert [line["status"] for line in lines(folder / "r.jsonl")] == ["complete"] * 3
+    assert [line["status"] for line in read_lines(question_folder / "r.jsonl")] == ["complete"] * 3
 
 
-def test_limits_leave_questions_without_a_result(folder: Path) -> None:
-    """Limits apply to each question and to the batch; the exit code is 3, and a higher total continues."""
+def test_limits_leave_questions_without_a_result(question_folder: Path) -> None:
+    """Limits apply per question and per batch. The exit code is 3, and a higher total continues the batch."""
     with Stage() as played:
-        limited = batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
-        total = batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch-id", "all")
-        more = batch(played, "q.csv", "--max-total-tokens", "60", "--max-concurrency", "1", "--batch-id", "all")
+        limited = run_batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
+        total = run_batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch-id", "all")
+        more = run_batch(played, "q.csv", "--max-total-tokens", "60", "--max-concurrency", "1", "--batch-id", "all")
     assert (limited.exit_code, total.exit_code, more.exit_code) == (3, 3, 3)
     assert "Limit reached: 3\n" in limited.stdout
-    assert "calls=1" in lines(folder / "each.jsonl")[0]["error"]
+    assert "calls=1" in read_lines(question_folder / "each.jsonl")[0]["error"]
     assert "Questions: 3 (2 not done)\n" in total.stdout
     assert "with a higher --max-total-calls" in total.stderr
     assert "Questions: 3 (1 not done, 1 done before)\n" in more.stdout
@@ -163,22 +167,25 @@ def test_limits_leave_questions_without_a_result(folder: Path) -> None:
     assert not Totals(tokens=1).reached(BatchSummary(total=None, usage=Usage.unknown()))
 
 
-def test_pattern_options_come_from_a_file(folder: Path) -> None:
-    """Sides have their own models and a schema is beside the file; each is one object for all questions."""
-    (folder / "answer.json").write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}}')
-    (folder / "plan.toml").write_text(
+def test_pattern_options_come_from_a_file(question_folder: Path) -> None:
+    """Sides have their own models, and a schema file is next to the options file.
+
+    Each is loaded once for all questions.
+    """
+    (question_folder / "answer.json").write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}}')
+    (question_folder / "plan.toml").write_text(
         'output_schema = "answer.json"\nmoderator = true\nmax_rounds = 5\n[[debaters]]\nname = "ann"\nstance = "for"\n'
         'model = "ann-model"\n[[debaters]]\nname = "bob"\nstance = "against"\n'
     )
     decision = {"nextSpeakers": ["ann", "bob"], "briefing": "B.", "newAngle": None, "done": True}
     verdict = {"reasoning": "r", "winner": "against", "verdict": "v"}
     with Stage(decision=decision, verdict=verdict) as played:
-        result = batch(played, "q.csv", "--file", "plan.toml", "--out", "r.jsonl")
+        result = run_batch(played, "q.csv", "--file", "plan.toml", "--out", "r.jsonl")
         models = [body["model"] for body in played.bodies]
-    assert (result.exit_code, warnings_of(result)) == (0, "")
+    assert (result.exit_code, list_warnings(result)) == (0, "")
     assert "Found: bob 3\n" in result.stdout
     assert models.count("ann-model") == 3
-    assert json.loads(lines(folder / "r.jsonl")[0]["answer"]) == {"answer": 42}
+    assert json.loads(read_lines(question_folder / "r.jsonl")[0]["answer"]) == {"answer": 42}
 
 
 @pytest.mark.parametrize(
@@ -200,15 +207,15 @@ def test_pattern_options_come_from_a_file(folder: Path) -> None:
         ("[" * 100_000, "jsonl", "line 1: nested too deeply"),
     ],
 )
-def test_invalid_row_is_rejected_before_any_call(folder: Path, content: str, form: str, problem: str) -> None:
-    """The error has the file, the line and the field; the exit code is 2."""
-    (folder / "bad").write_text(content)
+def test_invalid_row_is_rejected_before_any_call(question_folder: Path, content: str, form: str, problem: str) -> None:
+    """The error names the file, the line and the field; the exit code is 2."""
+    (question_folder / "bad").write_text(content)
     with Stage() as played:
-        result = batch(played, "bad", "--format", form, "--out", "r.jsonl")
+        result = run_batch(played, "bad", "--format", form, "--out", "r.jsonl")
         assert played.bodies == []
     assert result.exit_code == 2
     assert result.stderr.startswith(f"Error: bad: {problem}")
-    assert not (folder / "r.jsonl").exists()
+    assert not (question_folder / "r.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -234,17 +241,17 @@ def test_invalid_row_is_rejected_before_any_call(folder: Path, content: str, for
         (("--out", "broken.csv"), "broken.csv: has rows that are not results of a batch"),
     ],
 )
-def test_invalid_options_give_one_message(folder: Path, options: tuple[str, ...], problem: str) -> None:
-    """The error comes before any call; the exit code is 2, and no file is changed."""
-    (folder / "recorded.toml").write_text('record = "x.json"\n')
-    (folder / "replayed.toml").write_text('replay = "x.json"\n')
-    (folder / "other.jsonl").write_text('{"index": 0, "runId": "z-0", "status": "complete"}\n')
-    (folder / "broken.jsonl").write_text("{}\n")
-    (folder / "other.csv").write_text("a,b\n")
-    (folder / "broken.csv").write_text(f"{','.join(headers_of({'id': 1}))}\n1,2\n")
-    before = {path.name: path.read_text() for path in folder.iterdir()}
+def test_invalid_options_give_one_message(question_folder: Path, options: tuple[str, ...], problem: str) -> None:
+    """The error is raised before any call, the exit code is 2, and no file is changed."""
+    (question_folder / "recorded.toml").write_text('record = "x.json"\n')
+    (question_folder / "replayed.toml").write_text('replay = "x.json"\n')
+    (question_folder / "other.jsonl").write_text('{"index": 0, "runId": "z-0", "status": "complete"}\n')
+    (question_folder / "broken.jsonl").write_text("{}\n")
+    (question_folder / "other.csv").write_text("a,b\n")
+    (question_folder / "broken.csv").write_text(f"{','.join(headers_of({'id': 1}))}\n1,2\n")
+    before = {path.name: path.read_text() for path in question_folder.iterdir()}
     with Stage() as played:
-        result = batch(played, "q.csv", *options)
+        result = run_batch(played, "q.csv", *options)
         assert played.bodies == []
     assert result.exit_code == 2
     assert problem in result.stderr
@@ -252,49 +259,52 @@ def test_invalid_options_give_one_message(folder: Path, options: tuple[str, ...]
         before.items()
         <= {
             path.name: path.read_text()
-            for path in folder.iterdir()
+            for path in question_folder.iterdir()
             if path.suffix not in (".sqlite3", ".sqlite3-wal", ".sqlite3-shm") and path.is_file()
         }.items()
     )
 
 
-def test_different_questions_under_one_batch_id_are_rejected(folder: Path) -> None:
-    """The error comes before any call; additional questions at the end are accepted."""
+def test_different_questions_under_one_batch_id_are_rejected(question_folder: Path) -> None:
+    """The error is raised before any call. Additional questions at the end are accepted."""
     with Stage() as played:
-        batch(played, "q.csv", "--batch-id", "b", "--limit", "2")
+        run_batch(played, "q.csv", "--batch-id", "b", "--limit", "2")
         calls = len(played.bodies)
-        (folder / "q.csv").write_text(QUESTIONS.replace("Cap", "Free"))
-        changed = batch(played, "q.csv", "--batch-id", "b")
+        (question_folder / "q.csv").write_text(QUESTIONS.replace("Cap", "Free"))
+        changed = run_batch(played, "q.csv", "--batch-id", "b")
         assert len(played.bodies) == calls
-        (folder / "q.csv").write_text(f"{QUESTIONS}4,Coffee?\n")
-        longer = batch(played, "q.csv", "--batch-id", "b")
+        (question_folder / "q.csv").write_text(f"{QUESTIONS}4,Coffee?\n")
+        longer = run_batch(played, "q.csv", "--batch-id", "b")
     assert (changed.exit_code, longer.exit_code) == (2, 0)
     assert "run b-0 was started with other options" in changed.stderr
     assert "Questions: 4 (2 done before)\n" in longer.stdout
 
 
-def test_conflicting_column_names_are_distinguished(folder: Path) -> None:
-    """Columns of results are called result_…; uneven rows are no CSV, and formulas are escaped."""
-    (folder / "s.csv").write_text("question;status\nTea?;new\n")
+def test_conflicting_column_names_are_distinguished(question_folder: Path) -> None:
+    """Conflicting result columns are prefixed with `result_`.
+
+    Uneven rows are rejected in CSV, and formulas are escaped.
+    """
+    (question_folder / "s.csv").write_text("question;status\nTea?;new\n")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1+1"}
     with Stage(verdict=verdict) as played:
-        assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
-        (folder / "s.csv").write_text("question,status,result_status\nTea?,new,x\n")
-        results = batch(played, "s.csv", "--out", "r2.csv")
-        (folder / "u.jsonl").write_text('{"question": "a", "n": 1}\n{"question": "b"}\n')
-        uneven = batch(played, "u.jsonl", "--out", "r2.csv")
-    (row,) = csv.DictReader(io.StringIO((folder / "r.csv").read_text()))
+        assert run_batch(played, "s.csv", "--out", "r.csv").exit_code == 0
+        (question_folder / "s.csv").write_text("question,status,result_status\nTea?,new,x\n")
+        results = run_batch(played, "s.csv", "--out", "r2.csv")
+        (question_folder / "u.jsonl").write_text('{"question": "a", "n": 1}\n{"question": "b"}\n')
+        uneven = run_batch(played, "u.jsonl", "--out", "r2.csv")
+    (row,) = csv.DictReader(io.StringIO((question_folder / "r.csv").read_text()))
     assert (row["status"], row["result_status"], row["answer"]) == ("new", "complete", "'=1+1")
     assert (results.exit_code, uneven.exit_code) == (2, 2)
 
 
 SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.text(max_size=6)
-"""Texts with all special characters of spreadsheets and CSV; lone surrogates cannot be in a file."""
+"""Texts with all special characters of spreadsheets and CSV. Lone surrogates cannot be written to a file."""
 
 
 @given(text=SIGNS)
 def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
-    """For any text, a cell that is not a number never begins with a formula character."""
+    """No cell begins with a formula character unless it is a number, for any text."""
     cell = safe_cell(text)
     assert read_cell(cell) == text
     assert cell[:1] not in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" or cell == "" or float(cell) == float(text)
@@ -302,28 +312,28 @@ def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
 
 @given(texts=st.lists(SIGNS, min_size=1))
 def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
-    """This holds for any texts, including a bare carriage return, which some readers take for a line end."""
+    """This holds for any text, including a bare carriage return, which some readers treat as a line end."""
     line = csv_line(texts)
     (record,) = csv.reader(io.StringIO(line, newline=""), strict=True)
     assert [read_cell(cell) for cell in record] == texts
     assert line.endswith("\n")
 
 
-def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: Path) -> None:
-    """Question, columns, column names, verdict and error are escaped, and a second batch continues the file."""
-    (folder / "s.csv").write_text('question,=note,n\n=HYPERLINK("x"),@sum,-3\n"+1\r2",-tell,+x\n', newline="")
+def test_formulas_are_escaped_and_the_file_continues(question_folder: Path) -> None:
+    """The question, columns, column names, verdict and error are escaped. A second batch continues the file."""
+    (question_folder / "s.csv").write_text('question,=note,n\n=HYPERLINK("x"),@sum,-3\n"+1\r2",-tell,+x\n', newline="")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1\rtwo"}
     with Stage(verdict=verdict) as played:
-        assert batch(played, "s.csv", "--out", "r.csv", "--limit", "1").exit_code == 0
-        assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
-        calls, content = len(played.bodies), (folder / "r.csv").read_bytes()
-        assert batch(played, "s.csv", "--out", "r.csv").exit_code == 0
-        assert (len(played.bodies), (folder / "r.csv").read_bytes()) == (calls, content)
+        assert run_batch(played, "s.csv", "--out", "r.csv", "--limit", "1").exit_code == 0
+        assert run_batch(played, "s.csv", "--out", "r.csv").exit_code == 0
+        calls, content = len(played.bodies), (question_folder / "r.csv").read_bytes()
+        assert run_batch(played, "s.csv", "--out", "r.csv").exit_code == 0
+        assert (len(played.bodies), (question_folder / "r.csv").read_bytes()) == (calls, content)
     header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
     assert header[:3] == ["question", "'=note", "n"]
     assert [row[:3] for row in rows] == [['\'=HYPERLINK("x")', "'@sum", "-3"], ["'+1\r2", "'-tell", "'+x"]]
     assert {row[header.index("answer")] for row in rows} == {"'=1\rtwo"}
-    rows_again = read_rows(str(folder / "r.csv"))
+    rows_again = read_rows(str(question_folder / "r.csv"))
     assert [row.question for row in rows_again] == ['=HYPERLINK("x")', "+1\r2"]
     assert [(row.columns["=note"], row.columns["n"], row.columns["answer"]) for row in rows_again] == [
         ("@sum", "-3", "=1\rtwo"),
@@ -333,7 +343,7 @@ def test_formulas_of_models_and_of_rows_are_text_and_the_file_continues(folder: 
 
 @given(data=st.data(), form=st.sampled_from(["csv", "jsonl"]))
 def test_file_truncated_anywhere_is_completed(tmp_path_factory: pytest.TempPathFactory, data: Any, form: str) -> None:
-    """Cut at any byte and resumed with all lines, the file has each line once, as before."""
+    """Truncated at any byte and resumed, the file has the same lines as before."""
     path = tmp_path_factory.mktemp("torn") / f"r.{form}"
     finished = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))
     with open_out(str(path), "b", [line.row for line in LINES]) as out:
@@ -373,8 +383,8 @@ def _lines() -> list[Any]:
 LINES = _lines()
 
 
-def test_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
-    """Two batches do not write one file."""
+def test_a_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
+    """Two batches cannot write to the same file."""
     from flowdebate.errors import BadFile
 
     path = str(tmp_path / "r.jsonl")
@@ -382,26 +392,26 @@ def test_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
         pass
 
 
-def test_a_full_disk_ends_the_batch(folder: Path) -> None:
-    """There is one message; answers are kept and go to another file without a call."""
+def test_a_full_disk_ends_the_batch(question_folder: Path) -> None:
+    """There is a single error message. The answers are kept and can go to another file without a call."""
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
         pytest.skip("there is no /dev/full here")
-    (folder / "full.jsonl").symlink_to("/dev/full")
+    (question_folder / "full.jsonl").symlink_to("/dev/full")
     with Stage() as played:
-        for _ in range(100):  # all processes share the device, and tests in another one may have locked it
-            result = batch(played, "q.csv", "--out", "full.jsonl", "--max-concurrency", "1", "--limit", "1")
+        for _ in range(100):  # all processes share the device, and tests in another process may have locked it
+            result = run_batch(played, "q.csv", "--out", "full.jsonl", "--max-concurrency", "1", "--limit", "1")
             if "another process" not in result.stderr:
                 break
             time.sleep(0.1)
         calls = len(played.bodies)
-        second = batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--limit", "1")
+        second = run_batch(played, "q.csv", "--out", "r.jsonl", "--max-concurrency", "1", "--limit", "1")
         assert len(played.bodies) == calls
     assert (result.exit_code, second.exit_code) == (1, 0)
     assert "No space left on device" in result.stderr
 
 
-def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
-    """A byte order mark, semicolons, tabs, a single column of any name, and plain text are accepted."""
+def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
+    """A byte order mark, semicolons, tabs, a single column with any name, and plain text are accepted."""
     path = tmp_path / "q.csv"
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")
@@ -412,7 +422,7 @@ def test_rows_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
-    """Rows are read as from JSON Lines; dates become text, and an error names the file."""
+    """Rows are read as from JSON Lines. Dates become text, and errors name the file."""
     arrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     path = tmp_path / "q.parquet"
@@ -437,14 +447,14 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
 
 
 def test_missing_pyarrow_error_shows_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No extra includes pyarrow, because it is large and few users need it."""
+    """No extra includes pyarrow, since it is large and few users need it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadFile, match="pip install pyarrow"):
         read_rows(str(tmp_path / "q.parquet"))
 
 
-def test_without_a_terminal_progress_is_occasional_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line is printed at most every five seconds."""
+def test_progress_without_a_terminal_is_occasional_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """At most one line is printed every five seconds."""
     now = 0.0
     view = ProgressLines(clock=lambda: now)
     summary = BatchSummary(total=10_000, done=100, seconds=50.0, usage=Usage.unknown(), failures={"E": 2})
@@ -469,7 +479,10 @@ def test_without_a_terminal_progress_is_occasional_lines(capsys: pytest.CaptureF
 
 @given(st.integers(1, 9), st.integers(2, 50), st.integers(1, 40), st.floats(0.5, 1000))
 def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int, calls: int, seconds: float) -> None:
-    """The estimate uses the usual calls of a question, then the measured ones; stored answers cost nothing."""
+    """The estimate starts with the usual calls per question and then uses the measured ones.
+
+    Stored answers cost nothing.
+    """
     view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))
     assert view.left(replace(summary, usage=Usage.none())) is None
@@ -485,17 +498,17 @@ def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int,
 
 
 @pytest.fixture
-def signals() -> Iterator[None]:
-    """Restore the signal handlers of this process afterwards."""
+def restore_signals() -> Iterator[None]:
+    """Restore this process's signal handlers afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("signals")
-def test_interrupted_batch_keeps_its_answers(folder: Path) -> None:
-    """The call in flight is abandoned; earlier answers are not requested again."""
+@pytest.mark.usefixtures("restore_signals")
+def test_interrupted_batch_keeps_its_answers(question_folder: Path) -> None:
+    """The call in flight is abandoned. Earlier answers are not requested again."""
     with Stage(hold=(1, 0)) as played:
 
         def interrupt() -> None:
@@ -504,29 +517,29 @@ def test_interrupted_batch_keeps_its_answers(folder: Path) -> None:
 
         thread = threading.Thread(target=interrupt, daemon=True)
         thread.start()
-        result = batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
+        result = run_batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
         thread.join(PATIENCE)
         played.let_go()
-        second = batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
+        second = run_batch(played, "q.csv", "--max-concurrency", "1", "--batch-id", "b", "--limit", "1")
         assert len(played.bodies) == 2 + 2
     assert (result.exit_code, second.exit_code) == (130, 0)
     assert result.stderr == "Interrupted. To continue: the same command, or any with --batch-id b\n"
-    assert folder.joinpath("runs.sqlite3").exists()
+    assert question_folder.joinpath("runs.sqlite3").exists()
 
 
 class Terminal(io.StringIO):
-    """Stream that claims to be a terminal."""
+    """Stream that reports itself as a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def test_terminal_shows_a_progress_bar_that_disappears() -> None:
-    """Failures are shown above the bar, and nothing in them controls the terminal."""
+    """Failures appear above the bar, and nothing in them controls the terminal."""
     stream = Terminal()
     with open_progress(stream) as view:
         view.show(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
-        view.item(failed("Cap\n\x1b[2J?" + "x" * 100))
+        view.item(failed_question("Cap\n\x1b[2J?" + "x" * 100))
     output = OWN_ESCAPES.sub("", stream.getvalue())
     assert "1/4 about 3 s left, 1 call, 1.0 a second" in output
     text = "".join(output.split())
@@ -534,58 +547,58 @@ def test_terminal_shows_a_progress_bar_that_disappears() -> None:
     assert "x…):ValueError:no[bold]" in text
 
 
-def failed(question: str) -> BatchItem[Any]:
-    """Return a question with a failed run."""
+def failed_question(question: str) -> BatchItem[Any]:
+    """Return a question whose run failed."""
     error = ValueError("no [bold]")
     return BatchItem(index=2, row=None, question=question, run_id="b-2", seed=1, status="failed", error=error)
 
 
-def test_warnings_of_all_questions_are_shown_once(folder: Path) -> None:
-    """Three questions with the same warning show it once."""
+def test_warnings_of_all_questions_are_shown_once(question_folder: Path) -> None:
+    """Three questions with the same warning print it once."""
     with Stage() as played:
-        result = CliRunner().invoke(app, [*on(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
+        result = CliRunner().invoke(app, [*batch_options(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: ")
     assert result.stderr.count("\n") == 1
 
 
-def test_unopenable_output_file_gives_one_message(folder: Path) -> None:
+def test_unopenable_output_file_gives_one_message(question_folder: Path) -> None:
     """A socket has a path but cannot be opened as a file."""
     with Stage() as played, socket.socket(socket.AF_UNIX) as server:
         server.bind("r.jsonl")
-        result = batch(played, "q.csv", "--out", "r.jsonl")
+        result = run_batch(played, "q.csv", "--out", "r.jsonl")
         assert played.bodies == []
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: r.jsonl: cannot be written: ")
 
 
-def test_killed_batch_is_resumed_by_the_same_command(folder: Path) -> None:
-    """After SIGKILL, the second process requests only missing answers, and the server sees every other call once."""
-    (folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
+def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> None:
+    """After SIGKILL, the second process requests only the missing answers. The server sees every other call once."""
+    (question_folder / "q.txt").write_text("".join(f"Question {number}?\n" for number in range(6)))
     options = ("q.txt", "--max-concurrency", "2", "--out", "r.jsonl")
     with Stage(hold=(7, 0)) as played:
-        arguments = on(played, *options)
-        with started(command(*arguments), env=environment(), stdout=subprocess.DEVNULL) as process:
+        arguments = batch_options(played, *options)
+        with started(find_command(*arguments), env=clean_environment(), stdout=subprocess.DEVNULL) as process:
             played.wait_for_turn(8)
             process.kill()
             process.wait(PATIENCE)
-        killed = lines(folder / "r.jsonl")
+        killed = read_lines(question_folder / "r.jsonl")
         played.let_go()
-        result = batch(played, *options)
+        result = run_batch(played, *options)
         prompts = [json.dumps(body["messages"]) for body in played.bodies]
     assert 0 < len(killed) < 6
     assert result.exit_code == 0
-    assert [line["index"] for line in lines(folder / "r.jsonl")] == list(range(6))
+    assert [line["index"] for line in read_lines(question_folder / "r.jsonl")] == list(range(6))
     twice = [request for request in set(prompts) if prompts.count(request) > 1]
     assert len(set(prompts)) == 6 * 3
-    assert len(prompts) - len(set(prompts)) == len(twice) <= 2  # no more than were in flight
+    assert len(prompts) - len(set(prompts)) == len(twice) <= 2  # at most the calls that were in flight
 
 
-def test_ctrl_c_keeps_results_and_shows_how_to_continue(folder: Path) -> None:
-    """The bar shows the progress, the exit code is 130, and repeating the command finishes the batch."""
-    (folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
+def test_ctrl_c_keeps_results_and_shows_how_to_continue(question_folder: Path) -> None:
+    """The bar shows the progress and the exit code is 130. Repeating the command finishes the batch."""
+    (question_folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
     with Stage(hold=(3, 0)) as played:
-        arguments = on(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
+        arguments = batch_options(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
         with OnTerminal(*arguments) as terminal:
             played.wait_for_turn(4)
             terminal.until("1/3")
@@ -596,19 +609,19 @@ def test_ctrl_c_keeps_results_and_shows_how_to_continue(folder: Path) -> None:
         assert "Questions: 3 (2 not done)" in output
         assert "Interrupted. To continue: the same command, or any with --batch-id b\n" in terminal.seen
         assert "Traceback" not in terminal.seen
-        assert len(lines(folder / "r.jsonl")) == 1
+        assert len(read_lines(question_folder / "r.jsonl")) == 1
         played.let_go()
-        second = batch(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
+        second = run_batch(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")
     assert second.exit_code == 0
-    assert len(lines(folder / "r.jsonl")) == 3
+    assert len(read_lines(question_folder / "r.jsonl")) == 3
 
 
-def test_batch_is_one_row_in_the_run_list(folder: Path) -> None:
-    """The row counts the runs by status; --batch-id lists them individually."""
+def test_batch_is_one_row_in_the_run_list(question_folder: Path) -> None:
+    """The row counts the runs by status. `--batch-id` lists them individually."""
     with Stage(broken={1}) as played:
         command = ("q.csv", "--max-concurrency", "1", "--batch-id", "rents", "--attempts", "1", "--max-rounds", "1")
-        batch(played, *command)
-    runner, location = CliRunner(), ("--store", str(folder / "runs.sqlite3"))
+        run_batch(played, *command)
+    runner, location = CliRunner(), ("--store", str(question_folder / "runs.sqlite3"))
     listed = runner.invoke(app, ["runs", "--limit", "1", *location]).stdout
     assert re.search(r"^rents \(\d runs\) .* 1 failed", listed, re.MULTILINE)
     assert "To list the runs of a batch: --batch-id rents" in listed

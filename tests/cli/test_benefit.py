@@ -1,4 +1,4 @@
-"""`flowdebate eval benefit`: debates over questions with known answers, compared with baselines."""
+"""`flowdebate eval benefit`: debates on questions with known answers, compared with baselines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RIGHT = (
 
 
 class School(Stage):
-    """Stage whose judge prefers the truth, and whose direct answers are the first listed position."""
+    """Stage whose judge prefers the truth. Its direct answers name the first listed position."""
 
     async def _answer(self, exchange: Any) -> None:
         schema = json.dumps(exchange.body.get("response_format", {}))
@@ -61,14 +61,14 @@ class School(Stage):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run the command in a folder with a data set."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "facts.jsonl").write_text("\n".join(json.dumps(fact) for fact in FACTS))
     return tmp_path
 
 
-def run(stage: Stage | None, *more: str) -> Result:
+def run_evaluation(stage: Stage | None, *more: str) -> Result:
     """Run an evaluation in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3", "--max-rounds", "1", "--seed", "1")
@@ -76,12 +76,12 @@ def run(stage: Stage | None, *more: str) -> Result:
     return CliRunner().invoke(app, ["eval", "benefit", *more, *options, *single_schedule], catch_exceptions=False)
 
 
-def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
-    """Each row has its own positions although the questions are equal; a second evaluation reads only the store."""
+def test_a_data_set_is_evaluated_and_paid_once(data_folder: Path) -> None:
+    """Each row has its own positions although the questions are the same. A second evaluation reads only the store."""
     with School() as school:
-        first = run(school, "facts.jsonl", "--out", "r.jsonl", "--json")
+        first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--json")
         calls = len(school.bodies)
-        second = run(school, "facts.jsonl", "--json")
+        second = run_evaluation(school, "facts.jsonl", "--json")
         assert len(school.bodies) == calls
     assert first.exit_code == 0
     document, replayed = json.loads(first.stdout), json.loads(second.stdout)
@@ -91,16 +91,16 @@ def test_a_data_set_is_evaluated_and_paid_once(folder: Path) -> None:
     assert [method["method"] for method in report["methods"]] == ["debate", "single", "self_consistency"]
     assert report["methods"][0]["right"] == 4
     assert report["methods"][0]["calls"] == 3
-    records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (data_folder / "r.jsonl").read_text().splitlines()]
     for line in records:
         stances = {side["stance"] for side in line["document"]["debaters"]}
         assert stances == set(FACTS[line["index"]]["choices"])
 
 
-def test_page_has_tables_and_a_plain_summary(folder: Path) -> None:
+def test_page_has_tables_and_a_plain_summary(data_folder: Path) -> None:
     """The page shows the accuracy, its uncertainty and the cost of each method."""
     with School() as school:
-        result = run(school, "facts.jsonl", "--baseline", "single", "--limit", "3")
+        result = run_evaluation(school, "facts.jsonl", "--baseline", "single", "--limit", "3")
     assert result.exit_code == 0
     assert "Questions: 3\n" in result.stdout
     assert re.search(r"^the debate +3 of 3 +100\.0% +43\.9% to 100\.0% +0 +3\.0 +\d+", result.stdout, re.MULTILINE)
@@ -108,52 +108,55 @@ def test_page_has_tables_and_a_plain_summary(folder: Path) -> None:
     assert "self-consistency" not in result.stdout
 
 
-def test_self_consistency_budget_can_be_in_another_unit(folder: Path) -> None:
-    """The budget is the number of calls of the debate, or their price; each unit is a separate batch."""
+def test_self_consistency_budget_can_be_in_another_unit(data_folder: Path) -> None:
+    """The budget is the number of calls per debate, or their price. Each unit is a separate batch."""
     with School() as school:
         runs = [
-            run(school, "facts.jsonl", "--limit", "2", "--json", *more)
+            run_evaluation(school, "facts.jsonl", "--limit", "2", "--json", *more)
             for more in ((), ("--equal", "calls"), ("--equal", "cost", "--price", "1/2"))
         ]
     assert [outcome.exit_code for outcome in runs] == [0, 0, 0]
     documents = [json.loads(outcome.stdout) for outcome in runs]
     assert len({document["batch"] for document in documents}) == 3
     assert documents[1]["report"]["methods"][-1]["calls"] == documents[1]["report"]["methods"][0]["calls"] == 3
-    result = run(None, "facts.jsonl", "--equal", "cost", "--baseline", "single")
+    result = run_evaluation(None, "facts.jsonl", "--equal", "cost", "--baseline", "single")
     assert result.exit_code == 2
     assert "--equal requires --baseline revision or self_consistency" in result.stderr
 
 
-def test_rows_without_positions_use_yes_and_no(folder: Path) -> None:
-    """A CSV of yes-or-no questions needs only the column with the truth."""
-    (folder / "q.csv").write_text("question,correct\nShould cars be banned?,yes\nShould tea be free?,FALSE\n")
+def test_rows_without_positions_use_yes_and_no(data_folder: Path) -> None:
+    """A CSV file with yes-or-no questions needs only the truth column."""
+    (data_folder / "q.csv").write_text("question,correct\nShould cars be banned?,yes\nShould tea be free?,FALSE\n")
     with School() as school:
-        result = run(school, "q.csv", "--truth", "correct", "--baseline", "single", "--json")
+        result = run_evaluation(school, "q.csv", "--truth", "correct", "--baseline", "single", "--json")
     assert result.exit_code == 0
     debate, single = json.loads(result.stdout)["report"]["methods"]
     assert (debate["right"], debate["n"], single["n"]) == (2, 2, 2)
 
 
-def test_named_debaters_get_the_positions_at_random(folder: Path) -> None:
-    """Debaters of a plan file keep names and roles; the side of the truth is drawn for each question."""
+def test_named_debaters_get_the_positions_at_random(data_folder: Path) -> None:
+    """The debaters of a plan file keep their names and roles.
+
+    The side that argues for the truth is drawn per question.
+    """
     rows = [{"question": f"Q{number}?", "good": "it is", "bad": "it is not", "answer": "it is"} for number in range(12)]
-    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (data_folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:
         options = ("--choices", "good", "--choices", "bad", "--baseline", "single", "--out", "r.jsonl")
-        result = run(school, "q.jsonl", "--debater", "ann=x", "--debater", "bob=y", *options)
+        result = run_evaluation(school, "q.jsonl", "--debater", "ann=x", "--debater", "bob=y", *options)
     assert result.exit_code == 0
-    debaters = [json.loads(line)["document"]["debaters"] for line in (folder / "r.jsonl").read_text().splitlines()]
+    debaters = [json.loads(line)["document"]["debaters"] for line in (data_folder / "r.jsonl").read_text().splitlines()]
     truthful = Counter(side["name"] for sides in debaters for side in sides if side["stance"] == "it is")
     assert set(truthful) == {"ann", "bob"}
     assert sum(truthful.values()) == 12
 
 
-def test_failed_debates_count_as_wrong_and_are_retried(folder: Path) -> None:
-    """A debate with a failed provider has no right answer; repeating the command retries it."""
+def test_failed_debates_count_as_wrong_and_are_retried(data_folder: Path) -> None:
+    """Repeating the command retries debates whose provider failed."""
     with School(broken=range(3)) as school:
-        first = run(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
+        first = run_evaluation(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
-        second = run(
+        second = run_evaluation(
             school, "facts.jsonl", "--attempts", "1", "--json", "--batch-id", json.loads(first.stdout)["batch"]
         )
     assert first.exit_code == 1
@@ -165,11 +168,14 @@ def test_failed_debates_count_as_wrong_and_are_retried(folder: Path) -> None:
     assert json.loads(second.stdout)["report"]["n"] == 4
 
 
-def test_unstarted_and_failed_debates_are_listed_below_the_report(folder: Path) -> None:
-    """An exhausted total leaves out one question, a provider another; the page shows both and how to continue."""
+def test_unstarted_and_failed_debates_are_listed_below_the_report(data_folder: Path) -> None:
+    """One question is left out because the total limit is used up, another because the provider fails.
+
+    The page shows both and how to continue.
+    """
     with School(broken={3}) as school:
         options = ("--max-total-calls", "6", "--attempts", "1", "--max-concurrency", "1", "--baseline", "single")
-        result = run(school, "facts.jsonl", *options)
+        result = run_evaluation(school, "facts.jsonl", *options)
     assert result.exit_code == 3
     assert "Not counted: 2 (not started)\nBaseline answers that failed: 1\n" in result.stdout
     assert re.search(r"^the debate +2 of 2 ", result.stdout, re.MULTILINE)
@@ -177,10 +183,10 @@ def test_unstarted_and_failed_debates_are_listed_below_the_report(folder: Path) 
     assert "To continue: the same command, or any with --batch-id evaluation-" in result.stderr
 
 
-def test_missing_comparisons_are_reported(folder: Path) -> None:
-    """Without any verdict there is no report, and no traceback."""
+def test_missing_comparisons_are_reported(data_folder: Path) -> None:
+    """Without any verdict there is neither a report nor a traceback."""
     with School() as school:
-        result = run(school, "facts.jsonl", "--max-calls", "1", "--json")
+        result = run_evaluation(school, "facts.jsonl", "--max-calls", "1", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["report"] is None
     assert "Nothing to compare" in result.stderr
@@ -217,17 +223,17 @@ MISUSE = {
 
 @pytest.mark.parametrize(("rows", "options", "message"), MISUSE.values(), ids=MISUSE.keys())
 def test_misuse_is_rejected_before_any_call(
-    folder: Path, rows: list[dict[str, Any]], options: tuple[str, ...], message: str
+    data_folder: Path, rows: list[dict[str, Any]], options: tuple[str, ...], message: str
 ) -> None:
-    """One message names the question and the column, or the option; the exit code is 2."""
-    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    result = run(None, "q.jsonl", *options)
+    """A single message names the option, or the question and the column; the exit code is 2."""
+    (data_folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    result = run_evaluation(None, "q.jsonl", *options)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
 @given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
-def test_exact_text_of_a_position_has_priority(stances: list[str]) -> None:
+def test_exact_position_text_takes_precedence(stances: list[str]) -> None:
     """For any letters and numbers, the exact text of a position selects that position."""
     folded = [stance.strip().casefold() for stance in stances]
     names = ["a", "b", "c", "d", "e"][: len(stances)]
@@ -247,56 +253,56 @@ def test_exact_text_of_a_position_has_priority(stances: list[str]) -> None:
 def test_choices_come_from_a_list_cell_or_separate_columns(
     cells: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
-    """CSV cells have lists as JSON; blank cells are no choice, and without a column there are no choices."""
+    """CSV cells hold lists as JSON. Blank cells are ignored, and without a column there are no choices."""
     row = Row(question="?", columns=cells)
     assert read_choices(row, columns, path="q.csv", number=1) == choices
 
 
 def test_cell_without_a_list_is_rejected() -> None:
-    """A cell with only one possible position is reported with its column."""
+    """A cell with only one position is reported with its column."""
     with pytest.raises(BadFile, match="`choices` must hold 2 to 26 different texts"):
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
-def test_single_debate_of_an_evaluation_can_be_resumed(folder: Path) -> None:
-    """A debate of an evaluation is a stored run: `resume` shows it with its baselines and makes no call."""
+def test_a_debate_of_an_evaluation_can_be_resumed(data_folder: Path) -> None:
+    """Each debate is a stored run. `resume` shows it with its baselines and makes no call."""
     with School() as school:
-        first = run(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
+        first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
         calls = len(school.bodies)
-        run_id = json.loads((folder / "r.jsonl").read_text().splitlines()[0])["runId"]
+        run_id = json.loads((data_folder / "r.jsonl").read_text().splitlines()[0])["runId"]
         resumed = CliRunner().invoke(app, ["resume", run_id, "--store", "runs.sqlite3"], catch_exceptions=False)
         assert len(school.bodies) == calls
     assert (first.exit_code, resumed.exit_code) == (0, 0)
     assert "one call" in resumed.stdout
 
 
-def test_judge_options_apply_to_every_debate(folder: Path) -> None:
-    """Every debate is judged in two orders by letter."""
+def test_judge_options_apply_to_every_debate(data_folder: Path) -> None:
+    """Every debate is judged by letter in two orders."""
     scores = {"reasoning": "So.", "scores": {"A": 90, "B": 10}, "verdict": "So it is."}
     with School(answers={"scores": scores}) as school:
         options = ("--baseline", "single", "--limit", "1", "--schedule", "swap", "--labels", "--out", "r.jsonl")
-        result = run(school, "facts.jsonl", *options)
+        result = run_evaluation(school, "facts.jsonl", *options)
     assert result.exit_code == 0
-    judging = json.loads((folder / "r.jsonl").read_text().splitlines()[0])["document"]["raw"]["verdict"]["judging"]
+    judging = json.loads((data_folder / "r.jsonl").read_text().splitlines()[0])["document"]["raw"]["verdict"]["judging"]
     assert judging["schedule"] == "swap"
     assert len(judging["ballots"]) == 2
     assert all(set(ballot["labels"].values()) == {"A", "B"} for ballot in judging["ballots"])
 
 
-def test_cluster_column_groups_questions_and_failures_can_be_excluded(folder: Path) -> None:
-    """The column must exist; "left-out" counts only debates with a verdict."""
+def test_cluster_column_groups_questions_and_failures_can_be_excluded(data_folder: Path) -> None:
+    """The column must exist. "left-out" counts only debates with a verdict."""
     rows = [{**fact, "topic": "physics"} for fact in FACTS]
-    (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (data_folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:
-        report = json.loads(run(school, "t.jsonl", "--cluster", "topic", "--json").stdout)["report"]
-        result = run(school, "facts.jsonl", "--cluster", "topic")
+        report = json.loads(run_evaluation(school, "t.jsonl", "--cluster", "topic", "--json").stdout)["report"]
+        result = run_evaluation(school, "facts.jsonl", "--cluster", "topic")
     assert {comparison["clusters"] for comparison in report["comparisons"]} == {1}
     assert result.exit_code == 2
     assert "a column of all rows" in result.stderr
     with School(broken=range(3)) as school:
         options = ("--attempts", "1", "--max-concurrency", "1", "--missing", "left-out", "--batch-id", "lost")
-        limited_report = json.loads(run(school, "facts.jsonl", *options, "--json").stdout)["report"]
-        page = run(school, "facts.jsonl", *options, "--missing", "gone")
+        limited_report = json.loads(run_evaluation(school, "facts.jsonl", *options, "--json").stdout)["report"]
+        page = run_evaluation(school, "facts.jsonl", *options, "--missing", "gone")
     assert (limited_report["n"], limited_report["attempted"], limited_report["failed"], limited_report["missing"]) == (
         1,
         4,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Judge(BaseHTTPRequestHandler):
-    """Judge that prefers the text with "good", or the first text if none or several have it."""
+    """Judge that prefers the text containing "good", or the first text if none or several contain it."""
 
     prompts: list[str]
 
@@ -50,8 +50,8 @@ class Judge(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Serve a judge on the loopback and write texts and rows; return its prompts."""
+def judge_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Serve a judge on the loopback interface and write texts and rows; return the prompts of the judge."""
     monkeypatch.chdir(tmp_path)
     Judge.prompts = []
     for name, text in (("ours.txt", "A good answer."), ("theirs.txt", "An answer."), ("third.txt", "Another.")):
@@ -71,7 +71,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     thread.join()
 
 
-def run(*words: str, environment: dict[str, str] | None = None) -> Result:
+def run_command(*words: str, environment: dict[str, str] | None = None) -> Result:
     """Run the command in this process."""
     import os
 
@@ -79,67 +79,70 @@ def run(*words: str, environment: dict[str, str] | None = None) -> Result:
     return CliRunner(env=environment).invoke(app, ["compare", *words, *options], catch_exceptions=False)
 
 
-def test_files_are_compared_in_all_orders(judge: list[str]) -> None:
-    """Text, Markdown and JSON show the result; the second and third command make no call."""
+def test_files_are_compared_in_all_orders(judge_folder: list[str]) -> None:
+    """Text, Markdown and JSON output show the result. The second and third commands make no call."""
     words = ("ours.txt", "theirs.txt", "third.txt", "--question", "Which?")
-    result = run(*words)
+    result = run_command(*words)
     assert result.exit_code == 0
     assert "Better: ours" in result.output
     assert "6 of 6 ballots" in result.output
-    assert not any("ours" in prompt for prompt in judge)
-    assert "| ours |" in run(*words, "--format", "markdown").output
-    assert json.loads(run(*words, "--format", "json").output)["winner"] == "ours"
-    assert len(judge) == 6
+    assert not any("ours" in prompt for prompt in judge_folder)
+    assert "| ours |" in run_command(*words, "--format", "markdown").output
+    assert json.loads(run_command(*words, "--format", "json").output)["winner"] == "ours"
+    assert len(judge_folder) == 6
 
 
-def test_each_reason_is_on_a_separate_line(judge: list[str]) -> None:
-    """If the judge preferred different texts in different orders, each has its own reason."""
-    output = run("theirs.txt", "third.txt", "--question", "Which?").output
+def test_each_reason_is_on_a_separate_line(judge_folder: list[str]) -> None:
+    """If the judge preferred different texts in different orders, each preference has its own reason."""
+    output = run_command("theirs.txt", "third.txt", "--question", "Which?").output
     assert "\n- For theirs: R | *x*" in output
     assert "\n- For third: R | *x*" in output
-    assert len(judge) == 2
+    assert len(judge_folder) == 2
 
 
 @pytest.mark.slow
-def test_rows_are_summarized_and_position_bias_is_found(judge: list[str], tmp_path: Path) -> None:
-    """A judge of 200 rows favours the first place; the tables fit several widths and are paid for once."""
-    result = run("rows.csv", "--max-concurrency", "20", "--format", "json")
+def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str], tmp_path: Path) -> None:
+    """The judge favors the first place in 200 rows. The tables fit several widths, and the calls are paid for once."""
+    result = run_command("rows.csv", "--max-concurrency", "20", "--format", "json")
     table = json.loads(result.stdout)
-    assert (table["rows"], len(judge)) == (200, 400)
+    assert (table["rows"], len(judge_folder)) == (200, 400)
     (biased,) = table["judges"]
     assert biased["favours"] == "first"
-    assert "favours the first place" in run("rows.csv").output
-    assert len(judge) == 400
+    assert "favours the first place" in run_command("rows.csv").output
+    assert len(judge_folder) == 400
     (tmp_path / "some.csv").write_text("".join((tmp_path / "rows.csv").read_text().splitlines(keepends=True)[:31]))
     for width in ("40", "80", "120"):
-        result = run("some.csv", environment={"COLUMNS": width})
+        result = run_command("some.csv", environment={"COLUMNS": width})
         assert "favours the first place" in " ".join(result.output.split())
         assert result.exit_code == 0
     assert (
-        "\n- staged favours the first place: " in run("some.csv", "--format", "markdown").output
-    )  # the unchanged name
-    assert len(judge) == 460
+        "\n- staged favours the first place: " in run_command("some.csv", "--format", "markdown").output
+    )  # the name is unchanged
+    assert len(judge_folder) == 460
 
 
-def test_a_rubric_has_a_column_for_each_criterion(judge: list[str]) -> None:
+def test_a_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
     """Weights work as in Python."""
     words = ("ours.txt", "theirs.txt", "--question", "Which?", "--criterion", "correct=3", "--criterion", "clear")
-    assert "CORRECT  CLEAR" in run(*words).output
-    assert json.loads(run(*words, "--format", "json").output)["sides"][0]["criteria"] == {"correct": 80, "clear": 50}
-    assert len(judge) == 2
+    assert "CORRECT  CLEAR" in run_command(*words).output
+    assert json.loads(run_command(*words, "--format", "json").output)["sides"][0]["criteria"] == {
+        "correct": 80,
+        "clear": 50,
+    }
+    assert len(judge_folder) == 2
 
 
-def test_truth_column_names_the_right_text(judge: list[str]) -> None:
-    """An empty cell is an unknown truth, and an unknown name is an error."""
+def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> None:
+    """An empty cell means that the truth is unknown. An unknown name is an error."""
     lines = ["question,ours,theirs,label", "Q1?,One.,Two.,ours", "Q2?,One.,Two.,theirs", "Q3?,One.,Two.,"]
     Path("known.csv").write_text("\n".join(lines))
-    table = json.loads(run("known.csv", "--truth", "label", "--format", "json").stdout)
+    table = json.loads(run_command("known.csv", "--truth", "label", "--format", "json").stdout)
     assert table["judges"][0]["truth"]["rows"] == 2
-    assert "RIGHT IN ONE ORDER" in run("known.csv", "--truth", "label").output
+    assert "RIGHT IN ONE ORDER" in run_command("known.csv", "--truth", "label").output
     Path("known.csv").write_text("\n".join([*lines, "Q4?,One.,Two.,third"]))
-    result = run("known.csv", "--truth", "label")
+    result = run_command("known.csv", "--truth", "label")
     assert "row 4: `label` must be the name of a text of the row: ours or theirs" in " ".join(result.output.split())
-    assert judge
+    assert judge_folder
 
 
 @pytest.mark.parametrize(
@@ -160,28 +163,30 @@ def test_truth_column_names_the_right_text(judge: list[str]) -> None:
         (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must not be blank"),
     ],
 )
-def test_invalid_input_is_rejected_before_any_call(judge: list[str], words: tuple[str, ...], message: str) -> None:
+def test_invalid_input_is_rejected_before_any_call(
+    judge_folder: list[str], words: tuple[str, ...], message: str
+) -> None:
     """The message names the option, the file or the row."""
     Path("blank.txt").write_text(" \n")
     for number in range(21):
         Path(f"{number}.txt").write_text("An answer.")
-    result = run(*words)
+    result = run_command(*words)
     assert result.exit_code not in (0, None)
     assert message in " ".join(result.output.split())
-    assert judge == []
+    assert judge_folder == []
 
 
-def test_an_empty_cell_of_a_row_is_named(judge: list[str]) -> None:
-    """The error has a remedy; with three texts, the other two are compared."""
+def test_an_empty_cell_is_reported(judge_folder: list[str]) -> None:
+    """The error suggests a remedy. With three texts, the other two are compared."""
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
-    result = run("rows.csv")
+    result = run_command("rows.csv")
     assert result.exit_code == 2
     assert "rows.csv: row 2: `theirs` is empty: fill in a text, or delete the row" in " ".join(result.stderr.split())
-    assert judge == []
+    assert judge_folder == []
 
 
-def test_cell_can_be_as_long_as_an_answer(judge: list[str]) -> None:
-    """The limit of the csv module is below the length of a book's chapter."""
+def test_a_cell_can_be_as_long_as_an_answer(judge_folder: list[str]) -> None:
+    """The csv module's default limit is shorter than a book chapter."""
     Path("rows.csv").write_text(f'question,ours,theirs\nQ1?,"{"word " * 40_000}",One.\n')
-    assert run("rows.csv").exit_code == 0
-    assert judge
+    assert run_command("rows.csv").exit_code == 0
+    assert judge_folder

@@ -1,4 +1,4 @@
-"""Shell completion, through the protocol that the installed scripts speak."""
+"""Shell completion, using the protocol of the installed scripts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flowdebate import Debater, debate
 from flowdebate.testing import ScriptedModel
 from tests.warm import Warm
 
-from .stage import COMMAND, PATIENCE, environment
+from .stage import COMMAND, PATIENCE, clean_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def complete(shell: str, line: str) -> list[str]:
-    """Return what a shell offers for the last word of `line`; an empty last word after a space."""
+    """Return the completions that a shell offers for the last word of `line`. The last word is empty after a space."""
     words = line.split()
     position = len(words) if line.endswith(" ") else len(words) - 1
     variables = {
@@ -27,12 +27,12 @@ def complete(shell: str, line: str) -> list[str]:
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
-    env = {**environment(), **variables, "_FLOWDEBATE_COMPLETE": f"complete_{shell}"}
-    return [line for line in run(env=env).splitlines() if line]
+    env = {**clean_environment(), **variables, "_FLOWDEBATE_COMPLETE": f"complete_{shell}"}
+    return [line for line in run_completion(env=env).splitlines() if line]
 
 
-def run(*arguments: str, env: dict[str, str]) -> str:
-    """Return the output of the command in this environment; nothing may be on stderr."""
+def run_completion(*arguments: str, env: dict[str, str]) -> str:
+    """Return the output of the command in this environment; stderr must be empty."""
     with Warm(COMMAND, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
         stdout, stderr = process.communicate(PATIENCE)
     assert stderr == b""
@@ -51,14 +51,14 @@ def run(*arguments: str, env: dict[str, str]) -> str:
     ],
 )
 def test_words_are_completed(shell: str, line: str, offered: list[str]) -> None:
-    """Commands, options and values, in the form that each shell reads."""
+    """Commands, options and values are completed in the form that each shell reads."""
     completions = "\n".join(complete(shell, line))
     assert all(word in completions for word in offered)
     assert "council" not in completions or "council" in offered
 
 
 def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
-    """The newest runs of the store; the question is shown beside the id where a shell can show it."""
+    """The newest runs of the store are listed, with the question beside the id if the shell supports it."""
     rent = debate(name="rent", debaters=[Debater("a", "cap"), Debater("b", "free")], max_rounds=1, synthesizer=False)
     model = ScriptedModel("one", "two", {"reasoning": "r", "winner": None, "verdict": "v"})
     result = asyncio.run(rent.run("Cap rents?", model=model, store=str(store)))
@@ -69,12 +69,12 @@ def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
 
 @pytest.mark.parametrize("store", ["postgresql://nobody@127.0.0.1:9/none", "/proc/no/such.sqlite3"])
 def test_unreadable_store_gives_no_completions(store: str) -> None:
-    """Nothing is printed: a shell would insert it into the line that is being typed."""
+    """A shell would insert any output into the line being typed."""
     assert complete("bash", f"flowdebate show --store {store} ") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script_of_each_shell_is_printed(shell: str) -> None:
-    """It names the command and calls it back."""
-    env = {**environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    assert f"_FLOWDEBATE_COMPLETE=complete_{shell}" in run("--show-completion", shell, env=env)
+    """The script names the command and calls it back."""
+    env = {**clean_environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    assert f"_FLOWDEBATE_COMPLETE=complete_{shell}" in run_completion("--show-completion", shell, env=env)

@@ -1,4 +1,4 @@
-"""`flowdebate demo`: a recorded debate is replayed without a model."""
+"""`flowdebate demo`: replay a recorded debate without a model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _play(*options: str) -> str:
     return CliRunner().invoke(app, ["demo", *options], catch_exceptions=False).output
 
 
-def test_a_recorded_debate_is_played_to_its_verdict_without_a_model() -> None:
-    """Both sides, verified quotes, and the origin of the recording are shown."""
+def test_a_recorded_debate_is_played_without_a_model() -> None:
+    """The output shows both sides, verified quotes, and the origin of the recording."""
     output = _play("--speed", "1000")
     assert "no model is asked" in output
     assert "Qwen2.5-Coder-1.5B-Instruct" in output
@@ -33,7 +33,7 @@ def test_a_recorded_debate_is_played_to_its_verdict_without_a_model() -> None:
 
 
 def test_recording_matches_current_prompts_and_is_small() -> None:
-    """The recording could be replayed like any cassette, and has no path of the recording machine."""
+    """The recording can be replayed like any cassette and contains no path from the recording machine."""
     plan = recorded_plan(1_000)
     played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
     assert played.raw.status == "complete"
@@ -50,12 +50,11 @@ def test_recording_matches_current_prompts_and_is_small() -> None:
 
 @pytest.mark.parametrize("speed", ["0", "-1", "1001", "nan"])
 def test_invalid_speed_is_rejected(speed: str) -> None:
-    """The speed must be a positive number."""
     assert "--speed" in _play("--speed", speed)
 
 
 def test_every_answer_is_streamed_word_by_word() -> None:
-    """Answers come in the order of the block; after the last one there is nothing left to play."""
+    """Answers come in the block's order, and nothing remains to be played after the last one."""
     model = PlayedModel(RECORDING, words=100_000)
     block = generator(name="debate-debater-remy", prompt="Say something else.", model=model)
 
@@ -78,10 +77,10 @@ def test_every_answer_is_streamed_word_by_word() -> None:
         (["review", "--demo", "--page"], "What is wrong with this change?"),
     ],
 )
-def test_page_shows_the_run_and_requires_its_token(
+def test_the_page_shows_the_run_and_requires_its_token(
     monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
 ) -> None:
-    """The browser is opened there; the server has no other run and cannot start one."""
+    """The browser opens it. The server has no other run and cannot start one."""
     opened: list[str] = []
 
     async def serve(app: Any, *, port: int, started: Any) -> None:
@@ -92,7 +91,7 @@ def test_page_shows_the_run_and_requires_its_token(
             page = await client.get(opened[0], headers={"accept": "text/html"}, follow_redirects=True)
             assert page.status_code == 200
             assert question in page.text
-            assert "nothing was edited" in page.text  # who spoke, and how it was recorded
+            assert "nothing was edited" in page.text  # who spoke, and how the debate was recorded
             assert (await client.get(opened[0].partition("?")[0])).status_code == 401
 
     monkeypatch.setattr("flowdebate.server.app.serve", serve)
@@ -114,15 +113,15 @@ def test_a_recorded_review_is_shown_without_a_model() -> None:
 
 
 def test_a_recorded_review_takes_less_than_a_second() -> None:
-    """The time excludes the start of the process; nothing waits."""
-    CliRunner().invoke(app, ["review", "--demo"])  # imports
+    """The time excludes process startup, and nothing waits."""
+    CliRunner().invoke(app, ["review", "--demo"])  # warm up imports
     start = time.process_time()
     CliRunner().invoke(app, ["review", "--demo"])
     assert time.process_time() - start < 1
 
 
-def test_a_demo_in_a_pipe_does_not_wait() -> None:
-    """A pipe has no reader whose reading speed matters, so a minute of waiting is skipped."""
+def test_a_piped_demo_does_not_wait() -> None:
+    """Reading speed does not matter in a pipe, so a minute of waiting is skipped."""
     start = time.monotonic()
     output = _play()
     assert "Verdict" in output
@@ -132,8 +131,8 @@ def test_a_demo_in_a_pipe_does_not_wait() -> None:
 @pytest.mark.parametrize(
     ("options", "message"), [(["--page"], "add --demo"), (["--demo", "--benchmark"], "cannot be combined")]
 )
-def test_options_of_the_recorded_review_need_it(options: list[str], message: str) -> None:
-    """Without the recorded review, these options are misuse."""
+def test_recorded_review_options_require_the_demo(options: list[str], message: str) -> None:
+    """Without the recorded review, these options are rejected."""
     result = CliRunner().invoke(app, ["review", *options])
     assert result.exit_code == 2
     assert message in result.output

@@ -1,4 +1,4 @@
-"""Errors of the command as users see them: one line with a remedy."""
+"""Errors of the command as users see them: a single line with a remedy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ MISUSE = {
     "runs queue a:b submit Q --priority 101": "--priority must be from 0 to 100 (got 101).",
     "eval audit --schedule full": "--schedule requires --rejudge.",
 }
-"""Message of a command line; None if only its form is tested."""
+"""Error message of each command line; None if only the format is tested."""
 TYPER = {
     "debat Q": ("There is no command debat here. Did you mean debate?",),
     "debate Q --moderater": ("unknown option --moderater. Did you mean --moderator?",),
@@ -73,14 +73,14 @@ TYPER = {
     "runs render": ("FILE is required.",),
     "debate Q --max-rounds x": ("--max-rounds must be a whole number (got x).",),
 }
-"""Parts of the parser's message."""
+"""Parts of the parser's error message."""
 
 
 @pytest.mark.parametrize("line", MISUSE)
 def test_misuse_gives_one_sentence_with_a_remedy(
     line: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errors go to stderr with exit code 2, each in a fitting form."""
+    """Errors go to stderr with exit code 2, each phrased to fit the problem."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     message = result.stderr.replace(str(store), "STORE")
@@ -93,7 +93,7 @@ def test_misuse_gives_one_sentence_with_a_remedy(
 
 @pytest.mark.parametrize("line", TYPER)
 def test_typos_get_a_suggestion(line: str) -> None:
-    """The parser shows the usage; the exit code is 2."""
+    """The parser prints the usage; the exit code is 2."""
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (2, "")
     assert all(part in result.stderr for part in TYPER[line])
@@ -104,7 +104,7 @@ def test_typos_get_a_suggestion(line: str) -> None:
 )
 @pytest.mark.parametrize("option", ["--model", "--fallback", "--panel"])
 def test_mistyped_model_name_gets_a_suggestion(option: str, suggestion: str) -> None:
-    """The suggestion comes before any call."""
+    """The suggestion is printed before any call."""
     result = CliRunner().invoke(app, ["debate", "Should we ship?", option, suggestion], catch_exceptions=False)
     assert result.exit_code == 2
     assert "Did you mean openai/gpt-5-mini?" in result.stderr
@@ -151,25 +151,24 @@ FILES: dict[str, Callable[[object], list[object]]] = {
     "debate Q? --output-schema schema.json": lambda value: [[value]],
     "debate Q? --replay cassette.jsonl": lambda value: [value],
 }
-"""Contents of files that no command can use, for a value that is out of place in each of them."""
-OF_PYTHON = re.compile(
+"""Contents of files that no command can read, each with one misplaced value."""
+PYTHON_WORDS = re.compile(
     r"(?<!\w)'|, got |\b(?:None|True|False|NoneType|str|int|bool|float|dict|tuple)\b|Input should|Field required"
 )
-"""Words of Python, and of its libraries, in place of those of the file."""
+"""Terms of Python and its libraries that must not replace those of the file."""
 
 
 @pytest.mark.parametrize("line", FILES)
-def test_problems_of_a_file_are_told_without_words_of_python(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message names the file, and shows values as the file has them."""
+def test_file_errors_avoid_python_terms(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the file and quotes values as the file has them."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FLOWDEBATE_MODEL", "no/model")  # a file without a problem would not be asked about
+    # the command would otherwise look for a model after reading a valid file
+    monkeypatch.setenv("FLOWDEBATE_MODEL", "no/model")
     *_, file = line.split()
     for value in (3, [], [1], {"a": None}):
         for content in FILES[line](value):
             Path(file).write_text(json.dumps(content))
             result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
             assert (result.exit_code, result.stdout) == (2, ""), content
-            assert not OF_PYTHON.search(result.stderr), result.stderr
+            assert not PYTHON_WORDS.search(result.stderr), result.stderr
             assert file in result.stderr or "the row of" in result.stderr or "Give a" in result.stderr

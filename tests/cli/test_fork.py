@@ -1,4 +1,4 @@
-"""`flowdebate runs fork`: a changed run that repeats only the affected calls."""
+"""`flowdebate runs fork`: a changed run repeats only the affected calls."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from flowdebate import handler
 
-from .siblings import stage
+from .siblings import serve_stage
 from .stage import OnTerminal, Stage
 from .test_imported import export_forged_run
 from .test_run import SIDES
-from .test_stored import ALL, command, in_store, newest
+from .test_stored import ALL, newest_run, run_command, use_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,33 +26,36 @@ SAID = (("Homes ", "first."), ("Build ", "more."))
 OF_ANN = "debate/round[1]/debate-turn-pro/debate-debater-pro"
 
 
-def steps_of(path: Path, run_id: str) -> list[StepRow]:
+def read_steps(path: Path, run_id: str) -> list[StepRow]:
     """Return the steps of a stored run."""
-    return list(in_store(path, lambda store: store.steps(run_id)))
+    return list(use_store(path, lambda store: store.steps(run_id)))
 
 
-def forked(*arguments: str) -> dict[str, Any]:
+def run_fork(*arguments: str) -> dict[str, Any]:
     """Return the document of a fork."""
-    result = command("runs", "fork", *arguments, "--json")
+    result = run_command("runs", "fork", *arguments, "--json")
     assert result.exit_code == 0, result.stderr
     document: dict[str, Any] = json.loads(result.stdout)
     return document
 
 
 def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path) -> None:
-    """The first line shows the reused calls; page, report, JSON and `show` have everything; the parent is unchanged."""
+    """The first line shows the number of reused calls.
+
+    The page, report, JSON and `show` output are complete, and the parent is unchanged.
+    """
     report = tmp_path / "fork.md"
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "1", "--seed", "7"))
-        parent = newest(store)
-        before = parent, steps_of(store, parent.header.run_id)
+        run_command(*on.options(*SIDES, "--max-rounds", "1", "--seed", "7"))
+        parent = newest_run(store)
+        before = parent, read_steps(store, parent.header.run_id)
         with OnTerminal("runs", "fork", "--last", "--model", "synthesize=other", "--markdown", str(report)) as terminal:
             assert terminal.end() == 0
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
-        fork = newest(store)
-        page, data = command("show", "--last"), json.loads(command("show", "--last", "--json").stdout)
-        document = json.loads(command("show", "--last", "--page", "--json").stdout)
-        nothing = forked(fork.header.run_id)
+        fork = newest_run(store)
+        page, data = run_command("show", "--last"), json.loads(run_command("show", "--last", "--json").stdout)
+        document = json.loads(run_command("show", "--last", "--page", "--json").stdout)
+        nothing = run_fork(fork.header.run_id)
         assert len(on.bodies) == 4
     short = parent.header.run_id[:8]
     first, *_, last = terminal.screen.strip().splitlines()
@@ -68,30 +71,30 @@ def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path
     assert nothing["fork"] == {**account, "parent": fork.header.run_id, "reused": 3, "asked": 0}
     assert nothing["usage"]["calls"] == 0
     assert (fork.header.seed, nothing["seed"]) == (7, 7)
-    assert (in_store(store, lambda opened: opened.run(parent.header.run_id)), before[1]) == (
+    assert (use_store(store, lambda opened: opened.run(parent.header.run_id)), before[1]) == (
         before[0],
-        steps_of(store, parent.header.run_id),
+        read_steps(store, parent.header.run_id),
     )
 
 
-def test_answer_to_edit_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
-    """The new text comes from the command line, a file or stdin; only dependent calls are repeated."""
+def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
+    """The new text comes from the command line, a file or stdin. Only dependent calls are repeated."""
     reply = tmp_path / "reply.txt"
     reply.write_text("No = never.\n")
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "2"))
-        parent = newest(store).header.run_id
+        run_command(*on.options(*SIDES, "--max-rounds", "2"))
+        parent = newest_run(store).header.run_id
         documents = [
-            forked(parent, "--edit", "round[1]/con=No = never."),
-            forked(parent, "--at", "round[1]/con", "--say", str(reply)),
+            run_fork(parent, "--edit", "round[1]/con=No = never."),
+            run_fork(parent, "--at", "round[1]/con", "--say", str(reply)),
         ]
-        piped = command(
+        piped = run_command(
             "runs", "fork", parent, "--at", "con/debater-con", "--say", "-", "--json", stdin=b"No = never.\n"
         )
-        several = command("runs", "fork", parent, "--at", "con", "--say", "-", stdin=b"No.")
+        several = run_command("runs", "fork", parent, "--at", "con", "--say", "-", stdin=b"No.")
         verdict = {"reasoning": "I decide.", "winner": "cap rents", "verdict": "Cap."}
         calls = len(on.bodies)
-        judged = forked(parent, "--edit", f"judge={json.dumps(verdict)}", "--edit", f"{OF_ANN}=Homes first.")
+        judged = run_fork(parent, "--edit", f"judge={json.dumps(verdict)}", "--edit", f"{OF_ANN}=Homes first.")
         assert len(on.bodies) == calls  # the text is unchanged
     assert piped.exit_code == several.exit_code == 2
     for document in documents:
@@ -104,26 +107,26 @@ def test_answer_to_edit_is_selected_by_path_or_prefix(tmp_path: Path, store: Pat
 
 
 def test_fork_id_can_be_chosen(store: Path) -> None:
-    """Scripts need not search for the id; an existing id is rejected before any call."""
+    """Scripts do not need to look for the id. An existing id is rejected before any call."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "1"))
-        document = forked("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
+        run_command(*on.options(*SIDES, "--max-rounds", "1"))
+        document = run_fork("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
         calls = len(on.bodies)
-        result = command("runs", "fork", "rents-2", "--model", "synthesize=third", "--fork-id", "rents-2")
-        blank = command("runs", "fork", "rents-2", "--fork-id", " ")
+        result = run_command("runs", "fork", "rents-2", "--model", "synthesize=third", "--fork-id", "rents-2")
+        blank = run_command("runs", "fork", "rents-2", "--fork-id", " ")
         assert len(on.bodies) == calls
-    assert document["runId"] == newest(store).header.run_id == "rents-2"
+    assert document["runId"] == newest_run(store).header.run_id == "rents-2"
     assert (result.exit_code, blank.exit_code) == (2, 2)
     assert "There is a run rents-2 already. To continue it: add --resume.\n" in result.stderr
     assert "--fork-id must not be blank" in blank.stderr
 
 
 def test_calls_after_a_path_are_repeated(store: Path) -> None:
-    """They are repeated even if their requests are unchanged."""
+    """The calls are repeated even if their requests are unchanged."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "2"))
+        run_command(*on.options(*SIDES, "--max-rounds", "2"))
         calls = len(on.bodies)
-        result = command("runs", "fork", "--last", "--at", "round[2]/pro", "--quiet")
+        result = run_command("runs", "fork", "--last", "--at", "round[2]/pro", "--quiet")
         assert len(on.bodies) == calls + 3
     assert result.exit_code == 0
     assert result.stdout.endswith(": 2 answers reused, 3 asked for\n")
@@ -133,30 +136,32 @@ def test_calls_after_a_path_are_repeated(store: Path) -> None:
 @pytest.mark.parametrize("verb", ALL)
 def test_fork_without_changes_makes_no_call(verb: str) -> None:
     """The fork has the same document."""
-    with stage() as on:
-        command(*on.options(*ALL[verb][1], "--seed", "5", verb=verb))
-        original = json.loads(command("show", "--last", "--page", "--json").stdout)
+    with serve_stage() as on:
+        run_command(*on.options(*ALL[verb][1], "--seed", "5", verb=verb))
+        original = json.loads(run_command("show", "--last", "--page", "--json").stdout)
         calls = len(on.bodies)
-        copy = forked("--last")
+        copy = run_fork("--last")
         assert len(on.bodies) == calls
     assert copy["fork"]["asked"] == 0
     assert copy["fork"]["reused"] == original["usage"]["calls"]
     different = {key for key in original if original[key] != copy[key]}
     assert different <= {"runId", "seconds", "usage", "raw"}
-    if verb != "consensus":  # which measures its time
+    if verb != "consensus":  # the consensus document has timings
         assert original["raw"] == copy["raw"]
 
 
-def test_any_option_of_a_plan_can_be_changed() -> None:
-    """Any plan option can change; a stop condition is evaluated again, so only further rounds make calls."""
+def test_any_plan_option_can_be_changed() -> None:
+    """Stop conditions are evaluated again, so only additional rounds make calls."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "3", "--terminate-when", "rounds(1)"))
+        run_command(*on.options(*SIDES, "--max-rounds", "3", "--terminate-when", "rounds(1)"))
         calls = len(on.bodies)
-        longer = forked("--last", "--set", "terminate_when=rounds(2)")
+        longer = run_fork("--last", "--set", "terminate_when=rounds(2)")
         assert len(on.bodies) == calls + 3
-        brief = forked("--last", "--max-rounds", "2", "--set", "terminate_when=", "--set", 'instructions = "Be brief."')
-        limited = command("runs", "fork", "--last", "--max-rounds", "3", "--max-calls", "1")
-        resumed = command("resume", "--last", "--max-calls", "99", "--json")
+        brief = run_fork(
+            "--last", "--max-rounds", "2", "--set", "terminate_when=", "--set", 'instructions = "Be brief."'
+        )
+        limited = run_command("runs", "fork", "--last", "--max-rounds", "3", "--max-calls", "1")
+        resumed = run_command("resume", "--last", "--max-calls", "99", "--json")
     assert longer["raw"]["rounds"] == brief["raw"]["rounds"] == 2
     assert (longer["fork"]["reused"], brief["fork"]["reused"]) == (2, 0)
     assert brief["raw"]["stopReason"] == "max_rounds"
@@ -172,20 +177,20 @@ def test_fork_uses_the_models_of_its_run(store: Path, monkeypatch: pytest.Monkey
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/staged")
-        command("debate", "Cap rents?", *SIDES, "--max-rounds", "1", "--schedule", "single")
+        run_command("debate", "Cap rents?", *SIDES, "--max-rounds", "1", "--schedule", "single")
         monkeypatch.setenv("FLOWDEBATE_MODEL", "openai/ann-model")
-        forked("--last", "--model", "synthesize=openai/other")
+        run_fork("--last", "--model", "synthesize=openai/other")
         assert [body["model"] for body in on.bodies] == ["staged", "staged", "staged", "other"]
-        assert newest(store).header.model == {"chat": "openai/staged", "synthesize": "openai/other"}
+        assert newest_run(store).header.model == {"chat": "openai/staged", "synthesize": "openai/other"}
 
 
 def test_unforkable_runs_give_one_message(store: Path) -> None:
-    """The error comes before anything is stored or requested, and names the option."""
+    """The error names the option and is raised before anything is stored or requested."""
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap rents?", store=store, run_id="my-run"))
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "1"))
-        run_id, count = newest(store).header.run_id, len(on.bodies)
+        run_command(*on.options(*SIDES, "--max-rounds", "1"))
+        run_id, count = newest_run(store).header.run_id, len(on.bodies)
         cases: dict[tuple[str, ...], str] = {
             (): "Say which run: flowdebate runs fork RUN, or --last.",
             (run_id, "--last"): "A run id cannot be combined with --last.",
@@ -204,25 +209,25 @@ def test_unforkable_runs_give_one_message(store: Path) -> None:
             (run_id, "--max-rounds", "0"): "--max-rounds must be at least 1 (got 0)",
         }
         for arguments, words in cases.items():
-            result = command("runs", "fork", *arguments)
+            result = run_command("runs", "fork", *arguments)
             assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), arguments
             assert words in result.stderr, result.stderr
         assert len(on.bodies) == count
-    assert len(in_store(store, lambda opened: opened.runs())) == 2
+    assert len(use_store(store, lambda opened: opened.runs())) == 2
 
 
 def test_fork_of_an_imported_run_contacts_no_server_without_consent(tmp_path: Path, store: Path) -> None:
-    """With consent, the fork reuses the recorded answers of the file."""
+    """With consent, the fork reuses the recorded answers in the file."""
     with Stage(turns=SAID) as sender:
         run_id, file = export_forged_run(sender, tmp_path, answered=True)
-        command("import", str(file))
-        result = command("runs", "fork", run_id)
+        run_command("import", str(file))
+        result = run_command("runs", "fork", run_id)
         assert (result.exit_code, sender.bodies) == (2, [])
         assert f"flowdebate runs fork {run_id} --trust-plan" in result.stderr
-        document = forked(run_id, "--trust-plan", "--max-calls", "9")
+        document = run_fork(run_id, "--trust-plan", "--max-calls", "9")
         assert len(sender.bodies) == 2
     assert document["fork"] == {"parent": run_id, "reused": 1, "edited": [], "asked": 2}
-    assert newest(store).header.foreign
+    assert newest_run(store).header.foreign
 
 
 async def _program_block(value: str) -> str:

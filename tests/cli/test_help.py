@@ -1,4 +1,4 @@
-"""Help of the command: panels, first sentences, and a hint for a question without a command."""
+"""Help of the command: panels, one-sentence summaries, and a hint for a question without a command."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 TITLES = {page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in DOCS.glob("*.md")}
 """Titles of the documentation pages."""
 LONGEST = 65
-"""Length of a first sentence beside the name on one line of 80 columns."""
+"""Maximum length of a summary that fits beside the name on an 80-column line."""
 
 
 def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
-    """Each command has one sentence on one line; every pattern is in the list or in the line below it."""
+    """Each command has a one-line summary. Every pattern is in the list or on the line below it."""
     listed = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
     commands = listed[listed.index("Commands:\n") + 10 : listed.index("\n\n", listed.index("Commands:"))].splitlines()
     assert len(commands) <= 12
@@ -42,8 +42,8 @@ def test_help_lists_at_most_twelve_commands_and_the_other_patterns() -> None:
 
 
 @pytest.mark.parametrize("group", ["runs", "eval"])
-def test_group_help_describes_each_command_in_a_sentence(group: str) -> None:
-    """Commands that are loaded late are included."""
+def test_group_help_summarizes_each_command(group: str) -> None:
+    """Lazily loaded commands are included."""
     listed = CliRunner().invoke(app, [group, "--help"], terminal_width=80).stdout
     for name in get_command(app).commands[group].commands:  # type: ignore[attr-defined]  # a group
         assert re.search(rf"^  {name} +[A-Z]", listed, re.MULTILINE)
@@ -51,14 +51,14 @@ def test_group_help_describes_each_command_in_a_sentence(group: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "export", "import"])
-def test_three_commands_of_runs_also_work_without_their_group(command: str) -> None:
-    """They are the same commands, with the same help text."""
+def test_three_run_commands_also_work_without_their_group(command: str) -> None:
+    """They are the same commands with the same help text."""
     short, full = (CliRunner().invoke(app, [*words, command, "--help"]).stdout for words in ([], ["runs"]))
     assert short == full
 
 
 def test_moved_or_misspelt_command_gets_a_suggestion() -> None:
-    """Commands inside of groups are included; the exit code is that of misuse."""
+    """Commands inside groups are included. The exit code is that of a usage error."""
     for typed, suggestion in {
         "fork": "flowdebate runs fork",
         "audit": "flowdebate eval audit",
@@ -77,7 +77,7 @@ def test_pattern_help_begins_with_a_one_line_summary(name: str) -> None:
     assert len(sentence) <= LONGEST
 
 
-def words_of(command: str) -> list[str]:
+def split_words(command: str) -> list[str]:
     """Return the words of a command line after the program name."""
     top: Any = get_command(app)
     if command == "flowdebate":
@@ -86,21 +86,21 @@ def words_of(command: str) -> list[str]:
     return [command] if group is None else [group, command]
 
 
-def headings(page: str) -> list[str]:
+def list_panels(page: str) -> list[str]:
     """Return the panel titles of a help page."""
     return [line for line in page.splitlines() if line.endswith(":") and line[0] != " "]
 
 
 def test_options_are_listed_in_panels() -> None:
-    """Panels are ordered by purpose: those of the pattern before shared ones, plain options last; then examples."""
+    """The pattern's panels come before shared ones, then options without a panel, then examples."""
     listed = CliRunner().invoke(app, ["debate", "--help"]).stdout
     panels = ["Sides:", "Rounds:", "Judge:", "Model:", "Prompts:", "Limits:", "Storage:", "Output:", "Options:"]
-    assert headings(listed) == ["Usage:", "Arguments:", *panels, "More examples:"]
+    assert list_panels(listed) == ["Usage:", "Arguments:", *panels, "More examples:"]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
-    """An option without a panel would be listed between file and seed."""
+    """Otherwise the option would be listed between file and seed."""
     options = PATTERNS[name].load_page().options
     offered = [key for key in options.names() if key not in (options.SUBJECT, "seed", "weights")]
     assert [key for key in offered if option_of(options, key).panel is None] == []
@@ -109,15 +109,15 @@ def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_no_line_of_help_is_wider_than_the_terminal(command: str, columns: int) -> None:
-    """Nothing is cut off, and descriptions are wrapped between words."""
-    arguments = [*words_of(command), "--help"]
+    """Nothing is cut off, and descriptions wrap between words."""
+    arguments = [*split_words(command), "--help"]
     page = CliRunner().invoke(app, arguments, terminal_width=columns).stdout
     assert max(map(len, page.splitlines())) <= columns
     assert "..." not in page
 
 
-def forms_of(page: str, heading: str) -> list[list[str]]:
-    """Return the command lines below a heading, split as a shell does."""
+def list_usage_forms(page: str, heading: str) -> list[list[str]]:
+    """Return the command lines below a heading, split as by a shell."""
     if f"{heading}:\n" not in page:
         return []
     start = page.index(f"{heading}:\n") + len(heading) + 2
@@ -126,10 +126,10 @@ def forms_of(page: str, heading: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("command", list(EXAMPLES))
 def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
-    """Further examples are at the end; all are shown in full at any width."""
+    """More examples follow at the end. All are shown in full at any width."""
     for columns in (60, 100):
-        page = CliRunner().invoke(app, [*words_of(command), "--help"], terminal_width=columns).stdout
-        forms, more = forms_of(page, "Usage"), forms_of(page, "More examples")
+        page = CliRunner().invoke(app, [*split_words(command), "--help"], terminal_width=columns).stdout
+        forms, more = list_usage_forms(page, "Usage"), list_usage_forms(page, "More examples")
         assert page.startswith("Usage:\n")
         assert len(forms) == 2
         assert forms + more == [shlex.split(example) for example in EXAMPLES[command]]
@@ -137,8 +137,8 @@ def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
 
 @pytest.mark.parametrize("command", [name for name in EXAMPLES if name not in GROUPS])
 def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> None:
-    """The pointer leads to a page of the documentation."""
-    page = CliRunner().invoke(app, [*words_of(command), "--help"]).stdout
+    """The pointer leads to a documentation page."""
+    page = CliRunner().invoke(app, [*split_words(command), "--help"]).stdout
     assert "Exit codes: 0 done" in page
     title = re.search(r"See .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))
     assert title is not None
@@ -146,7 +146,6 @@ def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> Non
 
 
 def test_every_command_has_usage_forms() -> None:
-    """No command is listed without usage forms."""
     top: Any = get_command(app)
     names = {*top.commands, *(name for group in ("runs", "eval") for name in top.commands[group].commands)}
     assert names | {"flowdebate"} == set(EXAMPLES)
@@ -165,8 +164,8 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
     assert command.make_context(command.name, list(arguments), resilient_parsing=False).args == []
 
 
-def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The options come before the subcommand and apply to one call."""
+def test_width_and_colors_are_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options precede the subcommand and apply to one call."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "77")
     settings: dict[str, str | None] = {}
@@ -181,7 +180,7 @@ def test_width_and_colours_are_options_of_the_command(monkeypatch: pytest.Monkey
 
 
 def test_question_without_a_command_suggests_the_command() -> None:
-    """The error names the command that debates the question."""
+    """The suggested command debates the question."""
     result = CliRunner().invoke(app, ["Should we cap rents?"])
     assert result.exit_code == 2
     assert 'flowdebate debate "…"' in result.stderr
@@ -191,7 +190,7 @@ def test_question_without_a_command_suggests_the_command() -> None:
     "arguments", [["--help"], ["--version"], ["runs", "--help"], ["runs", "show", "--help"]], ids=" ".join
 )
 def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
-    """Patterns are listed from the registry; their options, pages and plans are loaded on demand."""
+    """Patterns are listed from the registry. Their options, pages and plans are loaded on demand."""
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
@@ -205,7 +204,7 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
 
 
 def test_help_of_a_pattern_command_is_complete() -> None:
-    """The text, the argument and the options are there although they are loaded late."""
+    """Text, argument and options are included although they are loaded lazily."""
     help_page = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
     assert PATTERNS["consensus"].help in help_page
     assert "Arguments: TASK" in help_page

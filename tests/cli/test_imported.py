@@ -18,7 +18,7 @@ from flowdebate.ui.options import FilePath, OutputOptions, PlanOptions
 
 from .stage import OnTerminal, Stage
 from .test_run import SIDES
-from .test_stored import command, ended_early
+from .test_stored import run_command, run_to_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,36 +29,38 @@ KEY = "sk-of-the-user"
 
 
 @pytest.fixture
-def sender() -> Iterator[Stage]:
-    """Serve the models of the person who wrote the file."""
+def sender_stage() -> Iterator[Stage]:
+    """Serve the models of the file's author."""
     with Stage() as on:
         yield on
 
 
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    """Write a private file of the user."""
+def private_file(tmp_path: Path) -> Path:
+    """Write a private file owned by the user."""
     path = tmp_path / "material.txt"
     path.write_text(SECRET)
     return path
 
 
-def export_forged_run(sender: Stage, tmp_path: Path, *, answered: bool = False, **options: Any) -> tuple[str, Path]:
-    """An unfinished run on the server `sender`, and its export, with other `options` in the plan.
+def export_forged_run(
+    sender_stage: Stage, tmp_path: Path, *, answered: bool = False, **options: Any
+) -> tuple[str, Path]:
+    """Export an unfinished run that uses the server `sender_stage`, with the given `options` in its plan.
 
-    Unless models have `answered`, it has no step yet: a recorded answer would not fit to other prompts.
+    Unless models have `answered`, the run has no step yet, since a recorded answer would not match other prompts.
     """
     store = ("--store", str(tmp_path / "theirs.db"))
-    run_id = ended_early(sender, *store)
-    head, *steps = command("export", run_id, *store).stdout.splitlines()
+    run_id = run_to_limit(sender_stage, *store)
+    head, *steps = run_command("export", run_id, *store).stdout.splitlines()
     line = json.loads(head)
     line["run"]["header"]["plan"]["options"].update(options)
     if not answered:
         steps, line["rows"], line["run"]["steps"] = [], 0, 0
     file = tmp_path / "gift.jsonl"
     file.write_text("\n".join([json.dumps(line), *steps]) + "\n")
-    sender.bodies.clear()
-    sender.headers.clear()
+    sender_stage.bodies.clear()
+    sender_stage.headers.clear()
     return run_id, file
 
 
@@ -71,117 +73,125 @@ def change_plan(file: Path, change: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("how", [("--last",), ("RUN",)], ids=["last", "by id"])
-def test_imported_run_contacts_no_server_and_reads_no_file_without_consent(
-    how: tuple[str, ...], sender: Stage, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_imported_run_uses_no_reference_without_consent(
+    how: tuple[str, ...], sender_stage: Stage, private_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a terminal the command is rejected with a list of what it would use and the options that permit it."""
+    """It contacts no server and reads no file.
+
+    Without a terminal, the error lists the references and the options that permit them.
+    """
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    run_id, file = export_forged_run(sender, tmp_path, sources=[str(secret)])
-    assert command("import", str(file)).exit_code == 0
+    run_id, file = export_forged_run(sender_stage, tmp_path, sources=[str(private_file)])
+    assert run_command("import", str(file)).exit_code == 0
     how = tuple(run_id if word == "RUN" else word for word in how)
-    result = command("resume", *how, "--max-calls", "9", "--allow-changes")
+    result = run_command("resume", *how, "--max-calls", "9", "--allow-changes")
     assert result.exit_code == 2
-    assert sender.bodies == []
-    for name in (run_id, sender.base_url, str(secret), f"flowdebate resume {run_id} --trust-plan"):
+    assert sender_stage.bodies == []
+    for name in (run_id, sender_stage.base_url, str(private_file), f"flowdebate resume {run_id} --trust-plan"):
         assert name in result.stderr
     assert result.stdout == ""
-    trusted = command("resume", *how, "--max-calls", "9", "--allow-changes", "--trust-plan")
+    trusted = run_command("resume", *how, "--max-calls", "9", "--allow-changes", "--trust-plan")
     assert trusted.exit_code == 0, trusted.stderr
-    assert {headers["authorization"] for headers in sender.headers} == {f"Bearer {KEY}"}
-    assert SECRET in json.dumps(sender.bodies)
+    assert {headers["authorization"] for headers in sender_stage.headers} == {f"Bearer {KEY}"}
+    assert SECRET in json.dumps(sender_stage.bodies)
 
 
-def test_repeated_options_are_used_and_missing_ones_require_consent(
-    sender: Stage, secret: Path, tmp_path: Path
-) -> None:
-    """The user's server replaces the sender's; a file in the plan is still not read."""
-    run_id, file = export_forged_run(sender, tmp_path, sources=[str(secret)])
-    command("import", str(file))
+def test_repeated_options_replace_references(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
+    """The user's server replaces the sender's.
+
+    Other references still require consent: a file in the plan is not read.
+    """
+    run_id, file = export_forged_run(sender_stage, tmp_path, sources=[str(private_file)])
+    run_command("import", str(file))
     with Stage() as receiver:
         options = ("--base-url", receiver.base_url, "--max-calls", "9", "--allow-changes")
-        result = command("resume", run_id, *options)
+        result = run_command("resume", run_id, *options)
         assert (result.exit_code, receiver.bodies) == (2, [])
-        assert str(secret) in result.stderr
-        assert sender.base_url not in result.stderr
-        assert command("resume", run_id, *options, "--trust-plan").exit_code == 0
+        assert str(private_file) in result.stderr
+        assert sender_stage.base_url not in result.stderr
+        assert run_command("resume", run_id, *options, "--trust-plan").exit_code == 0
         assert len(receiver.bodies) > 0
-    assert sender.bodies == []
+    assert sender_stage.bodies == []
 
 
-def test_repeated_server_is_sufficient_without_other_references(sender: Stage, tmp_path: Path) -> None:
-    """Texts of sources and schemas in the file are its content: nothing else is used for them."""
+def test_a_repeated_server_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
+    """Source texts and schemas are part of the file, so nothing else is needed for them."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
         "synthesizer": True,
     }
-    run_id, file = export_forged_run(sender, tmp_path, **content)
-    command("import", str(file))
+    run_id, file = export_forged_run(sender_stage, tmp_path, **content)
+    run_command("import", str(file))
     with Stage() as receiver:
-        result = command("resume", run_id, "--base-url", receiver.base_url, "--max-calls", "9", "--allow-changes")
+        result = run_command("resume", run_id, "--base-url", receiver.base_url, "--max-calls", "9", "--allow-changes")
     assert result.exit_code == 0, result.stderr
-    assert sender.bodies == []
+    assert sender_stage.bodies == []
 
 
 @pytest.mark.parametrize("verb", ["resume", "fork"])
 def test_imported_run_starts_no_program_without_consent(
-    verb: str, sender: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, sender_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error has the program name, and `--trust-plan` starts the program."""
+    """The error names the program, and `--trust-plan` starts it."""
     program = tmp_path / "bin" / "opencode"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("OPENCODE_API_KEY", "of-nobody")
-    run_id, file = export_forged_run(sender, tmp_path, base_url=None, model="cli/opencode")
-    command("import", str(file))
+    run_id, file = export_forged_run(sender_stage, tmp_path, base_url=None, model="cli/opencode")
+    run_command("import", str(file))
     words = ["resume"] if verb == "resume" else ["runs", "fork"]
-    result = command(*words, run_id, "--max-calls", "9")
+    result = run_command(*words, run_id, "--max-calls", "9")
     assert (result.exit_code, (tmp_path / "started").exists()) == (2, False)
     assert "--model cli/opencode" in result.stderr
-    command(*words, run_id, "--max-calls", "9", "--trust-plan", *(["--allow-changes"] if verb == "resume" else []))
+    run_command(*words, run_id, "--max-calls", "9", "--trust-plan", *(["--allow-changes"] if verb == "resume" else []))
     assert (tmp_path / "started").exists()
 
 
-def test_terminal_shows_the_references_and_asks(sender: Stage, tmp_path: Path) -> None:
+def test_the_terminal_lists_the_references_and_asks(sender_stage: Stage, tmp_path: Path) -> None:
     """Only a yes continues."""
-    run_id, file = export_forged_run(sender, tmp_path)
-    command("import", str(file))
+    run_id, file = export_forged_run(sender_stage, tmp_path)
+    run_command("import", str(file))
     for answer, code in (("n", 2), ("y", 0)):
         with OnTerminal("resume", run_id, "--max-calls", "9") as terminal:
             terminal.until("Use them? [y/N]:")
-            assert f"--base-url {sender.base_url}" in terminal.seen
-            assert sender.bodies == []
+            assert f"--base-url {sender_stage.base_url}" in terminal.seen
+            assert sender_stage.bodies == []
             terminal.write(f"{answer}\n")
             assert terminal.end() == code
-        assert bool(sender.bodies) is (answer == "y")
+        assert bool(sender_stage.bodies) is (answer == "y")
 
 
 def test_answer_to_an_imported_run_contacts_no_server_without_consent(
-    sender: Stage, secret: Path, tmp_path: Path
+    sender_stage: Stage, private_file: Path, tmp_path: Path
 ) -> None:
-    """The answer is recorded; resuming the run requires the same consent as `resume`."""
+    """The answer is recorded. Resuming the run requires the same consent as `resume`."""
     store = ("--store", str(tmp_path / "theirs.db"))
-    result = command(*sender.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store))
+    result = run_command(
+        *sender_stage.options("--human", "pro", *SIDES, "--max-rounds", "1", "--suspend", "--json", *store)
+    )
     run_id = json.loads(result.stdout)["runId"]
     file = tmp_path / "gift.jsonl"
-    file.write_text(command("export", run_id, *store).stdout)
-    sender.bodies.clear()
-    command("import", str(file))
-    result = command("runs", "answer", run_id, "Homes first.")
-    assert (result.exit_code, sender.bodies) == (2, [])
+    file.write_text(run_command("export", run_id, *store).stdout)
+    sender_stage.bodies.clear()
+    run_command("import", str(file))
+    result = run_command("runs", "answer", run_id, "Homes first.")
+    assert (result.exit_code, sender_stage.bodies) == (2, [])
     assert f"flowdebate resume {run_id} --trust-plan" in result.stderr
-    assert command("resume", run_id, "--trust-plan").exit_code == 0
-    assert len(sender.bodies) > 0
+    assert run_command("resume", run_id, "--trust-plan").exit_code == 0
+    assert len(sender_stage.bodies) > 0
 
 
-def test_showing_an_imported_run_reads_no_file_of_its_plan(sender: Stage, secret: Path, tmp_path: Path) -> None:
-    """The page and the report show the recording; no path in the plan is opened."""
+def test_showing_an_imported_run_reads_no_file_of_its_plan(
+    sender_stage: Stage, private_file: Path, tmp_path: Path
+) -> None:
+    """The page and the report show the recording. No path in the plan is opened."""
     run_id, file = export_forged_run(
-        sender, tmp_path, answered=True, sources=[str(secret), "missing"], output_schema="/dev/zero"
+        sender_stage, tmp_path, answered=True, sources=[str(private_file), "missing"], output_schema="/dev/zero"
     )
-    command("import", str(file))
+    run_command("import", str(file))
     report = tmp_path / "report.md"
     for arguments in (
         ("show", run_id),
@@ -189,32 +199,32 @@ def test_showing_an_imported_run_reads_no_file_of_its_plan(sender: Stage, secret
         ("runs", "report", run_id, "--markdown", str(report), "--html", str(tmp_path / "report.html")),
         ("show", run_id, "--json"),
     ):
-        result = command(*arguments)
+        result = run_command(*arguments)
         assert result.exit_code == 0, result.stderr
     assert "Homes first." in report.read_text()
-    assert sender.bodies == []
+    assert sender_stage.bodies == []
 
 
-def test_local_run_is_resumed_without_consent(sender: Stage) -> None:
-    """Its plan is the user's input."""
-    run_id = ended_early(sender)
-    assert command("resume", run_id, "--max-calls", "9").exit_code == 0
+def test_local_run_is_resumed_without_consent(sender_stage: Stage) -> None:
+    """The user wrote the plan of a local run."""
+    run_id = run_to_limit(sender_stage)
+    assert run_command("resume", run_id, "--max-calls", "9").exit_code == 0
 
 
-def test_plan_file_is_trusted(sender: Stage, secret: Path, tmp_path: Path) -> None:
+def test_plan_file_is_trusted(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
     """`run PLAN` uses the addresses and paths of the plan."""
     plan = tmp_path / "plan.toml"
     options = {
         "pattern": "debate",
         "question": "Should we ship?",
         "model": "staged",
-        "base_url": sender.base_url,
+        "base_url": sender_stage.base_url,
         "max_rounds": 1,
     }
-    lines = [f"{key} = {json.dumps(value)}" for key, value in {**options, "sources": [secret.name]}.items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in {**options, "sources": [private_file.name]}.items()]
     plan.write_text("\n".join(lines))
-    assert command("run", str(plan), "--no-store").exit_code == 0
-    assert SECRET in json.dumps(sender.bodies)
+    assert run_command("run", str(plan), "--no-store").exit_code == 0
+    assert SECRET in json.dumps(sender_stage.bodies)
 
 
 @pytest.mark.parametrize(
@@ -222,64 +232,61 @@ def test_plan_file_is_trusted(sender: Stage, secret: Path, tmp_path: Path) -> No
     [{"options": []}, {"options": None}, {"withheld": 5}, {"pattern": 7}],
     ids=str,
 )
-def test_malformed_plan_is_an_error(change: dict[str, Any], sender: Stage, tmp_path: Path) -> None:
+def test_malformed_plan_is_an_error(change: dict[str, Any], sender_stage: Stage, tmp_path: Path) -> None:
     """There is one message with exit code 2 and no traceback."""
-    run_id, file = export_forged_run(sender, tmp_path)
+    run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, change)
-    assert command("import", str(file)).exit_code == 0
-    result = command("resume", run_id)
-    assert (result.exit_code, sender.bodies) == (2, [])
+    assert run_command("import", str(file)).exit_code == 0
+    result = run_command("resume", run_id)
+    assert (result.exit_code, sender_stage.bodies) == (2, [])
     assert result.stderr.startswith("Error: ")
 
 
 @pytest.mark.parametrize("version", ["2", None])
-def test_a_plan_of_another_version_is_not_imported(version: str | None, sender: Stage, tmp_path: Path) -> None:
-    """The error says which format the plan has, and nothing is stored."""
-    run_id, file = export_forged_run(sender, tmp_path)
+def test_a_plan_with_another_version_is_not_imported(version: str | None, sender_stage: Stage, tmp_path: Path) -> None:
+    """The error names the plan's format, and nothing is stored."""
+    run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, {"format": version})
-    result = command("import", str(file))
-    assert (result.exit_code, sender.bodies) == (2, [])
+    result = run_command("import", str(file))
+    assert (result.exit_code, sender_stage.bodies) == (2, [])
     assert (
         f"run {run_id} was exported by another version of flowdebate (plan format {version or 'null'}" in result.stderr
     )
-    assert command("show", run_id).exit_code == 2
+    assert run_command("show", run_id).exit_code == 2
 
 
-# Options
-
-
-def unsaid(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """Return the text types inside `kind` that do not declare what they reach."""
+def undeclared_types(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
+    """Return the text types within `kind` that do not declare what they reach."""
     origin, parts = get_origin(kind), get_args(kind)
     has_reach = any(isinstance(item, Reach) for item in metadata)
     if origin is Annotated:
-        yield from unsaid(parts[0], (*metadata, *parts[1:]))
+        yield from undeclared_types(parts[0], (*metadata, *parts[1:]))
     elif origin in (Union, UnionType, list):
         for part in parts:
-            yield from unsaid(part, metadata)
+            yield from undeclared_types(part, metadata)
     elif origin is dict:
-        yield from unsaid(parts[1], metadata)
+        yield from undeclared_types(parts[1], metadata)
     elif isinstance(kind, type) and issubclass(kind, BaseModel) and not has_reach:
         for field in kind.model_fields.values():
-            yield from unsaid(field.annotation, tuple(field.metadata))
+            yield from undeclared_types(field.annotation, tuple(field.metadata))
     elif not has_reach and kind not in (bool, int, float, NoneType) and origin is not Literal:
         yield kind
 
 
-def unsaid_fields(options: type[BaseModel]) -> list[str]:
-    """Return the options with a text that does not declare what it reaches."""
+def undeclared_fields(options: type[BaseModel]) -> list[str]:
+    """Return the text options that do not declare what they reach."""
     fields = options.model_fields.items()
-    return [name for name, field in fields if list(unsaid(field.annotation, tuple(field.metadata)))]
+    return [name for name, field in fields if list(undeclared_types(field.annotation, tuple(field.metadata)))]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_plan_option_declares_what_its_text_reaches(name: str) -> None:
-    """The type of each option is a text, a path or an address."""
-    assert unsaid_fields(PATTERNS[name].load_page().options) == []
+    """Each option's type is a text, a path or an address."""
+    assert undeclared_fields(PATTERNS[name].load_page().options) == []
 
 
 def test_undeclared_option_is_detected() -> None:
-    """The previous test can fail: plain strings are detected inside lists, tables and entries, too."""
+    """This shows that the previous test can fail: plain strings are also found inside lists, tables and entries."""
 
     class Entry(BaseModel):
         name: Text
@@ -292,11 +299,11 @@ def test_undeclared_option_is_detected() -> None:
         entries: list[Entry] | None = None
         right: Text | int | Literal["a"] | None = None
 
-    assert unsaid_fields(Wrong) == ["label", "many", "table", "entries"]
+    assert undeclared_fields(Wrong) == ["label", "many", "table", "entries"]
 
 
 def test_undeclared_option_counts_as_file_and_server() -> None:
-    """The user is asked about such an option before it is used."""
+    """The user must consent before such an option is used."""
 
     class UndeclaredOptions(PlanOptions):
         plain: list[dict[str, str]] | None = None
@@ -311,7 +318,7 @@ def test_undeclared_option_counts_as_file_and_server() -> None:
 
 
 def test_options_that_reach_files_or_servers_are_listed() -> None:
-    """A reviewer sees a new one in the diff of this list."""
+    """A reviewer sees a new option in the diff of this list."""
     reachable = set()
     for info in PATTERNS.values():
         options = info.load_page().options
@@ -341,6 +348,6 @@ def _reaches(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
 
 
 def test_the_help_of_resume_and_answer_names_the_option() -> None:
-    """Scripts use `--trust-plan`."""
+    """Scripts can use `--trust-plan`."""
     for words in (["resume"], ["runs", "answer"]):
         assert "--trust-plan" in CliRunner().invoke(app, [*words, "--help"]).stdout

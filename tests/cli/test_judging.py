@@ -1,4 +1,4 @@
-"""`flowdebate debate` with a judge of several views, and with a panel of judges."""
+"""`flowdebate debate` with a judge that reads several views, and with a panel of judges."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ def _run(stage: Stage, *more: str) -> Result:
     return CliRunner().invoke(app, stage.options(*SIDES, "--max-rounds", "1", *more), catch_exceptions=False)
 
 
-def test_inconsistent_judge_is_reported(tmp_path: Path) -> None:
-    """With two answers in two orders, page and report show ballots and shares, and the document has all of them."""
+def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
+    """If two orders give two answers, the page and the report show ballots and shares.
+
+    The document has all ballots.
+    """
     answers = {"scores": [_scored(90, 10), _scored(40, 60)]}
     report = tmp_path / "report.md"
     with Stage(answers=answers) as stage:
@@ -52,7 +55,7 @@ def test_inconsistent_judge_is_reported(tmp_path: Path) -> None:
     ("on_flip", "winner"), [("abstain", "none (the judge abstained)"), ("tie", "none (tie)")], ids=str
 )
 def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) -> None:
-    """An abstention is not described as a synthesis."""
+    """An abstention is not reported as a synthesis."""
     with Stage(answers={"scores": [_scored(90, 10), _scored(40, 60)]}) as stage:
         result = _run(stage, "--schedule", "swap", "--on-flip", on_flip)
     assert result.exit_code == 0
@@ -60,7 +63,7 @@ def test_verdict_without_a_winner_gives_the_reason(on_flip: str, winner: str) ->
 
 
 def test_a_panel_of_two_models_votes() -> None:
-    """Each model of the panel is asked; ballots that cannot change the result are skipped."""
+    """Each model of the panel votes. Ballots that cannot change the result are skipped."""
     panel = ("--panel", "staged", "--panel", "other", "--panel", "ann-model")
     with Stage(answers={"scores": _scored(80, 20)}) as stage:
         result = _run(stage, *panel, "--schedule", "single", "--decided-by", "vote", "--curtail")
@@ -70,7 +73,7 @@ def test_a_panel_of_two_models_votes() -> None:
 
 
 def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
-    """The mean of both orders is shown for each criterion, and the weighted mean decides, also from a plan file."""
+    """The page shows the mean of both orders per criterion. The weighted mean decides, including with a plan file."""
     report, plan = tmp_path / "report.md", tmp_path / "plan.toml"
     plan.write_text('criteria = ["evidence=3", "clarity"]\nschedule = "swap"\n')
     by = {"cap rents": {"evidence": 80, "clarity": 40}, "free rents": {"evidence": 30, "clarity": 70}}
@@ -94,14 +97,17 @@ def test_rubric_scores_are_in_page_report_and_document(tmp_path: Path) -> None:
 
 
 def _likely(prompt: str) -> dict[str, float]:
-    """Return log-probabilities with the first argument ahead in both orders, and more so in the first slot."""
+    """Return log-probabilities that favor the first argument in both orders, more strongly in the first slot."""
     if "Build more." not in prompt.partition("Side B")[0]:
         return {"A": -0.2, "B": -1.8, "The": -9.0}
     return {"A": -3.0, "B": -2.5} if "Side B" in prompt else {"A": -0.1}
 
 
-def test_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
-    """Each order has its log-odds and share, with one set of quotes; the document and the stored run include them."""
+def test_a_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
+    """Each order has its log-odds and share, with a single set of quotes.
+
+    The document and the stored run include them.
+    """
     report = tmp_path / "report.md"
     with Stage(letters=_likely) as stage:
         plain = _run(stage, "--answer-form", "letter", "--seed", "1", "--markdown", str(report))
@@ -122,7 +128,7 @@ def test_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
 
 
 def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
-    """Options and plan files set slots, reasons and the rule; the plan is stored with them."""
+    """Options and plan files set slots, reasons and the rule. The stored plan has them."""
     plan = tmp_path / "plan.toml"
     plan.write_text('answer_form = "letter"\nschedule = "single"\n')
     ways = {
@@ -142,7 +148,7 @@ def test_letter_form_can_be_set_in_every_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("threshold", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
 def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | None) -> None:
-    """By letter, a small lead gives no winner unless any lead decides."""
+    """By letter, a small lead gives no winner unless any lead is configured to decide."""
 
     def barely(prompt: str) -> dict[str, float]:
         con_is_first = "Build more." in prompt.partition("Side B")[0]
@@ -172,7 +178,7 @@ def test_letter_judge_quotes_can_be_omitted() -> None:
 
 
 def test_missing_log_probabilities_are_reported() -> None:
-    """The judge scores instead; the page gives the reason and shows no log-odds."""
+    """The judge scores instead. The page gives the reason and shows no log-odds."""
     with Stage(answers={"scores": _scored(90, 10)}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert result.exit_code == 0, result.stderr
@@ -181,8 +187,8 @@ def test_missing_log_probabilities_are_reported() -> None:
     assert "Log-odds" not in words
 
 
-def test_biased_letter_judge_names_no_winner() -> None:
-    """The page reports the bias and calls the result neither a synthesis nor a tie."""
+def test_a_biased_letter_judge_names_no_winner() -> None:
+    """The page reports the bias. It does not describe the result as a synthesis or a tie."""
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert "none (no side is clearly ahead)" in result.stdout
@@ -214,7 +220,7 @@ WRONG = {
 
 @pytest.mark.parametrize("options", WRONG, ids=" ".join)
 def test_invalid_judge_options_are_rejected(options: tuple[str, ...]) -> None:
-    """The error has the option and the permitted values; no call is made."""
+    """The error names the option and the permitted values, and no call is made."""
     with Stage() as stage:
         result = _run(stage, *options)
     assert result.exit_code == 2
@@ -239,7 +245,7 @@ def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
 
 
 def test_unreadable_source_is_named(tmp_path: Path) -> None:
-    """A missing file, an empty file and two files of one name give exit code 2 with the path, before any call."""
+    """Missing files, empty files and duplicate file names give exit code 2 before any call."""
     empty, twice = tmp_path / "empty.txt", tmp_path / "more" / "empty.txt"
     empty.write_text(" ")
     twice.parent.mkdir()

@@ -24,7 +24,7 @@ def styled(pieces: list[str]) -> list[tuple[str, str]]:
 
 @given(PIECES)
 def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None:
-    """No word is lost either."""
+    """No word is lost."""
     text = "".join(pieces)
     assert styled(pieces) == styled([text]) == styled(list(text))
     marks = r"[-*`#|:─\s]"
@@ -32,7 +32,7 @@ def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None
 
 
 def test_marks_become_styles() -> None:
-    """Emphasis, code and headings are styled; similar characters are kept."""
+    """Emphasis, code and headings are styled. Similar characters are kept."""
     text = "## Head\nA **b c** *d* `e*f` 2 * 3 ** 4\n* item\n```\n**x**\n```\n**open\n\nafter"
     styles = styled([text])
     assert "".join(char for char, _ in styles) == "Head\nA b c d e*f 2 * 3 ** 4\n* item\n\n**x**\n\nopen\n\nafter"
@@ -42,8 +42,8 @@ def test_marks_become_styles() -> None:
     assert text_by_style == {"bold": "Headb copen\n", "italic": "d", "cyan": "e*f\n**x**\n"}
 
 
-def test_table_is_aligned_in_columns() -> None:
-    """Numbers are right-aligned and the head is bold; a table that is too wide is unchanged."""
+def test_a_table_is_aligned_in_columns() -> None:
+    """Numbers are right-aligned and the header is bold. A table that is too wide is unchanged."""
     text = "| Option | Cost |\n|---|---:|\n| **Postgres** | $5 |\n| `a\\|b` | $1,200 |\n\nSo: wait."
     rows = ["Option      Cost", "────────  ──────", "Postgres      $5", "a|b       $1,200", "", "So: wait."]
     lines = styled([text])

@@ -1,4 +1,4 @@
-"""Gaps in a result are shown on the page, in the report, in JSON and by the exit code."""
+"""Gaps in a result, shown on the page, in the report, in JSON and by the exit code."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from flowdebate.ui.sections import FLAGS
 
-from .siblings import stage
+from .siblings import serve_stage
 from .stage import Stage
-from .test_stored import command
+from .test_stored import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,20 +31,23 @@ def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
     """Return the page and the report of a document."""
     path, report = folder / "saved.json", folder / "report.md"
     path.write_text(json.dumps(saved))
-    result = command("runs", "render", str(path), "--markdown", str(report))
+    result = run_command("runs", "render", str(path), "--markdown", str(report))
     assert result.exit_code == 0, result.stderr
     return " ".join(result.stdout.split()), report.read_text()
 
 
 @pytest.mark.parametrize("verb", SHORT)
 def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) -> None:
-    """The mark follows the contribution once, live, saved and in the report; no failure is reported."""
+    """The mark follows the contribution once on the live page, on the saved page and in the report.
+
+    No failure is reported.
+    """
     options, location = SHORT[verb]
     chair = {"answer": "Cap them.", "dissent": None}
-    with stage(cut_off={0}, output=chair) as on:
-        live = command(*on.options(*options, verb=verb))
-    with stage(cut_off={0}, output=chair) as on:
-        document = json.loads(command(*on.options(*options, "--json", verb=verb)).stdout)
+    with serve_stage(cut_off={0}, output=chair) as on:
+        live = run_command(*on.options(*options, verb=verb))
+    with serve_stage(cut_off={0}, output=chair) as on:
+        document = json.loads(run_command(*on.options(*options, "--json", verb=verb)).stdout)
     contributions = document["raw"][location]
     assert [entry.get("flag") for entry in contributions].count("cut_off") == 1
     page, report = page_and_report(document, tmp_path)
@@ -55,16 +58,16 @@ def test_truncated_contribution_is_marked_everywhere(verb: str, tmp_path: Path) 
     assert document["status"] == "degraded"
 
 
-def debated() -> dict[str, Any]:
+def run_debate() -> dict[str, Any]:
     """Return the document of a short debate."""
     with Stage() as on:
-        value: dict[str, Any] = json.loads(command(*on.options(*DEBATE, "--json")).stdout)
+        value: dict[str, Any] = json.loads(run_command(*on.options(*DEBATE, "--json")).stdout)
     return value
 
 
 def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
-    """The page and the report have the mark, and the contribution does not count as complete."""
-    document = debated()
+    """The page and the report show the mark, and the contribution does not count as complete."""
+    document = run_debate()
     document["raw"]["transcript"][0] |= {"text": "", "flag": "empty"}
     document["status"] = document["raw"]["status"] = "degraded"
     page, report = page_and_report(document, tmp_path)
@@ -73,9 +76,9 @@ def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
     assert "after 1 complete argument." in page
 
 
-def test_unknown_winner_is_shown_as_none(tmp_path: Path) -> None:
-    """The page quotes the name that the judge gave, but not as a winner."""
-    document = debated()
+def test_an_unknown_winner_is_not_shown_as_a_winner(tmp_path: Path) -> None:
+    """The page quotes the name given by the judge."""
+    document = run_debate()
     document["raw"]["verdict"] |= {"winner": None, "unknownWinner": "the mayor"}
     document["raw"]["losses"] = [
         {"round": 1, "role": "judge", "name": "my-judge", "error": "the mayor?", "instead": "not_counted"},
@@ -92,8 +95,8 @@ def test_run_without_contributions_has_no_result(verb: str) -> None:
     """The exit code is 3, or 1 if the pattern fails, but never 0."""
     options, location = SHORT[verb]
     flags = ("--attempts", "1", "--on-failure", "skip", "--json")
-    with stage(broken=range(99)) as on:
-        result = command(*on.options(*options, *flags, verb=verb))
+    with serve_stage(broken=range(99)) as on:
+        result = run_command(*on.options(*options, *flags, verb=verb))
     document = json.loads(result.stdout)
     assert document["raw"][location] == []
     assert (document["status"], result.exit_code) in [("no_verdict", 3), ("failed", 1)]

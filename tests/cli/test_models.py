@@ -1,4 +1,4 @@
-"""`flowdebate models`: the selected model, its origin and its abilities, but never a key."""
+"""`flowdebate models`: the selected model with its origin and abilities, but never a key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.testing import serve_recording
 from tests.evaluation.model_stub import Stub
 from tests.vendors import vendors
 
-from .stage import PATIENCE, Stage, environment
+from .stage import PATIENCE, Stage, clean_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +36,8 @@ KEYS = [provider.key_env for provider in PROVIDERS.values() if provider.key_env]
 CLEAN = dict.fromkeys(("FLOWDEBATE_MODEL", "OPENAI_BASE_URL", "FLOWDEBATE_LOCAL_MODEL", *KEYS), "")
 
 
-def models(*arguments: str, **env: str) -> Result:
-    """Run the command in an environment with nothing but `env`."""
+def run_models(*arguments: str, **env: str) -> Result:
+    """Run the command in an environment that contains only `env`."""
     return CliRunner(env={**CLEAN, **env}).invoke(app, ["models", *arguments], catch_exceptions=False)
 
 
@@ -51,8 +51,8 @@ def models(*arguments: str, **env: str) -> Result:
     ],
 )
 def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source: str) -> None:
-    """Page and JSON show which keys are set, but no key."""
-    page, document = models(**env), json.loads(models("--json", **env).stdout)
+    """The page and JSON show which keys are set, but never a key itself."""
+    page, document = run_models(**env), json.loads(run_models("--json", **env).stdout)
     assert page.exit_code == 0
     assert f"Model: {model}\n" in page.stdout
     assert f"  From: {source}\n" in page.stdout
@@ -63,12 +63,14 @@ def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source:
 
 
 def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
-    """The path and the size are shown whether or not the runtime is installed."""
+    """The path and the size are shown even if the runtime is not installed."""
     weights = tmp_path / "own.gguf"
     weights.write_bytes(b"GGUF" + bytes(1_500_000_000 // 1000))
-    local = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(weights), OPENAI_API_KEY="x").stdout)["local"]
+    local = json.loads(run_models("--json", FLOWDEBATE_LOCAL_MODEL=str(weights), OPENAI_API_KEY="x").stdout)["local"]
     assert (local["title"], local["path"], local["bytes"]) == ("own", str(weights), weights.stat().st_size)
-    document = json.loads(models("--json", FLOWDEBATE_LOCAL_MODEL=str(tmp_path / "no.gguf"), OPENAI_API_KEY="x").stdout)
+    document = json.loads(
+        run_models("--json", FLOWDEBATE_LOCAL_MODEL=str(tmp_path / "no.gguf"), OPENAI_API_KEY="x").stdout
+    )
     assert (document["local"]["path"], document["local"]["bytes"]) == (None, None)
 
 
@@ -76,7 +78,7 @@ def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.Monkey
     """The exit code is 3."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": None})
-    result = models()
+    result = run_models()
     assert result.exit_code == 3
     assert result.stdout.startswith(
         "No model is set up.\nNeither FLOWDEBATE_MODEL nor the key of a provider is set, no "
@@ -86,10 +88,10 @@ def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.Monkey
     assert re.search(r"^vllm +none needed +does not answer +http", result.stdout, re.MULTILINE)
 
 
-def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its origin is shown there, and in the first line of a run before the first call."""
+def test_a_local_server_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first line of a run also names its origin, before the first call."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": "gemma3"})
-    page, document = models(), json.loads(models("--json").stdout)
+    page, document = run_models(), json.loads(run_models("--json").stdout)
     assert "Model: ollama/gemma3\n" in page.stdout
     assert "  From: it answers at http://127.0.0.1:11434/v1, and no key is set\n" in page.stdout
     (ollama,) = [provider for provider in document["providers"] if provider["name"] == "ollama"]
@@ -101,7 +103,7 @@ def test_a_server_on_this_machine_is_shown_with_its_model(monkeypatch: pytest.Mo
 
 
 def test_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
-    """Only the reason is printed, as there is nothing to resume."""
+    """Only the reason is printed, since there is nothing to resume."""
     env = {**CLEAN, "FLOWDEBATE_STORE": str(tmp_path / "runs.sqlite3")}
     command_line = ["debate", "Trams or roads?", "--debater", "ann=Trams", "--debater", "bob=Roads"]
     run = CliRunner(env=env).invoke(app, [*command_line, "--model", "openai/gpt-5-mini"])
@@ -115,7 +117,7 @@ def test_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell closes it")
 @pytest.mark.parametrize("pattern", ["debate", "council"])
 def test_closed_stdin_is_treated_as_empty(pattern: str, tmp_path: Path) -> None:
-    """Cron and some containers start programs like this."""
+    """Cron and some containers start programs without stdin."""
     command_line = f"{pattern} 'Trams or roads?' --model openai/gpt-5-mini"
     command = f"exec {shlex.quote(sys.executable)} -m flowdebate {command_line} <&-"
     env = {**os.environ, "HOME": str(tmp_path), "OPENAI_API_KEY": ""}
@@ -126,7 +128,7 @@ def test_closed_stdin_is_treated_as_empty(pattern: str, tmp_path: Path) -> None:
 
 
 def test_anthropic_key_alone_is_sufficient() -> None:
-    """Anthropic's interface is used with this key, and OpenAI is not mentioned."""
+    """Anthropic's API is used with this key, and OpenAI is not mentioned."""
     with vendors() as clients:
         sides = ("--debater", "ann=Trams", "--debater", "bob=Roads")
         command_line = ["debate", "Trams or roads?", *sides, "--max-rounds", "1", "--no-synthesizer", "--no-store"]
@@ -140,12 +142,12 @@ def test_anthropic_key_alone_is_sufficient() -> None:
 
 
 def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
-    """Each named model gets one call; a model without an answer gives exit code 1 and does not stop the others."""
+    """Each model gets one call. A model without an answer sets exit code 1 and does not stop the others."""
     with Stage(turns=[["ready"]]) as stage:
         env = {"OPENAI_BASE_URL": stage.base_url, "OPENAI_API_KEY": SECRET}
-        fine = models("check", "--quick", **env)
+        fine = run_models("check", "--quick", **env)
         assert len(stage.bodies) == 1
-        result = models("check", "ollama/none", "openai/staged", "--quick", "--json", **env)
+        result = run_models("check", "ollama/none", "openai/staged", "--quick", "--json", **env)
     assert fine.exit_code == 0
     assert "Answers: openai/gpt-5.6-luna, in " in fine.stdout
     assert result.exit_code == 1
@@ -156,14 +158,14 @@ def test_quick_check_makes_one_call_and_reports_its_duration() -> None:
 
 
 def test_unknown_model_is_rejected_with_a_suggestion() -> None:
-    """The error comes before any call."""
-    result = models("check", "openai:gpt-5", "--quick")
+    """The error is raised before any call."""
+    result = run_models("check", "openai:gpt-5", "--quick")
     assert result.exit_code == 2
     assert "Did you mean openai/gpt-5?" in result.stderr
 
 
-class Played:
-    """Stub for checks, in its own thread while it is entered."""
+class CheckStub:
+    """Stub for model checks, which serves from a separate thread inside its `with` block."""
 
     def __init__(self, stub: Stub) -> None:
         self._stub = stub
@@ -179,7 +181,7 @@ class Played:
             await self._done.wait()
 
     def __enter__(self) -> Self:
-        learned_of.cache_clear()  # knowledge about an earlier server on this port
+        learned_of.cache_clear()  # forget what was learned about an earlier server on this port
         self._thread.start()
         assert self._ready.wait(PATIENCE)
         return self
@@ -191,12 +193,12 @@ class Played:
 
 
 def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
-    """Page and JSON show the results for a given address; the calls are announced before the first one."""
+    """The page and JSON show the results for a given address. The number of calls is announced before the first one."""
     record = tmp_path / "check.jsonl"
-    with Played(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
+    with CheckStub(Stub(refuses=["temperature", "schema"], words="Not with this model.")) as played:
         options = ("check", "m", "--base-url", played.base_url)
-        page = models(*options, "--record", str(record), OPENAI_API_KEY=SECRET)
-        document = models(*options, "--json", OPENAI_API_KEY=SECRET)
+        page = run_models(*options, "--record", str(record), OPENAI_API_KEY=SECRET)
+        document = run_models(*options, "--json", OPENAI_API_KEY=SECRET)
     assert (page.exit_code, document.exit_code) == (0, 0), page.output
     assert page.stderr.startswith("Checking m: about 22 short calls, at most 60 requests.")
     assert re.search(r"^temperature +refused +400: Not with this model\.$", page.stdout, re.MULTILINE)
@@ -210,16 +212,16 @@ def test_check_shows_abilities_and_recommended_settings(tmp_path: Path) -> None:
     assert SECRET not in page.output + document.output + record.read_text()
     with serve_recording(record) as base_url:
         learned_of.cache_clear()
-        second = models("check", "m", "--base-url", base_url, OPENAI_API_KEY=SECRET)
+        second = run_models("check", "m", "--base-url", base_url, OPENAI_API_KEY=SECRET)
     assert second.stdout.partition("REQUEST")[2] == page.stdout.partition("REQUEST")[2].partition("\n  Record:")[0]
 
 
 def test_recording_is_not_overwritten(tmp_path: Path) -> None:
-    """It may be the only copy."""
+    """A recording may be the only copy."""
     record = tmp_path / "check.jsonl"
     record.write_text("mine")
-    with Played(Stub()) as played:
-        result = models("check", "m", "--base-url", played.base_url, "--record", str(record), OPENAI_API_KEY=SECRET)
+    with CheckStub(Stub()) as played:
+        result = run_models("check", "m", "--base-url", played.base_url, "--record", str(record), OPENAI_API_KEY=SECRET)
     assert result.exit_code == 2
     assert "already exists" in result.stderr
     assert record.read_text() == "mine"
@@ -250,26 +252,26 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
 def test_failed_check_gives_the_reason(
     arguments: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error comes before any call."""
+    """The error is raised before any call."""
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
-    result = models(*arguments)
+    result = run_models(*arguments)
     assert result.exit_code == code, result.output
     assert says in result.output
 
 
 def test_ctrl_c_shows_partial_results() -> None:
-    """The exit code is that of the signal, and the advice so far is shown."""
+    """The exit code is that of the signal, and the advice so far is printed."""
 
     def stall(body: Any, data: Any) -> Any:
         if "confidence" in data:
             process.send_signal(signal.SIGINT)
-            time.sleep(0.5)  # so that the signal arrives before the answer
+            time.sleep(0.5)  # let the signal arrive before the answer
         return data
 
-    with Played(Stub(refuses=["temperature"], data=stall)) as played:
+    with CheckStub(Stub(refuses=["temperature"], data=stall)) as played:
         command = [sys.executable, "-m", "flowdebate", "models", "check", "m", "--base-url", played.base_url]
-        env = {**environment(), "OPENAI_API_KEY": SECRET}
+        env = {**clean_environment(), "OPENAI_API_KEY": SECRET}
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
@@ -280,7 +282,7 @@ def test_ctrl_c_shows_partial_results() -> None:
 
 
 def test_python_m_runs_the_command() -> None:
-    """`python -m flowdebate` has the name of the command."""
+    """The program name is that of the command."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
-    process = subprocess.run(arguments, env=environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
+    process = subprocess.run(arguments, env=clean_environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert process.stdout.startswith("Usage:\n  flowdebate debate ")

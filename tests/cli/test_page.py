@@ -26,7 +26,7 @@ ESCAPES = re.compile(r"\x1b\[[\d;]*m|\r\x1b\[2K")
 
 
 class Screen(io.StringIO):
-    """A terminal of 80 columns."""
+    """A terminal with 80 columns."""
 
     def isatty(self) -> bool:
         return True
@@ -42,13 +42,13 @@ class View:
         self._live = DebateLive(plan)
 
     def show(self, event: object) -> None:
-        """Show the sections of an event."""
+        """Show an event's sections."""
         for section in self._live.sections(event):
             self.page.show(section)
 
 
-def turn(*events: object) -> str:
-    """Return the page of one turn by anna with these `events`."""
+def render_turn(*events: object) -> str:
+    """Return the page for one turn by anna with the given `events`."""
     stream = io.StringIO()
     live = View(stream)
     fields = {"block": "a", "round": 1, "agent_name": "anna", "stance": "cap rents"}
@@ -59,7 +59,7 @@ def turn(*events: object) -> str:
 
 @given(HOSTILE)
 def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
-    """Frames, headings and labels included, everything but the page's colours is printable."""
+    """In frames, headings and labels too, everything except the page's colors is printable."""
     value = {**DOCUMENT, "status": "failed", "error": text, "output": {text: text}}
     value["debaters"] = [{"name": text, "stance": text, "role": text}]
     value["raw"] = {
@@ -79,37 +79,36 @@ def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
 
 @given(st.lists(HOSTILE, max_size=5), HOSTILE)
 def test_live_text_is_printable_for_any_chunks(pieces: list[str], tool: str) -> None:
-    """Chunks, tools and their results cannot control the terminal or start at the left edge."""
+    """Chunks, tools and tool results can neither control the terminal nor start at the left edge."""
     events = [TextDelta(block="a", text=piece) for piece in pieces]
-    output = turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *events)
+    output = render_turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *events)
     assert printable(output) == output
     first, second, *remaining = output.split("\n")
     assert (first, second) == ("", "anna:")
     assert all(line.startswith("  ") or not line for line in remaining)
 
 
-def test_text_is_shown_once_streamed_or_not() -> None:
-    """Servers with and without streaming give the same page."""
+def test_text_is_shown_once_with_or_without_streaming() -> None:
     answer = BlockAnswered(block="a", output="Homes first.")
     pieces = [TextDelta(block="a", text="Homes "), TextDelta(block="a", text="first.")]
-    assert turn(answer) == turn(*pieces, answer) == "\nanna:\n  Homes first.\n"
+    assert render_turn(answer) == render_turn(*pieces, answer) == "\nanna:\n  Homes first.\n"
 
 
 def test_truncated_text_is_marked() -> None:
-    """A reader sees why an argument ends in the middle."""
+    """Readers see why an argument ends abruptly."""
     cut = BlockAnswered(block="a", output="Homes first.", truncated=True)
-    assert turn(cut).endswith("\n  (the answer was cut off; it counts up to its last full sentence)\n")
+    assert render_turn(cut).endswith("\n  (the answer was cut off; it counts up to its last full sentence)\n")
 
 
 def test_tool_calls_are_shown_briefly() -> None:
-    """The call and the beginning of its result are shown."""
-    output = turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
+    """The page shows the call and the beginning of its result."""
+    output = render_turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
     assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # at any width
 
 
 @given(st.data())
 def test_simultaneous_speakers_are_shown_one_after_another(data: st.DataObject) -> None:
-    """However chunks interleave, the page shows the turns in order; a skipped turn blocks none."""
+    """The page shows the turns in order however their chunks interleave. A skipped turn does not block the next."""
     turns = []
     for name in ("anna", "ben", "cy"):
         fields = {"block": f"debate-{name}", "round": 1, "agent_name": name, "stance": "s"}
@@ -124,11 +123,11 @@ def test_simultaneous_speakers_are_shown_one_after_another(data: st.DataObject) 
     apart = [event for first, turn in zip(together, turns, strict=True) for event in (first, *turn)]
     while any(turns):
         together.append(data.draw(st.sampled_from([turn for turn in turns if turn])).pop(0))
-    assert shown_of(together) == shown_of(apart)
+    assert render_events(together) == render_events(apart)
 
 
-def shown_of(events: list[Any]) -> str:
-    """Return the page of `events`."""
+def render_events(events: list[Any]) -> str:
+    """Return the page for `events`."""
     stream = io.StringIO()
     live = View(stream)
     for event in events:
@@ -136,7 +135,7 @@ def shown_of(events: list[Any]) -> str:
     return stream.getvalue()
 
 
-def test_page_marks_the_answer_that_counts() -> None:
+def test_the_counted_answer_is_marked() -> None:
     """A void answer is marked as soon as possible; the valid one is shown in full."""
     retried = CallRetried(block="a", model="m", attempt=2, error="Copied", message="it copies", wait=0.0)
     events = [
@@ -145,12 +144,13 @@ def test_page_marks_the_answer_that_counts() -> None:
         TextDelta(block="a", text="Second.", path="a", at=1.0),
     ]
     lines = [
-        line.strip() for line in ESCAPES.sub("", turn(*events, BlockAnswered(block="a", output="Second."))).split("\n")
+        line.strip()
+        for line in ESCAPES.sub("", render_turn(*events, BlockAnswered(block="a", output="Second."))).split("\n")
     ]
     sentences = ["First.", "(that answer does not count)", "(it copies; asking again)", "Second."]
     assert [line for line in lines if line][-4:] == sentences
     counts = BlockAnswered(block="a", output="First.", first_counts=True)
-    lines = [line.strip() for line in ESCAPES.sub("", turn(*events, counts)).split("\n")]
+    lines = [line.strip() for line in ESCAPES.sub("", render_turn(*events, counts)).split("\n")]
     assert [line for line in lines if line][-6:] == [
         *sentences,
         "(that answer is no better than the first, which counts)",

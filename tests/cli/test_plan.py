@@ -1,4 +1,4 @@
-"""Options and debate files: the plans made of them, and the errors of invalid ones."""
+"""Options and debate files: the resulting plans, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ type = "object"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Invalid debate file and its error."""
+    """Invalid debate file with its error."""
 
     id: str
     text: str
@@ -129,7 +129,7 @@ def plan_of(path: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Path) -> None:
-    """There is one line with the file's name, whatever the error."""
+    """The error is one line with the file name, whatever the problem."""
     path = tmp_path / case.name
     path.write_text(case.text)
     with pytest.raises((BadFile, ConfigurationError)) as caught:
@@ -141,7 +141,7 @@ def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Pa
 
 
 def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
-    """Question, sides with roles and models, rounds, moderator, model, schema, instructions and seed are set."""
+    """Question, sides with roles and models, rounds, moderator, model, schema, instructions and seed can be set."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
     plan = plan_of(path)
@@ -159,7 +159,7 @@ def test_plan_file_can_set_every_option(tmp_path: Path) -> None:
 
 
 def test_json_and_toml_plans_are_equivalent(tmp_path: Path) -> None:
-    """The suffix selects the format."""
+    """The file suffix selects the format."""
     toml, also = tmp_path / "debate.toml", tmp_path / "debate.JSON"
     toml.write_text(TOML)
     also.write_text(json.dumps(read_plan_file(str(toml))))
@@ -167,7 +167,7 @@ def test_json_and_toml_plans_are_equivalent(tmp_path: Path) -> None:
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:
-    """Each option overrides one key; other keys stay."""
+    """Each option overrides one key; other keys are kept."""
     path = tmp_path / "debate.toml"
     path.write_text(TOML)
     plan = plan_of(
@@ -183,16 +183,16 @@ def test_options_override_the_file(tmp_path: Path) -> None:
     assert plan.models == {"chat": "ollama/gemma3", "synthesize": "local"}
 
 
-def test_a_schema_s_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
-    """A folder with both files can be moved."""
+def test_schema_paths_are_relative_to_the_plan_file(tmp_path: Path) -> None:
+    """A folder containing both files can be moved."""
     (tmp_path / "answer.json").write_text('{"type": "object", "required": ["x"]}')
     path = tmp_path / "debate.toml"
     path.write_text('question = "Why?"\noutput_schema = "answer.json"')
     assert plan_of(path).schema.json_schema["required"] == ["x"]
 
 
-def test_model_names_are_passed_to_a_base_url_unchanged() -> None:
-    """Each name gives one object; the embedded model has no address."""
+def test_model_names_reach_a_base_url_unchanged() -> None:
+    """Each name creates one object. The embedded model has no address."""
     plan = make_plan(
         DEBATE, {"question": "Why?", "model": ["a/b", "synthesize=a/b"], "base_url": "http://127.0.0.1:1/v1"}
     )
@@ -203,8 +203,8 @@ def test_model_names_are_passed_to_a_base_url_unchanged() -> None:
 
 
 @given(st.text(), st.text())
-def test_side_is_parsed_or_rejected(name: str, stance: str) -> None:
-    """In `name=stance`, the first "=" separates; name and stance are kept unchanged."""
+def test_a_side_is_parsed_or_rejected(name: str, stance: str) -> None:
+    """The first "=" in `name=stance` separates name and stance, and both are kept unchanged."""
     try:
         side = parse_entry(f"{name}={stance}", "--debater", key="stance", needed=True)
     except ConfigurationError as error:
@@ -233,7 +233,7 @@ def test_side_is_parsed_or_rejected(name: str, stance: str) -> None:
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
-    """The error comes before any call, on stderr, without a traceback or terminal control characters."""
+    """The error goes to stderr before any call, without a traceback or terminal control characters."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -258,7 +258,7 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) 
     ids=str,
 )
 def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str, tmp_path: Path) -> None:
-    """Options, keys of plan files and speakers, and model names are included."""
+    """The suggestions cover options, keys of plan files and speakers, and model names."""
     path = tmp_path / "plan.toml"
     path.write_text(plan)
     result = CliRunner().invoke(app, ["debate", "Q?", "--file", str(path), "--no-store", *arguments])
@@ -279,7 +279,7 @@ def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str
     )
 )
 def test_any_file_is_a_plan_or_raises_a_library_error(settings: dict[str, Any]) -> None:
-    """No file content leads to a programming error."""
+    """No file content causes a programming error."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -288,7 +288,7 @@ def test_any_file_is_a_plan_or_raises_a_library_error(settings: dict[str, Any]) 
         try:
             plan = make_plan(DEBATE, {"question": "Should we ship?"}, file=file.name)
         except FlowDebateError as error:
-            # the file, or the one of a schema that it names
+            # the file itself or the schema file that it names
             assert str(Path(file.name).parent) in str(error)  # noqa: PT017 - it may also not be raised
         else:
             assert len(plan.speakers) >= 2

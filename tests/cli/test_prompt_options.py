@@ -9,33 +9,33 @@ import pytest
 from flowdebate.chassis.roles import INSTRUCTIONS
 
 from .stage import Stage
-from .test_run import SIDES, run
+from .test_run import SIDES, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def prompts(*options: str) -> list[str]:
-    """Return the system messages of one debate by the command."""
+def read_prompts(*options: str) -> list[str]:
+    """Return the system messages of one debate run with the command."""
     with Stage() as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", *options)
+        result = run_command(stage, *SIDES, "--max-rounds", "1", *options)
     assert result.exit_code == 0, result.stderr
     return [str(body["messages"][0]["content"]) for body in stage.bodies]
 
 
 def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> None:
     """A plan file has the same keys."""
-    full = prompts()
+    full = read_prompts()
     assert "two to four paragraphs" in full[0]
-    assert "two or three short sentences" in prompts("--profile", "concise", "--answer-form", "winner")[0]
-    texts = prompts("--length", "120", "--instructions", "Answer in German.")
+    assert "two or three short sentences" in read_prompts("--profile", "concise", "--answer-form", "winner")[0]
+    texts = read_prompts("--length", "120", "--instructions", "Answer in German.")
     assert "about 120 words" in texts[0]
     assert len(texts) == len(full)
     assert all(prompt.endswith(f"{INSTRUCTIONS}\nAnswer in German.") for prompt in texts)
     file = tmp_path / "debate.toml"
     file.write_text('profile = "full"\nlength = 120\ninstructions = "Answer in German."\nschedule = "single"\n')
-    assert prompts("--file", str(file)) == texts
-    assert "five to eight paragraphs" in prompts("--file", str(file), "--length", "long")[0]
+    assert read_prompts("--file", str(file)) == texts
+    assert "five to eight paragraphs" in read_prompts("--file", str(file), "--length", "long")[0]
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
     ],
 )
 def test_invalid_choice_is_rejected_with_the_option_name(options: tuple[str, ...], problem: Any) -> None:
-    """The error comes before any call."""
+    """The error is raised before any call."""
     with Stage() as stage:
-        result = run(stage, *SIDES, *options)
+        result = run_command(stage, *SIDES, *options)
     assert result.exit_code == 2
     assert problem in " ".join(result.stderr.split())
     assert stage.bodies == []

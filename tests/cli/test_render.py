@@ -63,7 +63,7 @@ HOSTILE = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
 )
 
 
-def rendered_page(value: dict[str, Any]) -> str:
+def render_page(value: dict[str, Any]) -> str:
     """Return the output of `render` without a terminal."""
     document = DebateDocument.model_validate(value)
     page = io.StringIO()
@@ -73,7 +73,7 @@ def rendered_page(value: dict[str, Any]) -> str:
 
 def test_saved_debate_is_rendered_like_the_live_one() -> None:
     """All parts are shown as plain lines."""
-    assert rendered_page(DOCUMENT) == snapshot("""\
+    assert render_page(DOCUMENT) == snapshot("""\
 Question: Cap rents?
   anna: cap rents (tenant)
   ben: free rents
@@ -113,15 +113,15 @@ Seed: 3
 
 
 @given(HOSTILE)
-def test_foreign_text_never_starts_a_line_or_becomes_markup(text: str) -> None:
-    """With foreign text everywhere, only the page's own lines start at the left edge, and nothing is lost."""
+def test_untrusted_text_never_starts_a_line_or_becomes_markup(text: str) -> None:
+    """Only the page's own lines start at the left edge, and no text is lost."""
     value = json.loads(json.dumps(DOCUMENT).replace("Homes first.", "X"))
     raw = value["raw"]
     raw["transcript"] = [{"round": 1, "agentName": "anna", "stance": text, "text": text}]
     raw["moderatorDecisions"] = [{"round": 1, "nextSpeakers": ["anna"], "briefing": text, "newAngle": text}]
     raw["question"] = value["debaters"][0]["stance"] = value["output"] = text
     raw["verdict"] = {"verdict": text, "winner": text, "reasoning": text}
-    page = rendered_page(value)
+    page = render_page(value)
     headings = [line.partition(":")[0] for line in page.split("\n") if line and not line.startswith(" ")]
     assert headings == [
         "Question",
@@ -164,7 +164,7 @@ def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Pa
 
 
 def test_stdin_can_be_rendered(tmp_path: Path) -> None:
-    """`-` stands for stdin; a report is written as for a run."""
+    """The path `-` means stdin. A report is written as for a run."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0
@@ -188,8 +188,8 @@ BAD = [
 
 
 @pytest.mark.parametrize("depth", [100, 400, 900, 5_000])
-def test_deep_nesting_gives_no_traceback(depth: int, tmp_path: Path) -> None:
-    """A deeply nested output is shown or rejected."""
+def test_deep_nesting_causes_no_traceback(depth: int, tmp_path: Path) -> None:
+    """A deeply nested output is either shown or rejected."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({**DOCUMENT, "output": "DEEP"}).replace('"DEEP"', "[" * depth + "]" * depth))
     result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(tmp_path / "report.md")])
@@ -209,8 +209,8 @@ def test_invalid_file_gives_one_error_with_line_or_field(text: str, message: str
     assert "\x1b" not in result.stderr
 
 
-def test_undecodable_bytes_are_an_error_with_a_line(tmp_path: Path) -> None:
-    """Invalid UTF-8 and a missing file are errors."""
+def test_undecodable_bytes_are_reported_with_a_line(tmp_path: Path) -> None:
+    """A missing file is an error too."""
     path = tmp_path / "saved.json"
     path.write_bytes(b'{\n"\xff"}')
     with pytest.raises(BadFile, match="line 2: not valid UTF-8"):

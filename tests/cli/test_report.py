@@ -1,4 +1,4 @@
-"""The Markdown report: foreign text stays text."""
+"""The Markdown report: untrusted text never becomes markup."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 OWN = {"heading_open", "paragraph_open", "blockquote_open", "bullet_list_open", "list_item_open", "fence", "inline"}
 
 
-def document(text: str, *, output: Any = None) -> DebateDocument:
-    """Build a moderated debate in which all foreign text is `text`."""
+def build_document(text: str, *, output: Any = None) -> DebateDocument:
+    """Build a moderated debate with all untrusted text set to `text`."""
     return DebateDocument(
         status="failed",
         error=text,
@@ -77,14 +77,14 @@ def document(text: str, *, output: Any = None) -> DebateDocument:
     )
 
 
-def parsed(text: str) -> Iterator[Token]:
-    """Return all tokens of a page, inline ones included."""
+def list_tokens(text: str) -> Iterator[Token]:
+    """Return all tokens of a page, including inline ones."""
     for token in MARKDOWN.parse(text):
         yield token
         yield from token.children or ()
 
 
-def headings(text: str) -> list[str]:
+def list_headings(text: str) -> list[str]:
     """Return the texts of the headings."""
     tokens = MARKDOWN.parse(text)
     return [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
@@ -92,25 +92,27 @@ def headings(text: str) -> list[str]:
 
 @given(FOREIGN, FOREIGN)
 @example("a\n===\n<b>", "x")
-def test_foreign_text_never_becomes_markup(text: str, output: str) -> None:
-    """Parsed as Markdown, the page has only its own headings, and no foreign HTML, link, image, table, rule or code."""
-    page = report(document(text, output=output))
-    assert headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Summary", "Usage"]
-    kinds = {token.type for token in parsed(page) if token.nesting >= 0}
+def test_untrusted_text_never_becomes_markup(text: str, output: str) -> None:
+    """The parsed page has only its own headings, and no additional HTML, links, images, tables, rules or code."""
+    page = report(build_document(text, output=output))
+    assert list_headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Summary", "Usage"]
+    kinds = {token.type for token in list_tokens(page) if token.nesting >= 0}
     assert kinds <= OWN | {"text", "softbreak", "text_special", "strong_open"}
 
 
 @given(FOREIGN)
 def test_a_quote_shows_the_text(text: str) -> None:
-    """The visible quote is the printable text, except for white space."""
-    visible_text = "".join(token.content for token in parsed(quoted(text)) if token.type in ("text", "text_special"))
+    """The visible quote is the printable text, apart from whitespace."""
+    visible_text = "".join(
+        token.content for token in list_tokens(quoted(text)) if token.type in ("text", "text_special")
+    )
     assert "".join(visible_text.split()) == "".join(printable(text).split())
 
 
 @given(FOREIGN)
 def test_inline_text_is_shown_unchanged_on_one_line(text: str) -> None:
-    """Names and stances are one line of one item."""
-    tokens = list(parsed(f"- **x**: {escaped(text)}"))
+    """Names and stances take one line of one item."""
+    tokens = list(list_tokens(f"- **x**: {escaped(text)}"))
     assert [token.type for token in tokens if token.nesting == 1] == [
         "bullet_list_open",
         "list_item_open",
@@ -121,10 +123,10 @@ def test_inline_text_is_shown_unchanged_on_one_line(text: str) -> None:
 
 @given(FOREIGN)
 def test_structured_output_stays_in_its_fence(text: str) -> None:
-    """A value of a JSON output cannot end the code block that shows it."""
-    page = report(document("x", output={"a": text, text: ["`" * 7]}))
-    assert headings(page)[-1] == "Usage"
-    assert [token.info for token in parsed(page) if token.type == "fence"] == ["json"]
+    """A value in a JSON output cannot end its code block."""
+    page = report(build_document("x", output={"a": text, text: ["`" * 7]}))
+    assert list_headings(page)[-1] == "Usage"
+    assert [token.info for token in list_tokens(page) if token.type == "fence"] == ["json"]
 
 
 @pytest.mark.parametrize("text", ["https://evil.example", "www.evil.example", "a@evil.example", "HTTP://EVIL.EXAMPLE"])
@@ -135,7 +137,7 @@ def test_bare_urls_are_not_links_on_github(text: str) -> None:
 
 def test_report_matches_its_snapshot() -> None:
     """The snapshot is the whole file."""
-    assert report(document("Cap *them*.")) == snapshot("""\
+    assert report(build_document("Cap *them*.")) == snapshot("""\
 # Debate
 
 > Cap \\*them\\*.

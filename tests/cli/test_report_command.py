@@ -1,4 +1,4 @@
-"""`flowdebate runs report` and `verify`: a run becomes a file that follows from its journal."""
+"""`flowdebate runs report` and `verify`: reports that can be derived from a run's journal."""
 
 from __future__ import annotations
 
@@ -19,65 +19,69 @@ if TYPE_CHECKING:
 SIDES = ("--debater", "ann=cap rents", "--debater", "bob=build homes")
 
 
-def command(*arguments: str, text: str | None = None) -> Result:
+def run_command(*arguments: str, text: str | None = None) -> Result:
     """Run the command in this process."""
     return CliRunner().invoke(app, list(arguments), input=text)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a folder with a store of one run, its reports and its export."""
+def report_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create a folder with a store of one run, its reports and its export."""
     folder = tmp_path_factory.mktemp("reports")
     store = ("--store", str(folder / "runs.sqlite3"))
     with Stage() as on:
-        result = command(*on.options(*SIDES, "--max-rounds", "1", *store))
+        result = run_command(*on.options(*SIDES, "--max-rounds", "1", *store))
         assert result.exit_code == 0, result.output
-    report = command(
+    report = run_command(
         "runs", "report", "--last", "--html", str(folder / "r.html"), "--markdown", str(folder / "r.md"), *store
     )
     message = f"Wrote {folder / 'r.html'}: open it in a browser.\nWrote {folder / 'r.md'}.\n"
     assert (report.exit_code, report.stdout, report.stderr) == (0, "", message)
-    assert command("export", "--all", "-o", str(folder / "r.jsonl"), *store).exit_code == 0
+    assert run_command("export", "--all", "-o", str(folder / "r.jsonl"), *store).exit_code == 0
     return folder
 
 
-def test_a_report_is_verified_without_a_store_or_a_model(folder: Path) -> None:
-    """Exports can be verified, too; both can come from stdin."""
+def test_a_report_is_verified_without_a_store_or_a_model(report_folder: Path) -> None:
+    """Exports can be verified too, and either file can come from stdin."""
     for name in ("r.html", "r.jsonl"):
-        result = command("runs", "verify", str(folder / name))
+        result = run_command("runs", "verify", str(report_folder / name))
         assert result.exit_code == 0, result.output
         assert "verified: what is shown follows from the journal" in result.output
         assert "Not checked: votes of readers, dates and durations" in result.output
-        [finding] = json.loads(command("runs", "verify", "-", "--json", text=(folder / name).read_text()).stdout)
+        [finding] = json.loads(
+            run_command("runs", "verify", "-", "--json", text=(report_folder / name).read_text()).stdout
+        )
         assert (finding["outcome"], finding["problems"], finding["answers"]) == ("verified", [], 4)
         assert "votes of readers" in finding["unchecked"]
-    assert (folder / "r.md").read_text().startswith("# Debate")
-    assert (folder / "r.html").stat().st_mode & 0o777 == 0o600
+    assert (report_folder / "r.md").read_text().startswith("# Debate")
+    assert (report_folder / "r.html").stat().st_mode & 0o777 == 0o600
 
 
-def test_exit_code_reflects_the_verification(folder: Path) -> None:
-    """The code is 1 for a mismatch, 2 for an unreadable file, and 3 for a file that cannot be checked here."""
-    html = (folder / "r.html").read_text()
-    changed = command("runs", "verify", "-", text=html.replace("cap rents", "cut rents", 1))
+def test_exit_code_reflects_the_verification(report_folder: Path) -> None:
+    """The code is 1 for a mismatch, 2 for an unreadable file, and 3 if the file cannot be checked here."""
+    html = (report_folder / "r.html").read_text()
+    changed = run_command("runs", "verify", "-", text=html.replace("cap rents", "cut rents", 1))
     assert changed.exit_code == 1
     assert "does not follow from its journal" in changed.output
-    unknown = command("runs", "verify", "-", text=html.replace('content="flowdebate ', 'content="flowdebate 0.0.1-'))
+    unknown = run_command(
+        "runs", "verify", "-", text=html.replace('content="flowdebate ', 'content="flowdebate 0.0.1-')
+    )
     assert unknown.exit_code == 3
     assert "cannot be verified here" in unknown.output
     for text, problem in (("<p>", "is not a report of flowdebate"), ("{}", "line 1: "), ("", "no run")):
-        bad = command("runs", "verify", "-", text=text)
+        bad = run_command("runs", "verify", "-", text=text)
         assert bad.exit_code == 2, bad.output
         assert problem in bad.output
-    assert command("runs", "verify", str(folder / "missing.html")).exit_code == 2
+    assert run_command("runs", "verify", str(report_folder / "missing.html")).exit_code == 2
 
 
-def test_report_requires_a_target_and_a_run(folder: Path) -> None:
-    """Nothing is written if one is missing."""
-    store = ("--store", str(folder / "runs.sqlite3"))
-    assert "--html FILE" in command("runs", "report", "--last", *store).output
+def test_report_requires_a_target_and_a_run(report_folder: Path) -> None:
+    """Nothing is written if either is missing."""
+    store = ("--store", str(report_folder / "runs.sqlite3"))
+    assert "--html FILE" in run_command("runs", "report", "--last", *store).output
     assert (
         "Say which run: flowdebate runs report RUN"
-        in command("runs", "report", "--html", str(folder / "x.html"), *store).output
+        in run_command("runs", "report", "--html", str(report_folder / "x.html"), *store).output
     )
-    assert command("runs", "report", "nothing", "--html", str(folder / "x.html"), *store).exit_code == 2
-    assert not (folder / "x.html").exists()
+    assert run_command("runs", "report", "nothing", "--html", str(report_folder / "x.html"), *store).exit_code == 2
+    assert not (report_folder / "x.html").exists()

@@ -1,4 +1,4 @@
-"""The command when a server fails, and when a limit is reached."""
+"""The command when a server fails or a limit is reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from flowdebate.cli.app import app
 
 from .stage import Stage
-from .test_run import SIDES, run
+from .test_run import SIDES, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 
-def texts(result: Result) -> list[str]:
+def list_arguments(result: Result) -> list[str]:
     """Return the arguments of a document."""
     return [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
 
@@ -27,7 +27,7 @@ def texts(result: Result) -> list[str]:
 def test_failed_call_is_retried_and_reported() -> None:
     """The debate is complete."""
     with Stage(broken={0}) as stage:
-        plain = run(stage, *SIDES, "--max-rounds", "1")
+        plain = run_command(stage, *SIDES, "--max-rounds", "1")
         posts = len(stage.bodies)
     assert plain.exit_code == 0
     assert posts == 4
@@ -36,9 +36,9 @@ def test_failed_call_is_retried_and_reported() -> None:
 
 
 def test_single_attempt_makes_one_request() -> None:
-    """`--attempts 1` fails at once."""
+    """`--attempts 1` makes the command fail at once."""
     with Stage(broken={0}) as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--json")
+        result = run_command(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--json")
         posts = len(stage.bodies)
     assert (result.exit_code, posts) == (1, 1)
     assert "503" in result.stderr
@@ -46,23 +46,23 @@ def test_single_attempt_makes_one_request() -> None:
 
 
 def test_debate_can_continue_without_a_turn(tmp_path: Path) -> None:
-    """Screen, document, report and `render` show the gap."""
+    """The screen, the document, the report and `render` show the gap."""
     report = tmp_path / "report.md"
     options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with Stage(broken={2}) as stage:
-        failed = run(stage, *options)
+        failed = run_command(stage, *options)
     assert failed.exit_code == 1
     assert "only 'free rents' answered; the quorum is 2" in failed.stderr
     sides = (*SIDES, "--debater", "third=tax rents")
     with Stage(broken={4}, turns=(("One.",),)) as stage:
-        result = run(stage, *sides, *options[4:], "--json", "--markdown", str(report))
+        result = run_command(stage, *sides, *options[4:], "--json", "--markdown", str(report))
     with Stage(broken={4}, turns=(("One.",),)) as stage:
-        plain = run(stage, *sides, *options[4:])
+        plain = run_command(stage, *sides, *options[4:])
     assert (result.exit_code, plain.exit_code) == (0, 0)
     document = json.loads(result.stdout)
     (loss,) = document["raw"]["losses"]
     assert (document["status"], loss["role"], loss["name"], loss["round"]) == ("degraded", "debater", "con", 2)
-    assert len(texts(result)) == 5
+    assert len(list_arguments(result)) == 5
     second = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, second.stdout):
         assert "Debater con failed: " in page
@@ -74,7 +74,7 @@ def test_debate_can_continue_without_a_turn(tmp_path: Path) -> None:
 def test_failed_judge_leaves_a_debate_without_a_verdict() -> None:
     """Exit code 3 tells scripts that there is no verdict."""
     with Stage(broken={2}) as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--on-failure", "skip", "--json")
+        result = run_command(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--on-failure", "skip", "--json")
     assert result.exit_code == 3
     document = json.loads(result.stdout)
     assert (document["status"], document["raw"]["verdict"]) == ("no_verdict", None)
@@ -90,11 +90,11 @@ def test_failed_judge_leaves_a_debate_without_a_verdict() -> None:
     ids=lambda value: str(value[0]),
 )
 def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], message: str) -> None:
-    """The exit code is 3; the screen and the document name the limit."""
+    """The exit code is 3. The screen and the document name the limit."""
     with Stage(hold=(1, 0)) as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", *limit, "--json")
+        result = run_command(stage, *SIDES, "--max-rounds", "1", *limit, "--json")
     with Stage(hold=(1, 0)) as stage:
-        plain = run(stage, *SIDES, "--max-rounds", "1", *limit)
+        plain = run_command(stage, *SIDES, "--max-rounds", "1", *limit)
     assert (result.exit_code, plain.exit_code) == (3, 3)
     assert result.stderr.startswith("To resume: flowdebate resume ")
     document = json.loads(result.stdout)
@@ -105,16 +105,16 @@ def test_limit_ends_the_debate_with_a_partial_result(limit: tuple[str, str], mes
 
 
 def test_fallback_model_is_used_after_a_failure() -> None:
-    """`--fallback` takes the server's model names and applies to that call; the reader sees a notice."""
+    """`--fallback` takes the server's model names and applies only to the failed call. A notice is printed."""
     options = (*SIDES, "--max-rounds", "1", "--attempts", "1", "--fallback", "spare")
     with Stage(broken={0}) as stage:
-        result = run(stage, *options, "--json")
+        result = run_command(stage, *options, "--json")
         models = [body["model"] for body in stage.bodies]
     with Stage(broken={0}) as stage:
-        plain = run(stage, *options)
+        plain = run_command(stage, *options)
     assert (result.exit_code, plain.exit_code) == (0, 0)
     assert models == ["staged", "spare", "staged", "staged"]
-    assert texts(result) == ["fine", "Homes first."]
+    assert list_arguments(result) == ["fine", "Homes first."]
     assert "(staged failed: the endpoint answered 503: overloaded; asking spare)" in plain.stdout
 
 
@@ -131,9 +131,9 @@ def test_fallback_model_is_used_after_a_failure() -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_meaningless_options_give_one_message(options: tuple[str, ...], field: str) -> None:
-    """The error has the option and comes before any call; the exit code is 2."""
+    """The error names the option and is raised before any call; the exit code is 2."""
     with Stage() as stage:
-        result = run(stage, *SIDES, *options)
+        result = run_command(stage, *SIDES, *options)
         assert stage.bodies == []
     assert result.exit_code == 2
     assert field in " ".join(result.stderr.split()).split(" ", 1)[1]
@@ -141,7 +141,7 @@ def test_meaningless_options_give_one_message(options: tuple[str, ...], field: s
 
 
 def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
-    """Each option has a key; an invalid key is reported with the file."""
+    """Each option has a key. An invalid key is reported with the file."""
     file = tmp_path / "debate.toml"
     settings: dict[str, Any] = {
         "max_calls": 1,
@@ -152,30 +152,30 @@ def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
     }
     file.write_text("\n".join(f"{key} = {value}" for key, value in settings.items()))
     with Stage() as stage:
-        result = run(stage, *SIDES, "--file", str(file), "--json")
+        result = run_command(stage, *SIDES, "--file", str(file), "--json")
     assert result.exit_code == 3
     file.write_text("max_seconds = true")
     with Stage() as stage:
-        wrong = run(stage, *SIDES, "--file", str(file))
+        wrong = run_command(stage, *SIDES, "--file", str(file))
     assert wrong.exit_code == 2
     assert f"{file}: `max_seconds` must be a number of seconds, more than 0 (got true)" in wrong.stderr
 
 
 def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
-    """An option or a file sets the condition; page and document name it, and there is a verdict."""
+    """An option or a file sets the condition. The page and the document name it, and there is a verdict."""
     condition = "tokens(1000000) | rounds(2) & ~seconds(1000)"
     file = tmp_path / "debate.toml"
     file.write_text(f'terminate_when = "{condition}"')
     for options in (("--terminate-when", condition), ("--file", str(file))):
         with Stage() as stage:
-            result = run(stage, *SIDES, "--max-rounds", "4", *options, "--json")
+            result = run_command(stage, *SIDES, "--max-rounds", "4", *options, "--json")
         document = json.loads(result.stdout)
         assert (result.exit_code, document["status"]) == (0, "complete")
         assert (document["raw"]["rounds"], document["raw"]["stopReason"]) == (2, "rounds(2) & ~seconds(1000)")
         assert document["raw"]["verdict"]["verdict"] == "Both are right."
     report = tmp_path / "report.md"
     with Stage() as stage:
-        run(stage, *SIDES, "--max-rounds", "4", "--terminate-when", "rounds(1)", "--markdown", str(report))
+        run_command(stage, *SIDES, "--max-rounds", "4", "--terminate-when", "rounds(1)", "--markdown", str(report))
     assert r"Rounds: 1, stopped by rounds(1)" in report.read_text().replace("\\", "")
 
 
@@ -187,11 +187,11 @@ def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
         (
             'flag("enough")',
             "one of tokens, seconds, rounds, converged, repeated, at character 1",
-        ),  # no option sets it
+        ),  # only a file can set it
     ],
 )
 def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, condition: str, message: str) -> None:
-    """The error points to the position in the condition, and has the option, or the file and its key."""
+    """The error points to the position in the condition, and names the option, or the file and its key."""
     file = tmp_path / "debate.toml"
     file.write_text(f"terminate_when = '{condition}'")
     for place, options in (
@@ -199,17 +199,17 @@ def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, cond
         (f"{file}: `terminate_when`", ("--file", str(file))),
     ):
         with Stage() as stage:
-            result = run(stage, *SIDES, *options)
+            result = run_command(stage, *SIDES, *options)
         assert (result.exit_code, stage.bodies) == (2, [])
         assert f"{place} must be {message}" in result.stderr
 
 
 def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
-    """The same options and seed give the same debate, without a call."""
+    """The same options and seed give the same debate without a call."""
     cassette = tmp_path / "debate.cassette"
     options = (*SIDES, "--seed", "3", "--moderator", "--json", "--schedule", "single")
     with Stage() as stage:
-        first = run(stage, *options, "--record", str(cassette))
+        first = run_command(stage, *options, "--record", str(cassette))
         posts = len(stage.bodies)
     replayed = CliRunner().invoke(app, ["debate", "Cap rents?", *options, "--replay", str(cassette)])
     assert (first.exit_code, replayed.exit_code, posts) == (0, 0, 4)
@@ -219,11 +219,11 @@ def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
 
 
 def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
-    """The difference is shown; a recording never overwrites a file."""
+    """The error shows the difference. A recording never overwrites a file."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
-        assert run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette)).exit_code == 0
-        result = run(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette))
+        assert run_command(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette)).exit_code == 0
+        result = run_command(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette))
     assert result.exit_code == 2
     assert "already exists" in result.stderr
     drifted = CliRunner().invoke(app, ["debate", "Free rents?", *SIDES, "--max-rounds", "1", "--replay", str(cassette)])
@@ -234,9 +234,11 @@ def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
 
 
 def test_recording_includes_the_models_of_all_roles(tmp_path: Path) -> None:
-    """One file has all of them."""
+    """One file contains all of them."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", "--model", "synthesize=staged", "--record", str(cassette))
+        result = run_command(
+            stage, *SIDES, "--max-rounds", "1", "--model", "synthesize=staged", "--record", str(cassette)
+        )
     assert result.exit_code == 0
     assert len(cassette.read_text().splitlines()) == 1 + 3

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
-def run(stage: Stage, *more: str) -> Result:
+def run_command(stage: Stage, *more: str) -> Result:
     """Run the command on the stage in this process; stdout is not a terminal."""
     return CliRunner(env={"FORCE_COLOR": "1"}).invoke(app, stage.options(*more), catch_exceptions=False)
 
 
-def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
-    """The document has raw output, output, usage, seed and status, as a plain run shows them."""
+def test_json_output_is_a_single_document(tmp_path: Path) -> None:
+    """The document has the raw output, output, usage, seed and status that a plain run shows."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     options = (*SIDES, "--seed", "5", "--moderator", "--synthesizer", "--output-schema", str(schema))
     with Stage() as stage:
-        result = run(stage, *options, "--json")
-        plain = run(stage, *options)
+        result = run_command(stage, *options, "--json")
+        plain = run_command(stage, *options)
     assert (result.exit_code, result.stderr) == (0, "")
     document = json.loads(result.stdout)
     assert set(document) == {
@@ -62,7 +62,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_yes_and_no_are_the_default_sides() -> None:
-    """There are two rounds, no moderator and a synthesizer; the stances are in the prompts."""
+    """There are two rounds, no moderator and a synthesizer. The stances are in the prompts."""
     with Stage() as stage:
         options = ["debate", "Should we cap rents?", *stage.options("--json")[2:]]
         result = CliRunner().invoke(app, options, catch_exceptions=False)
@@ -77,20 +77,22 @@ def test_yes_and_no_are_the_default_sides() -> None:
 
 
 def test_a_synthesizer_writes_text_without_a_schema() -> None:
-    """Its text is streamed like an argument."""
+    """The text is streamed like an argument."""
     turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
     with Stage(turns=turns) as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", "--synthesizer")
+        result = run_command(stage, *SIDES, "--max-rounds", "1", "--synthesizer")
     assert "\nSummary\n  Do both.\n" in result.stdout
 
 
 def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
-    """There is one message on stderr with exit code 1; document and report have the finished part."""
+    """There is one message on stderr, with exit code 1. The document and the report have the finished part."""
     report = tmp_path / "report.md"
     wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
     with Stage(verdict=wrong) as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", "--on-failure", "fail", "--json", "--markdown", str(report))
-        plain = run(stage, *SIDES, "--max-rounds", "1", "--on-failure", "fail")
+        result = run_command(
+            stage, *SIDES, "--max-rounds", "1", "--on-failure", "fail", "--json", "--markdown", str(report)
+        )
+        plain = run_command(stage, *SIDES, "--max-rounds", "1", "--on-failure", "fail")
     assert result.exit_code == plain.exit_code == 1
     document = json.loads(result.stdout)
     assert document["status"] == "failed"
@@ -104,8 +106,8 @@ def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
     assert "Failed after 2 complete arguments." in plain.stdout
 
 
-def test_unreachable_server_gives_one_message() -> None:
-    """There is no traceback; the exit code is 1, and the message says how to try again."""
+def test_an_unreachable_server_gives_one_message() -> None:
+    """There is no traceback. The exit code is 1, and the message explains how to try again."""
     options = ["debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
@@ -116,23 +118,23 @@ def test_unreachable_server_gives_one_message() -> None:
 
 
 def test_library_warnings_are_lines_on_stderr() -> None:
-    """Five rounds are permitted with a warning."""
+    """For example, five rounds are permitted with a warning."""
     with Stage() as stage:
-        result = run(stage, *SIDES, "--max-rounds", "5", "--json")
+        result = run_command(stage, *SIDES, "--max-rounds", "5", "--json")
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: ")
     assert result.stderr.count("\n") == 1
     assert json.loads(result.stdout)["raw"]["rounds"] == 5
 
 
-def test_report_replaces_an_older_one_atomically(tmp_path: Path) -> None:
-    """No temporary file is left; links and permissions stay."""
+def test_a_report_is_replaced_atomically(tmp_path: Path) -> None:
+    """No temporary file is left behind. Links and permissions are kept."""
     report, link = tmp_path / "report.md", tmp_path / "link.md"
     report.write_text("old")
     report.chmod(0o640)
     link.symlink_to(report)
     with Stage() as stage:
-        result = run(stage, *SIDES, "--max-rounds", "1", "--markdown", str(link))
+        result = run_command(stage, *SIDES, "--max-rounds", "1", "--markdown", str(link))
     assert result.exit_code == 0
     assert report.read_text().startswith("# Debate\n\n> Cap rents?\n")
     assert report.stat().st_mode & 0o777 == 0o640

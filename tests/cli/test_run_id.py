@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from flowdebate.cli.app import app
 
-from .siblings import stage
+from .siblings import serve_stage
 from .stage import PATIENCE, Stage, on_pipes
 from .test_run import SIDES
 from .test_sides import ASKED, PROPOSED
-from .test_stored import ALL, command, newest
+from .test_stored import ALL, newest_run, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,45 +24,47 @@ NAMED = ("--run-id", "rents", "--resume")
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_same_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> None:
-    """For every pattern, the command starts a run, continues it, and shows it without a call once finished."""
+def test_repeating_a_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> None:
+    """For every pattern, the command starts a run, continues it, and shows the finished run without a call."""
     options = (*ALL[verb][1], "--seed", "5", *NAMED, "--json")
-    with stage() as on:
-        result = command(*on.options(*ALL[verb][1], "--seed", "5", "--no-store", verb=verb))
+    with serve_stage() as on:
+        result = run_command(*on.options(*ALL[verb][1], "--seed", "5", "--no-store", verb=verb))
         calls = len(on.bodies)
-    with stage() as on:
+    with serve_stage() as on:
         line = on.options(*options, verb=verb)
-        early = command(*line, "--max-calls", "1")
-        later, last = command(*line, "--max-calls", "99"), command(*line)
+        early = run_command(*line, "--max-calls", "1")
+        later, last = run_command(*line, "--max-calls", "99"), run_command(*line)
         assert len(on.bodies) == calls
     assert early.exit_code == 3
     assert later.exit_code == last.exit_code == result.exit_code
     documents = [json.loads(run.stdout) for run in (later, last)]
-    assert documents[0]["runId"] == newest(store).header.run_id == "rents"
+    assert documents[0]["runId"] == newest_run(store).header.run_id == "rents"
     assert documents[0]["raw"] == documents[1]["raw"]
 
 
 def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
-    """`run PLAN --run-id ID --resume` is the command of a scheduled job."""
+    """A scheduled job runs `run PLAN --run-id ID --resume`."""
     with Stage(turns=SAID) as on:
         plan = tmp_path / "plan.toml"
         asks = f'question = "Should we ship?"\nmodel = "staged"\nbase_url = "{on.base_url}"'
         plan.write_text(f'pattern = "debate"\nmax_rounds = 1\n{asks}\n')
-        first, second = (command("run", str(plan), *NAMED, "--json") for _ in range(2))
+        first, second = (run_command("run", str(plan), *NAMED, "--json") for _ in range(2))
         assert len(on.bodies) == json.loads(first.stdout)["usage"]["calls"]
     assert (first.exit_code, second.exit_code) == (0, 0)
     assert json.loads(second.stdout)["runId"] == "rents"
 
 
 def test_a_run_is_found_by_its_labels() -> None:
-    """Labels are set by the command that starts the run; invalid labels are rejected before any call."""
+    """Labels are set by the command that starts the run. Invalid labels are rejected before any call."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
-        assert command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0
+        assert run_command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0
         calls = len(on.bodies)
-        wrong, nowhere = command(*line, "--label", "red"), command(*line, "--label", "team=red", "--no-store")
+        wrong, nowhere = run_command(*line, "--label", "red"), run_command(*line, "--label", "team=red", "--no-store")
         assert len(on.bodies) == calls
-    listings = [json.loads(command("runs", "--label", label, "--json").stdout) for label in ("team=red", "team=blue")]
+    listings = [
+        json.loads(run_command("runs", "--label", label, "--json").stdout) for label in ("team=red", "team=blue")
+    ]
     assert [len(listing["runs"] if isinstance(listing, dict) else listing) for listing in listings] == [1, 0]
     assert (wrong.exit_code, "NAME=VALUE, such as" in wrong.stderr) == (2, True)
     assert "--label cannot be combined with --no-store" in nowhere.stderr
@@ -72,12 +74,12 @@ def test_run_id_conflicts_are_rejected() -> None:
     """An existing id, a different question and conflicting options are rejected before any call."""
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
-        assert command(*line, "--run-id", "rents").exit_code == 0
+        assert run_command(*line, "--run-id", "rents").exit_code == 0
         calls = len(on.bodies)
-        result = command(*line, "--run-id", "rents")
-        other = command(*[line[0], "Free rents?", *line[2:]], *NAMED)
-        alone = command(*line, "--resume")
-        nowhere = command(*line, *NAMED, "--no-store")
+        result = run_command(*line, "--run-id", "rents")
+        other = run_command(*[line[0], "Free rents?", *line[2:]], *NAMED)
+        alone = run_command(*line, "--resume")
+        nowhere = run_command(*line, *NAMED, "--no-store")
         assert len(on.bodies) == calls
     assert (result.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
     assert "There is a run rents already. To continue it: add --resume.\n" in result.stderr
@@ -96,8 +98,8 @@ def test_proposed_sides_are_paid_for_once() -> None:
 
 
 @pytest.mark.parametrize("ends", ["by itself", "killed"])
-def test_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
-    """The command waits for the end and shows it; if the other process is killed, it continues from the journal."""
+def test_a_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
+    """The command waits for the end and shows it. If the other process is killed, it continues from the journal."""
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
         with on_pipes(*line) as first:
@@ -113,19 +115,19 @@ def test_run_in_another_process_is_awaited(ends: str, store: Path) -> None:
                 first.wait(PATIENCE)
                 assert second.wait(PATIENCE) == 0
         assert len(on.bodies) == (4 if ends == "killed" else 3)
-    assert (newest(store).header.run_id, newest(store).status) == ("rents", "complete")
+    assert (newest_run(store).header.run_id, newest_run(store).status) == ("rents", "complete")
 
 
-def test_fork_is_continued_by_its_id() -> None:
-    """The same command forks, resumes and shows; a different fork with this id is not confused with it."""
+def test_a_fork_is_continued_by_its_id() -> None:
+    """The same command forks, resumes and shows. It rejects a different fork with this id."""
     with Stage(turns=SAID) as on:
-        command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
+        run_command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
         calls = len(on.bodies)
         line = ("runs", "fork", "rents", "--at", "round[1]/pro", "--fork-id", "rents-2", "--resume", "--json")
-        early = command(*line, "--max-calls", "1")
-        first, second = command(*line, "--max-calls", "99"), command(*line)
+        early = run_command(*line, "--max-calls", "1")
+        first, second = run_command(*line, "--max-calls", "99"), run_command(*line)
         assert len(on.bodies) - calls == 3
-        other = command(*line[:4], "round[1]/con", *line[5:])
+        other = run_command(*line[:4], "round[1]/con", *line[5:])
         assert len(on.bodies) - calls == 3
     assert [result.exit_code for result in (early, first, second, other)] == [3, 0, 0, 1]
     assert json.loads(first.stdout)["raw"] == json.loads(second.stdout)["raw"]

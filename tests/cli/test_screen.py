@@ -1,4 +1,4 @@
-"""Pages at several widths, and the live line with current workers."""
+"""Pages at several widths, and the live line with the current workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.ui.plan import make_plan
 from flowdebate.ui.sections import Working
 
 from .emulator import screen_of
-from .siblings import saved
+from .siblings import build_document
 from .stage import OnTerminal, Stage
 from .test_render import DOCUMENT, HOSTILE
 from .test_terminal import SIDES
@@ -39,14 +39,14 @@ FOREIGN = st.lists(LONG | HOSTILE, min_size=1, max_size=4).map(" ".join)
 
 
 class Terminal(io.StringIO):
-    """Stream that claims to be a terminal."""
+    """Stream that reports itself as a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def environ(columns: int, **more: str) -> dict[str, str]:
-    """Return an environment with a terminal of this width."""
+def make_environment(columns: int, **more: str) -> dict[str, str]:
+    """Return an environment with a terminal of the given width."""
     return {"TERM": "xterm", "COLUMNS": str(columns), **more}
 
 
@@ -54,7 +54,7 @@ def environ(columns: int, **more: str) -> dict[str, str]:
     FOREIGN, st.sampled_from(WIDTHS), st.sampled_from(["debate", "deliberation", "handoff", "round_robin", "consensus"])
 )
 def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, pattern: str) -> None:
-    """This holds at 60, 80 and 120 columns for any text in a document; characters are measured as by rich."""
+    """This holds at 60, 80 and 120 columns for any text in a document. Characters are measured as rich does."""
     value: dict[str, Any] = {**DOCUMENT, "debaters": [{"name": "anna", "stance": text, "role": text}], "output": text}
     value["raw"] = {
         **DOCUMENT["raw"],
@@ -62,16 +62,16 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
         "transcript": [{"round": 1, "agentName": "anna", "stance": text, "text": text}],
         "verdict": {"verdict": text, "winner": text, "reasoning": text},
     }
-    document = document_of(value if pattern == "debate" else saved(text)[pattern], location="here")
+    document = document_of(value if pattern == "debate" else build_document(text)[pattern], location="here")
     screen = Terminal()
-    render(document, Page(screen, document.speakers, environ=environ(columns, NO_COLOR="1")))
+    render(document, Page(screen, document.speakers, environ=make_environment(columns, NO_COLOR="1")))
     assert max(map(cell_len, screen.getvalue().split("\n"))) <= min(columns, 100)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_words_of_a_page_are_never_split(columns: int) -> None:
     """This includes remarks, warnings, findings and names with brackets."""
-    page = Page(screen := Terminal(), [], environ=environ(columns, NO_COLOR="1"))
+    page = Page(screen := Terminal(), [], environ=make_environment(columns, NO_COLOR="1"))
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"
     page.line(text)
     page.remark(text)
@@ -96,10 +96,10 @@ WORK = Working(
         (40, "The judge is weighing th… · 1 min 3 s"),
     ],
 )
-def test_live_line_shows_who_is_working_and_for_how_long(columns: int, live_line: str) -> None:
-    """One line shows as much as fits; it disappears after the run, and the text stays."""
+def test_the_live_line_shows_current_workers_and_times(columns: int, live_line: str) -> None:
+    """One line shows as much as fits. It disappears after the run, and the text stays."""
     now = 5.0
-    screen = Screen(stream := Terminal(), environ=environ(columns), clock=lambda: now)
+    screen = Screen(stream := Terminal(), environ=make_environment(columns), clock=lambda: now)
     with screen.live():
         screen.write("alpha\nbe")
         screen.working(WORK)
@@ -112,9 +112,9 @@ def test_live_line_shows_who_is_working_and_for_how_long(columns: int, live_line
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_without_colours_there_is_no_live_line_and_no_escape_code(env: dict[str, str]) -> None:
+def test_without_colors_there_is_no_live_line_and_no_escape_code(env: dict[str, str]) -> None:
     """Only the text is written."""
-    screen = Screen(stream := Terminal(), environ=environ(80, **env))
+    screen = Screen(stream := Terminal(), environ=make_environment(80, **env))
     with screen.live():
         screen.working(WORK)
         screen.write("alpha", "bold")
@@ -122,9 +122,9 @@ def test_without_colours_there_is_no_live_line_and_no_escape_code(env: dict[str,
     assert stream.getvalue() == "alpha"
 
 
-def test_live_line_is_hidden_while_a_human_answers() -> None:
-    """The line disappears while somebody types and returns; unfinished text stays."""
-    screen = Screen(stream := Terminal(), environ=environ(80), clock=lambda: 6.0)
+def test_the_live_line_is_hidden_while_a_human_answers() -> None:
+    """The line returns afterwards, and unfinished text stays."""
+    screen = Screen(stream := Terminal(), environ=make_environment(80), clock=lambda: 6.0)
 
     async def ask(_: object) -> str:
         stream.write("?")
@@ -145,7 +145,7 @@ def test_live_line_is_hidden_while_a_human_answers() -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_every_call_of_every_pattern_shows_a_worker(pattern: str) -> None:
-    """Workers are shown by name or role, never by block name, with the time since the call began."""
+    """Workers are shown by name or role, never by block name, along with the time since the call began."""
     info = PATTERNS[pattern]
     plan = make_plan(
         info, {info.subject: "Should we cap rents?", "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
@@ -155,7 +155,7 @@ def test_every_call_of_every_pattern_shows_a_worker(pattern: str) -> None:
     async def follow() -> None:
         live = info.load_page().live(plan)
         live.clock = lambda: 7.0
-        handle = plan.pattern().start(plan.subject, model=FunctionModel(simulated))
+        handle = plan.pattern().start(plan.subject, model=FunctionModel(simulate_answer))
         async for event in handle:
             sections = list(live.follow(event))
             if isinstance(event, CallStarted):
@@ -172,13 +172,13 @@ def test_every_call_of_every_pattern_shows_a_worker(pattern: str) -> None:
         assert work.since == 7.0
 
 
-def simulated(request: ModelRequest) -> Any:
-    """Return text for text; for a schema, an invalid answer that ends the run."""
+def simulate_answer(request: ModelRequest) -> Any:
+    """Return text for a text request; for a schema, an invalid answer that ends the run."""
     return "Homes first." if request.output is None else "{}"
 
 
 def test_quiet_shows_only_the_result() -> None:
-    """Verdict and totals are shown, on a terminal and elsewhere."""
+    """The verdict and totals are shown, on a terminal and elsewhere."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--quiet")) as terminal:
         assert terminal.end() == 0
     assert "Verdict" in terminal.screen
@@ -189,8 +189,8 @@ def test_quiet_shows_only_the_result() -> None:
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_lines_are_whole_at_any_terminal_width(columns: int) -> None:
-    """The first line names the model; the last ones have tokens and the cost with its currency."""
+def test_lines_are_complete_at_any_terminal_width(columns: int) -> None:
+    """The first line names the model, and the last lines have tokens and the cost with its currency."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--price", "1/2"), columns=columns) as terminal:
         assert terminal.end() == 0
     lines = terminal.screen.split("\n")
@@ -200,7 +200,7 @@ def test_lines_are_whole_at_any_terminal_width(columns: int) -> None:
 
 
 def test_models_are_listed_with_their_roles() -> None:
-    """Sides, panel and judge can have separate models; a recording uses none."""
+    """Sides, panel and judge can have separate models. A recording lists none."""
     sides = [{"name": "anna", "stance": "a", "model": "openai/gpt-5"}, {"name": "ben", "stance": "b"}]
     options = {"question": "Q?", "model": ["ollama/gemma3", "judge=openai/gpt-5"]}
     plan = make_plan(PATTERNS["debate"], options, file={"debaters": sides})
@@ -210,8 +210,8 @@ def test_models_are_listed_with_their_roles() -> None:
     assert models_line(replay) == "Model: none; answers come from the recording answers.jsonl"
 
 
-def test_price_applies_to_all_models_or_to_one() -> None:
-    """The local model is free; a cost limit requires a price for every model."""
+def test_a_price_applies_to_all_models_or_to_one() -> None:
+    """The local model is free. A cost limit requires a price for every model."""
     usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000)
     price: Any = prices_of(["1/2", "big=10/20"])
     assert [price(model, usage) for model in ("small", "big", "local")] == [3.0, 30.0, 0.0]

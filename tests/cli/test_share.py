@@ -1,4 +1,4 @@
-"""`flowdebate runs share`: links shown by a server with the same token and store."""
+"""`flowdebate runs share`: links served by a server with the same token and store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def share(folder: Path, *arguments: str) -> tuple[int | None, str]:
+def run_share(folder: Path, *arguments: str) -> tuple[int | None, str]:
     """Return the output of the command."""
     command = (COMMAND, "runs", "share", "--store", "runs.sqlite3", *arguments)
     with Warm(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=environment(folder)) as process:
@@ -26,21 +26,21 @@ def share(folder: Path, *arguments: str) -> tuple[int | None, str]:
         return process.wait(60), output
 
 
-def test_run_is_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
+def test_a_run_is_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
     """The server shows the run immediately, and stops when the link is revoked."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0"))
     with serving(tmp_path, "--app", "application:service") as (_, url, token), client(url, token) as http:
         run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]
         assert http.get(f"/api/v1/runs/{run_id}?wait=30").json()["status"] == "complete"
         for kind in ("run", "vote"):
-            code, address = share(tmp_path, run_id, "--url", url, *(["--vote"] if kind == "vote" else []))
+            code, address = run_share(tmp_path, run_id, "--url", url, *(["--vote"] if kind == "vote" else []))
             assert code == 0, address
             page = httpx2.get(address.strip(), trust_env=False, follow_redirects=True)
             assert (page.status_code, "Should we ship?" in page.text) == (200, True)
-            code, listed = share(tmp_path, run_id, "--url", url, "--list")
+            code, listed = run_share(tmp_path, run_id, "--url", url, "--list")
             (line,) = (line for line in listed.splitlines() if f" {kind} " in line)
             assert line.endswith(address.strip())
-            assert share(tmp_path, "--last", "--revoke", line.split()[0])[0] == 0
+            assert run_share(tmp_path, "--last", "--revoke", line.split()[0])[0] == 0
             assert httpx2.get(address.strip(), trust_env=False).status_code == 410
-        assert "no public link" in " ".join(share(tmp_path, "--last", "--revoke", "link-0")[1].split())
-        assert share(tmp_path, "--last", "--days", "0")[0] == 2
+        assert "no public link" in " ".join(run_share(tmp_path, "--last", "--revoke", "link-0")[1].split())
+        assert run_share(tmp_path, "--last", "--days", "0")[0] == 2

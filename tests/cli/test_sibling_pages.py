@@ -1,4 +1,4 @@
-"""Pages of the sibling patterns; foreign text never looks like the page's own."""
+"""Pages of the other patterns: untrusted text never looks like the page's own."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from flowdebate.ui.plan import make_plan
 from flowdebate.ui.text import printable
 from tests.models.policies.helpers import warped
 
-from .siblings import ANSWERS, REPORTS, saved, stage
+from .siblings import ANSWERS, REPORTS, build_document, serve_stage
 from .stage import OnTerminal, Stage
 from .test_page import ESCAPES, TERMINAL, Screen
 from .test_render import HOSTILE
-from .test_report import FOREIGN, OWN, headings, parsed
-from .test_siblings import hold
+from .test_report import FOREIGN, OWN, list_headings, list_tokens
+from .test_siblings import run_pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,28 +44,28 @@ each_pattern = pytest.mark.parametrize("pattern", PATTERNS)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Share a folder between the examples of a property."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Share a folder among the examples of a property test."""
     return tmp_path_factory.mktemp("saved")
 
 
-def document(pattern: str, text: str, folder: Path) -> Document:
-    """Read back a document in which all foreign text is `text`."""
-    path = folder / "saved.json"
-    path.write_text(json.dumps(saved(text)[pattern]))
+def load_document(pattern: str, text: str, shared_folder: Path) -> Document:
+    """Read back a document with all untrusted text set to `text`."""
+    path = shared_folder / "saved.json"
+    path.write_text(json.dumps(build_document(text)[pattern]))
     return read_document(str(path))
 
 
-def normalized_page(page: str) -> str:
-    """Return a page without the line about the model and the last lines, which have times."""
+def normalize_page(page: str) -> str:
+    """Return a page without the model line and the last lines, which have times."""
     return re.sub(r"^Model: .*\n|\nTokens:(.|\n)*", "", page)
 
 
 @each_pattern
 @given(text=HOSTILE)
-def test_foreign_text_cannot_control_the_terminal(pattern: str, folder: Path, text: str) -> None:
-    """Frames, labels, remarks and headings included, everything but the page's colours is printable."""
-    run_document = document(pattern, text, folder)
+def test_untrusted_text_cannot_control_the_terminal(pattern: str, shared_folder: Path, text: str) -> None:
+    """In frames, labels, remarks and headings too, everything except the page's colors is printable."""
+    run_document = load_document(pattern, text, shared_folder)
     screen = Screen()
     render(run_document, Page(screen, run_document.speakers, environ=TERMINAL))
     visible_text = ESCAPES.sub("", screen.getvalue())
@@ -78,14 +78,14 @@ HEADS = {
     "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Incomplete: ", "Summary"],
     "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Incomplete: ", "Outcome"],
 }
-"""Beginnings of lines at the left edge; X is a name chosen by others."""
+"""Beginnings of lines at the left edge; X is an untrusted name."""
 
 
 @each_pattern
 @given(text=HOSTILE)
-def test_foreign_text_never_starts_at_the_left_edge(pattern: str, folder: Path, text: str) -> None:
-    """Foreign text never looks like a heading, another speaker or a result; names precede a colon."""
-    run_document = document(pattern, text, folder)
+def test_untrusted_text_never_starts_at_the_left_edge(pattern: str, shared_folder: Path, text: str) -> None:
+    """It cannot look like a heading, another speaker or a result. Names precede a colon."""
+    run_document = load_document(pattern, text, shared_folder)
     page = io.StringIO()
     render(run_document, Page(page, run_document.speakers, environ={}))
     lines = [line for line in page.getvalue().split("\n") if line and not line.startswith("  ")]
@@ -107,16 +107,16 @@ TITLES = {
 
 @each_pattern
 @given(text=FOREIGN)
-def test_foreign_text_never_becomes_report_markup(pattern: str, folder: Path, text: str) -> None:
-    """Parsed as Markdown, it has only its own headings, and no foreign HTML, link, image, table, rule or code."""
-    page = report(document(pattern, text, folder))
-    assert headings(page) == TITLES[pattern]
-    kinds = {token.type for token in parsed(page) if token.nesting >= 0}
+def test_untrusted_text_never_becomes_report_markup(pattern: str, shared_folder: Path, text: str) -> None:
+    """The parsed page has only its own headings, and no additional HTML, links, images, tables, rules or code."""
+    page = report(load_document(pattern, text, shared_folder))
+    assert list_headings(page) == TITLES[pattern]
+    kinds = {token.type for token in list_tokens(page) if token.nesting >= 0}
     assert kinds <= OWN | {"text", "softbreak", "text_special", "strong_open", "em_open"}
 
 
-def test_simultaneous_speakers_are_shown_whole_and_in_turn() -> None:
-    """An answer is shown as soon as it is complete, while others are pending; chunks never interleave."""
+def test_simultaneous_answers_are_shown_whole() -> None:
+    """An answer appears as soon as it is complete, while others are pending. Chunks never interleave."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=((0, 0), (0, 1), (1, 0))) as on:
         options = on.options("--max-rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
@@ -126,18 +126,20 @@ def test_simultaneous_speakers_are_shown_whole_and_in_turn() -> None:
             terminal.until("gamma delta.")
             assert "alpha" not in terminal.seen
             terminal.until("delta.\n")
-            terminal.until_like(r"delta\..*(Ann|Ben) is (thinking|writing)")  # once the first word has come
+            terminal.until_like(r"delta\..*(Ann|Ben) is (thinking|writing)")  # wait for the first word
             on.let_go()
             terminal.until("alpha beta.")
             terminal.end()
 
 
 def test_deliberation_page_matches_its_snapshot() -> None:
-    """The page has rounds, contributions, reports of the moderator, and the decision."""
-    with stage() as on:
-        result = hold(on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst")
+    """The page has rounds, contributions, reports by the moderator, and the decision."""
+    with serve_stage() as on:
+        result = run_pattern(
+            on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst"
+        )
     assert result.exit_code == 0
-    text = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", normalized_page(result.stdout))  # in the order of arrival
+    text = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", normalize_page(result.stdout))  # these arrive in any order
     assert text == snapshot("""\
 Topic: Cap rents?
   Bull: optimistic investor
@@ -169,32 +171,32 @@ Decision
 
 
 def test_a_deliberation_without_a_decision_has_no_result() -> None:
-    """The exit code is 3, even after all rounds; with a decision it is 0, settled or not."""
+    """The exit code is 3, even after all rounds. With a decision it is 0, settled or not."""
     with Stage(answers={"SETTLED": REPORTS[0]}) as on:
-        undecided = hold(on, "deliberation", "--max-rounds", "1")
+        undecided = run_pattern(on, "deliberation", "--max-rounds", "1")
     with Stage(answers={"SETTLED": REPORTS[1] | {"status": "CONTINUE"}}) as on:
-        decided = hold(on, "deliberation", "--max-rounds", "1")
+        decided = run_pattern(on, "deliberation", "--max-rounds", "1")
     assert (undecided.exit_code, decided.exit_code) == (3, 0)
     assert "Decision\n  Settled: no\n  Decision: none\n" in undecided.stdout
     assert "Decision\n  Settled: no\n  Decision: Cap them at 3%.\n" in decided.stdout
 
 
 def test_moderator_model_can_return_text() -> None:
-    """This serves models without structured answers."""
+    """This supports models without structured answers."""
     with Stage(turns=(("SUMMARY: One mind.\n", "STATUS: SETTLED\nDECISION: Cap."),)) as on:
-        result = hold(on, "deliberation", "--report", "text")
+        result = run_pattern(on, "deliberation", "--report", "text")
         assert all("response_format" not in body for body in on.bodies)
     assert result.exit_code == 0
     assert "Moderator: the matter is settled\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
 
 
-def test_deliberation_can_continue_without_a_turn() -> None:
-    """The live page and the saved one show the gap."""
+def test_a_deliberation_can_continue_without_a_turn() -> None:
+    """The live page and the saved page show the gap."""
     three = [word for name in "abc" for word in ("--debater", name)]
-    with stage(broken={0}) as on:
-        result = hold(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip", "--json")
-    with stage(broken={0}) as on:
-        plain = hold(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip")
+    with serve_stage(broken={0}) as on:
+        result = run_pattern(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip", "--json")
+    with serve_stage(broken={0}) as on:
+        plain = run_pattern(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip")
     assert (result.exit_code, plain.exit_code) == (0, 0)
     rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, rendered.stdout):
@@ -202,12 +204,12 @@ def test_deliberation_can_continue_without_a_turn() -> None:
         assert "Ended with gaps, after 5 complete arguments." in page
 
 
-def test_handoff_page_matches_its_snapshot() -> None:
-    """The page shows turns, handoffs, and where a random choice replaced a missing name."""
-    with stage() as on:
-        result = hold(on, "handoff")
+def test_the_handoff_page_matches_its_snapshot() -> None:
+    """The page shows turns, handoffs, and random choices that replace a missing name."""
+    with serve_stage() as on:
+        result = run_pattern(on, "handoff")
     assert result.exit_code == 0
-    assert normalized_page(result.stdout) == snapshot("""\
+    assert normalize_page(result.stdout) == snapshot("""\
 Proposition: Cap rents?
   Proponent: agrees with the proposition
   Opponent: disagrees with the proposition
@@ -227,33 +229,35 @@ The lot names: Neutral ('Opponent' handed over to itself)
 
 @pytest.mark.parametrize("transition", ["text", "tool", "structured"])
 def test_each_handoff_form_can_be_selected(transition: str) -> None:
-    """The last line of an answer, a function call or JSON can name the next speaker; anyone can start."""
+    """The last line of an answer, a function call or JSON can name the next speaker. Anyone can start."""
     answers = {"next_agent_name": {"response": "So I say.", "next_agent_name": "Neutral"}}
     with Stage(turns=(("So I say.\n", "Transition to neutral"),), answers=answers) as on:
-        result = hold(on, "handoff", "--transition", transition, "--max-turns", "1", "--first", "Opponent", "--json")
+        result = run_pattern(
+            on, "handoff", "--transition", transition, "--max-turns", "1", "--first", "Opponent", "--json"
+        )
         (request,) = on.bodies
     assert ("tools" in request, "response_format" in request) == (transition == "tool", transition == "structured")
     (turn,) = json.loads(result.stdout)["raw"]["transcript"]
     assert (turn["agentName"], turn["text"], turn["nextAgentName"]) == ("Opponent", "So I say.", "Neutral")
 
 
-def test_handoff_to_nobody_can_fail() -> None:
+def test_a_handoff_to_nobody_can_fail() -> None:
     """`--on-invalid error` gives exit code 1 and keeps the transcript."""
     with Stage(turns=(("I say ", "nothing of it."),)) as on:
-        result = hold(on, "handoff", "--transition", "text", "--on-invalid", "error")
+        result = run_pattern(on, "handoff", "--transition", "text", "--on-invalid", "error")
     assert result.exit_code == 1
     assert "  I say nothing of it.\n" in result.stdout
     assert "Failed after 1 complete turn." in result.stdout
 
 
-def test_panel_page_matches_its_snapshot(tmp_path: Path) -> None:
+def test_the_panel_page_matches_its_snapshot(tmp_path: Path) -> None:
     """The page has contributions, referee reports, and the output of a schema."""
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
-    with stage() as on:
-        result = hold(on, "round-robin", "--output-schema", str(schema))
+    with serve_stage() as on:
+        result = run_pattern(on, "round-robin", "--output-schema", str(schema))
     assert result.exit_code == 0
-    assert normalized_page(result.stdout) == snapshot("""\
+    assert normalize_page(result.stdout) == snapshot("""\
 Question: Cap rents?
   Analyst: weighs the evidence
   Practitioner: knows how it is done
@@ -280,25 +284,25 @@ Summary
 """)
 
 
-def test_panel_can_have_a_synthesized_result() -> None:
-    """A synthesizer writes text unless it is disabled; a failed one leaves no result and exit code 3."""
-    with stage() as on:
-        plain, bare = hold(on, "round-robin"), hold(on, "round-robin", "--no-synthesizer")
-    with stage(broken={4}) as on:
-        result = hold(on, "round-robin", "--attempts", "1", "--on-failure", "skip")
+def test_a_panel_can_have_a_synthesized_result() -> None:
+    """A synthesizer writes the text unless it is disabled. If it fails, there is no result and the exit code is 3."""
+    with serve_stage() as on:
+        plain, bare = run_pattern(on, "round-robin"), run_pattern(on, "round-robin", "--no-synthesizer")
+    with serve_stage(broken={4}) as on:
+        result = run_pattern(on, "round-robin", "--attempts", "1", "--on-failure", "skip")
     assert (plain.exit_code, bare.exit_code, result.exit_code) == (0, 0, 3)
     assert "\nSummary\n  Homes first.\n" in plain.stdout
     assert "Summary" not in bare.stdout + result.stdout
     assert "Synthesizer round_robin-synthesizer failed" in result.stdout
 
 
-def test_consensus_page_matches_its_snapshot() -> None:
-    """The page has proposals, short critiques, revisions, votes and the result; the saved one is in declared order."""
-    with stage() as on:
-        result = hold(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
+def test_the_consensus_page_matches_its_snapshot() -> None:
+    """The page has proposals, short critiques, revisions, votes and the result. The saved page is in declared order."""
+    with serve_stage() as on:
+        result = run_pattern(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
     assert result.exit_code == 0
     rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
-    assert normalized_page(rendered.stdout) == snapshot("""\
+    assert normalize_page(rendered.stdout) == snapshot("""\
 Task: Cap rents?
   Planner: plans
   Guardian
@@ -340,11 +344,11 @@ Outcome
 
 
 def test_without_a_consensus_there_is_no_result() -> None:
-    """The exit code is 3, and the votes give the reason. A tie-breaking judge cannot outvote the threshold."""
+    """The exit code is 3, and the votes give the reason. A tie-breaking judge cannot override the threshold."""
     answers = {**ANSWERS, "confidence": [{"choice": name, "reasoning": "r", "confidence": 1.0} for name in "ab"]}
     two = ("--agent", "a", "--agent", "b")
     with Stage(answers=answers) as on:
-        result, broken = hold(on, "consensus", *two), hold(on, "consensus", *two, "--tie-break")
+        result, broken = run_pattern(on, "consensus", *two), run_pattern(on, "consensus", *two, "--tie-break")
     assert (result.exit_code, broken.exit_code) == (3, 3)
     assert "Outcome: no consensus: " in result.stdout
     assert "Winner: none\n" in result.stdout
@@ -352,11 +356,11 @@ def test_without_a_consensus_there_is_no_result() -> None:
 
 
 def test_agents_without_an_answer_are_reported_and_skipped() -> None:
-    """A failure is shown at its place and never as a proposal."""
-    with stage(broken={0}) as on:
-        result = hold(on, "consensus", "--attempts", "1", "--json")
-    with stage(broken={0}) as on:
-        plain = hold(on, "consensus", "--attempts", "1")
+    """A failure is shown in the agent's position and never as a proposal."""
+    with serve_stage(broken={0}) as on:
+        result = run_pattern(on, "consensus", "--attempts", "1", "--json")
+    with serve_stage(broken={0}) as on:
+        plain = run_pattern(on, "consensus", "--attempts", "1")
     document = json.loads(result.stdout)
     failure = document["raw"]["losses"][0]
     assert (document["status"], failure["phase"], len(document["raw"]["proposals"])) == ("degraded", "proposal", 2)
@@ -367,15 +371,15 @@ def test_agents_without_an_answer_are_reported_and_skipped() -> None:
 
 
 def test_consensus_can_fail_with_its_first_agent() -> None:
-    """`--on-failure fail` ends the run with the provider's error; it is not the default."""
-    with stage(broken={0}) as on:
-        result = hold(on, "consensus", "--attempts", "1", "--on-failure", "fail", "--json")
+    """`--on-failure fail` ends the run with the provider's error. It is not the default."""
+    with serve_stage(broken={0}) as on:
+        result = run_pattern(on, "consensus", "--attempts", "1", "--on-failure", "fail", "--json")
     document = json.loads(result.stdout)
     assert (result.exit_code, document["status"], document["raw"]["outcome"]) == (1, "failed", None)
 
 
-def test_late_answer_counts_as_failed() -> None:
-    """`--turn-timeout` sets the limit; the debate continues without the answer."""
+def test_a_late_answer_counts_as_failed() -> None:
+    """`--turn-timeout` sets the limit. The debate continues without the answer."""
     turns = 0
 
     async def answer(request: ModelRequest) -> Any:
@@ -396,24 +400,28 @@ def test_late_answer_counts_as_failed() -> None:
     assert (failure.phase, failure.error_type) == ("proposal", "ModelTimeout")
 
 
-def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
-    """Critique topology, stopping and vote counting are options; weights are set in a file."""
+def test_consensus_options_reach_the_pattern(tmp_path: Path) -> None:
+    """The critique topology, stopping and vote counting are options; weights are set in a file."""
     plan = tmp_path / "plan.toml"
     plan.write_text('voting = "weighted"\nconvergence = false\n[weights]\nGuardian = 9.0\n')
     star = ("--topology", "star", "--hub", "Maker", "--seed", "5")
     off = ("--turn-timeout", "off")
-    with stage() as on:
-        result = hold(on, "consensus", *star, "--max-rounds", "2", "--file", str(plan), "--judge", *off, "--json")
+    with serve_stage() as on:
+        result = run_pattern(
+            on, "consensus", *star, "--max-rounds", "2", "--file", str(plan), "--judge", *off, "--json"
+        )
         judged = [body for body in on.bodies if "conclusive" in json.dumps(body)]
     raw = json.loads(result.stdout)["raw"]
     assert all("Maker" in edge for edge in raw["rounds"][0]["edges"])
     assert raw["tally"]["rule"] == "weighted"
     assert raw["tally"]["weights"]["Planner"] + raw["tally"]["weights"]["Guardian"] == 11.0
     assert len(judged) == 1
-    with stage() as on:
-        early = hold(on, "consensus", "--max-rounds", "3", "--convergence", "0.9", "--json")
-        all_rounds = hold(on, "consensus", "--max-rounds", "3", "--convergence", "off", "--json")
-        polled = hold(on, "consensus", "--max-rounds", "2", "--convergence", "off", "--confidence", "0", "--json")
+    with serve_stage() as on:
+        early = run_pattern(on, "consensus", "--max-rounds", "3", "--convergence", "0.9", "--json")
+        all_rounds = run_pattern(on, "consensus", "--max-rounds", "3", "--convergence", "off", "--json")
+        polled = run_pattern(
+            on, "consensus", "--max-rounds", "2", "--convergence", "off", "--confidence", "0", "--json"
+        )
     assert json.loads(early.stdout)["raw"]["earlyEnd"]["source"] == "convergence"
     assert [len(one.get("poll", ())) for one in json.loads(polled.stdout)["raw"]["rounds"]] == [3]
     rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=polled.stdout)
@@ -421,8 +429,8 @@ def test_the_options_of_a_consensus_reach_the_pattern(tmp_path: Path) -> None:
     assert len(json.loads(all_rounds.stdout)["raw"]["rounds"]) == 3
 
 
-def test_repeated_request_to_a_speaker_is_shown() -> None:
-    """The first answer stays; the second one determines the next speaker."""
+def test_a_repeated_request_to_a_speaker_is_shown() -> None:
+    """The first answer stays on the page. The second one determines the next speaker."""
     answers = {
         "next_agent_name": [
             {"response": "So I say.", "next_agent_name": "nobody"},
@@ -430,22 +438,22 @@ def test_repeated_request_to_a_speaker_is_shown() -> None:
         ]
     }
     with Stage(answers=answers) as on:
-        result = hold(on, "handoff", "--max-turns", "1", "--json")
+        result = run_pattern(on, "handoff", "--max-turns", "1", "--json")
     with Stage(answers=answers) as on:
-        plain = hold(on, "handoff", "--max-turns", "1")
+        plain = run_pattern(on, "handoff", "--max-turns", "1")
     rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, rendered.stdout):
         assert "\n  So I say.\nHands over, when asked again, to: Neutral (" in page
         assert "Well." not in page
 
 
-def test_round_without_a_report_is_shown() -> None:
-    """The deliberation continues after a failed moderator."""
+def test_a_round_without_a_report_is_shown() -> None:
+    """The deliberation continues after the moderator fails."""
     options = ("--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
-    with stage(broken={2}) as on:
-        result = hold(on, "deliberation", *options, "--json")
-    with stage(broken={2}) as on:
-        plain = hold(on, "deliberation", *options)
+    with serve_stage(broken={2}) as on:
+        result = run_pattern(on, "deliberation", *options, "--json")
+    with serve_stage(broken={2}) as on:
+        plain = run_pattern(on, "deliberation", *options)
     assert json.loads(result.stdout)["raw"]["reports"][0] is None
     rendered = CliRunner().invoke(app, ["runs", "render", "-"], input=result.stdout)
     for page in (plain.stdout, rendered.stdout):
@@ -453,8 +461,8 @@ def test_round_without_a_report_is_shown() -> None:
         assert "the round has no report" in page
 
 
-def test_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
-    """The mark follows that answer and no other."""
+def test_a_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
+    """The mark follows only that answer."""
     page = io.StringIO()
     deliberation = find_pattern("deliberation")
     assert deliberation is not None
@@ -472,10 +480,10 @@ def test_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
 
 
 @each_pattern
-def test_raw_output_alone_names_its_speakers(pattern: str, tmp_path: Path) -> None:
-    """Without its document, the page and the report show the available parts."""
+def test_raw_output_names_its_speakers(pattern: str, tmp_path: Path) -> None:
+    """Without the surrounding document, the page and the report show the available parts."""
     path, report_path = tmp_path / "raw.json", tmp_path / "report.md"
-    path.write_text(json.dumps(saved("Homes first.")[pattern]["raw"]))
+    path.write_text(json.dumps(build_document("Homes first.")[pattern]["raw"]))
     run_document = read_document(str(path))
     assert [speaker.name for speaker in run_document.speakers] == ["Homes first."]
     result = CliRunner().invoke(app, ["runs", "render", str(path), "--markdown", str(report_path)])

@@ -1,4 +1,4 @@
-"""Commands of the sibling patterns: documents, files, limits, failures, signals."""
+"""Commands of the other patterns: documents, files, limits, failures and signals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.patterns.handoff.page import HandoffPlanOptions
 from flowdebate.ui.plan import make_plan
 
-from .siblings import VERBS, saved, stage
+from .siblings import VERBS, build_document, serve_stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OWN_PAGES = {
     "leaderboard": "judges.md#A leaderboard from the command line",
     "study": "evaluate.md#A study as a file",
 }
-"""Commands whose options are in a section of the page about their task, as page#heading."""
+"""Commands whose options are documented on the page about their task, as page#heading."""
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 _TOP: Any = get_command(app)
 GROUPS = ("runs", "eval")
@@ -44,38 +44,38 @@ COMMANDS = {
 }
 SECTIONS = {name: f"runs {name}" for name in _TOP.commands["runs"].commands if name not in _TOP.commands}
 SECTIONS["list"] = "runs"
-"""Sections of commands whose headings are not just the command's name."""
+"""Headings of the commands' sections, where they differ from the command names."""
 TURNS = {"handoff": ("--transition", "text")}
-"""Options for text answers, which a stage can delay."""
+"""Options for text answers, so that a stage can delay them."""
 
 
-def hold(on: Stage, verb: str, *more: str) -> Result:
+def run_pattern(on: Stage, verb: str, *more: str) -> Result:
     """Run a pattern's command on the stage, in this process."""
     options = (*VERBS[verb][1], *more)
     return CliRunner(env={"FORCE_COLOR": "1"}).invoke(app, on.options(*options, verb=verb), catch_exceptions=False)
 
 
-def lines(page: str) -> list[str]:
-    """Return the lines of a page without time and id, in any order, as speakers can be simultaneous."""
+def sorted_lines(page: str) -> list[str]:
+    """Return the lines of a page without times and ids, sorted because speakers can be simultaneous."""
     return sorted(
         filter(None, re.sub(r"Time: .*? s|Run: \w+|^Model: .*| · flowdebate show \w+", "", page).splitlines())
     )
 
 
 @each_verb
-def test_render_shows_the_json_document_like_the_run(verb: str, tmp_path: Path) -> None:
-    """Stdout has only the raw output of the pattern; the report is equal, too."""
+def test_a_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
+    """Stdout has only the pattern's raw output, and the report is equal too."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
-    with stage() as on:
-        result = hold(on, verb, "--json", "--markdown", str(report))
-    with stage() as on:
-        plain = hold(on, verb, "--seed", str(json.loads(result.stdout)["seed"]))
+    with serve_stage() as on:
+        result = run_pattern(on, verb, "--json", "--markdown", str(report))
+    with serve_stage() as on:
+        plain = run_pattern(on, verb, "--seed", str(json.loads(result.stdout)["seed"]))
     assert (result.exit_code, result.stderr, plain.exit_code, plain.stderr) == (0, "", 0, "")
     document = json.loads(result.stdout)
     assert (document["pattern"], document["status"]) == (VERBS[verb][0], "complete")
     assert document["usage"]["calls"] == len(on.bodies)
     page = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(markdown)], input=result.stdout)
-    assert lines(page.stdout) == lines(plain.stdout)
+    assert sorted_lines(page.stdout) == sorted_lines(plain.stdout)
     assert "\x1b" not in plain.stdout
     assert markdown.read_text() == report.read_text()
     assert "Homes first" in report.read_text() or verb == "handoff"
@@ -85,7 +85,7 @@ def test_render_shows_the_json_document_like_the_run(verb: str, tmp_path: Path) 
 def test_bare_raw_output_is_assigned_to_its_pattern(verb: str, tmp_path: Path) -> None:
     """Both key styles work without the surrounding document."""
     path = tmp_path / "raw.json"
-    value = saved("Homes first.")[VERBS[verb][0]]["raw"]
+    value = build_document("Homes first.")[VERBS[verb][0]]["raw"]
     pages = []
     for keys in (value, _snake(value)):
         path.write_text(json.dumps(keys))
@@ -106,7 +106,7 @@ def _snake(value: Any) -> Any:
 
 @each_verb
 def test_plan_file_can_set_every_option(verb: str, tmp_path: Path) -> None:
-    """Speakers have roles, system prompts and models; options override the file."""
+    """Speakers have roles, system prompts and models. Options override the file."""
     (key,) = {"debaters", "agents"} & set(_parameters(verb))
     subject = next(iter(_parameters(verb)))
     file = tmp_path / "plan.toml"
@@ -116,7 +116,7 @@ def test_plan_file_can_set_every_option(verb: str, tmp_path: Path) -> None:
     )
     file.write_text(f'{subject} = "Free rents?"\nmodel = "other"\n{persons}\n')
     names = {"next_agent_name": {"response": "Yes.", "next_agent_name": "bob"}}
-    with stage() as on:
+    with serve_stage() as on:
         on.answers = {**on.answers, **names}
         run = ["--base-url", on.base_url, "--file", str(file), *VERBS[verb][1], "--json"]
         result = CliRunner().invoke(app, [verb, *run], catch_exceptions=False)
@@ -127,7 +127,7 @@ def test_plan_file_can_set_every_option(verb: str, tmp_path: Path) -> None:
     assert all(word in prompts for word in ("ann-word", "bob-word", "Free rents?"))
     assert [agent["name"] for agent in document[key]] == ["ann", "bob"]
     assert document[key][0]["role"] == "of ann"
-    with stage() as on:
+    with serve_stage() as on:
         more = (
             "--file",
             str(file),
@@ -136,7 +136,7 @@ def test_plan_file_can_set_every_option(verb: str, tmp_path: Path) -> None:
             f"--{key.removesuffix('s')}",
             "kim",
         )
-        result = hold(on, verb, *more, "--json")
+        result = run_pattern(on, verb, *more, "--json")
         assert {body["model"] for body in on.bodies} == {"staged"}
     assert json.loads(result.stdout)[key] == [{"name": "eve", "role": "the new one"}, {"name": "kim", "role": None}]
 
@@ -147,11 +147,11 @@ def _parameters(verb: str) -> list[str]:
 
 @each_verb
 def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
-    """The exit code is 3; document and page name the limit."""
-    with stage() as on:
-        result = hold(on, verb, "--max-calls", "1", "--json")
-    with stage() as on:
-        plain = hold(on, verb, "--max-calls", "1")
+    """The exit code is 3. The document and the page name the limit."""
+    with serve_stage() as on:
+        result = run_pattern(on, verb, "--max-calls", "1", "--json")
+    with serve_stage() as on:
+        plain = run_pattern(on, verb, "--max-calls", "1")
     assert (result.exit_code, plain.exit_code) == (3, 3)
     assert result.stderr.endswith(" --max-calls N\n")
     document = json.loads(result.stdout)
@@ -162,11 +162,11 @@ def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
 
 @each_verb
 def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
-    """The exit code is 1, without a traceback."""
-    with stage(broken=range(100)) as on:
-        result = hold(on, verb, "--attempts", "1", "--json")
-    with stage(broken=range(100)) as on:
-        plain = hold(on, verb, "--attempts", "1")
+    """The exit code is 1, and there is no traceback."""
+    with serve_stage(broken=range(100)) as on:
+        result = run_pattern(on, verb, "--attempts", "1", "--json")
+    with serve_stage(broken=range(100)) as on:
+        plain = run_pattern(on, verb, "--attempts", "1")
     assert (result.exit_code, plain.exit_code) == (1, 1)
     assert result.stderr.startswith("Error: ")
     assert json.loads(result.stdout)["status"] == "failed"
@@ -176,9 +176,9 @@ def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
 
 @each_verb
 def test_repeated_call_is_reported(verb: str) -> None:
-    """The reader sees why there is no text, and whose call it is among simultaneous speakers."""
-    with stage(broken={0}) as on:
-        plain = hold(on, verb)
+    """The reader sees why there is no text, and which of the simultaneous speakers is called again."""
+    with serve_stage(broken={0}) as on:
+        plain = run_pattern(on, verb)
     assert plain.exit_code == 0
     who = {"deliberation": "(Optimist|Skeptic): ", "consensus": "(Planner|Maker|Guardian): "}.get(verb, "")
     assert re.search(rf"\n  \({who}the endpoint answered 503: overloaded; asking again\)", plain.stdout)
@@ -189,8 +189,8 @@ def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> No
     """The same options and seed give the same result."""
     cassette = tmp_path / "cassette"
     options = ("--seed", "3", "--json")
-    with stage() as on:
-        first = hold(on, verb, *options, "--record", str(cassette))
+    with serve_stage() as on:
+        first = run_pattern(on, verb, *options, "--record", str(cassette))
         posts = len(on.bodies)
     replayed = CliRunner().invoke(app, [verb, "Cap rents?", *VERBS[verb][1], *options, "--replay", str(cassette)])
     assert (first.exit_code, replayed.exit_code) == (0, 0)
@@ -203,10 +203,10 @@ def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> No
 
 @each_verb
 def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
-    """On a terminal, while a model writes, the exit code is 130; page and report have the finished part."""
+    """On a terminal, while a model writes, the exit code is 130. The page and the report have the finished part."""
     report = tmp_path / "report.md"
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--markdown", str(report))
-    with stage(hold=(1, 1)) as on, OnTerminal(*on.options(*options, verb=verb)) as terminal:
+    with serve_stage(hold=(1, 1)) as on, OnTerminal(*on.options(*options, verb=verb)) as terminal:
         terminal.until("Homes first.")
         on.wait_for_turn(2)
         terminal.process.send_signal(signal.SIGINT)
@@ -221,7 +221,7 @@ def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
 def test_a_terminated_run_leaves_its_document(verb: str) -> None:
     """SIGTERM before the first answer gives exit code 143 and a document that can be rendered."""
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
-    with stage(hold=(0, 0)) as on, on_pipes(*on.options(*options, verb=verb)) as process:
+    with serve_stage(hold=(0, 0)) as on, on_pipes(*on.options(*options, verb=verb)) as process:
         on.wait_for_turn(1)
         process.terminate()
         stdout, stderr = process.communicate(timeout=PATIENCE)
@@ -258,7 +258,7 @@ MISUSE = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISUSE, ids=[" ".join(arguments) for arguments, _ in MISUSE])
-def test_misuse_is_one_line_with_the_option(arguments: list[str], message: str) -> None:
+def test_misuse_is_reported_in_one_line_with_the_option(arguments: list[str], message: str) -> None:
     """The exit code is 2, before any output or call."""
     result = CliRunner().invoke(app, [*arguments, "--model", "local"] if len(arguments) > 1 else arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -289,8 +289,10 @@ BAD = [
 
 
 @pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
-def test_invalid_file_gives_one_line_with_file_and_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
-    """Errors of the pattern about a value of the file are included."""
+def test_an_invalid_file_is_reported_in_one_line_with_its_key(
+    verb: str, text: str, message: str, tmp_path: Path
+) -> None:
+    """Pattern errors about a value in the file are included."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
     result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])
@@ -300,7 +302,7 @@ def test_invalid_file_gives_one_line_with_file_and_key(verb: str, text: str, mes
 
 
 def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
-    """The key replaces the field of the pattern, with its path; other errors are unchanged."""
+    """The key replaces the pattern's field, with its path. Other errors are unchanged."""
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
     options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))
@@ -328,7 +330,7 @@ def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
         ("debte", "is unknown: debte. Did you mean debate?"),
     ],
 )
-def test_a_document_of_an_unknown_pattern_is_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
+def test_an_unknown_pattern_in_a_document_is_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
     """The error lists the known patterns, or suggests one."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
@@ -352,7 +354,7 @@ def test_plan_files_in_the_docs_are_valid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_is_documented_under_its_command(verb: str) -> None:
-    """The docs name each option in the command's section, or among the common ones."""
+    """The docs list each option in the command's section or among the common ones."""
     page = DOCS.read_text("utf-8")
     shared = page.split("## Options of all patterns")[1].split("\n## ")[0]
     if verb in OWN_PAGES:

@@ -24,25 +24,25 @@ PROPOSED = {
 }
 
 
-def stage(**options: Any) -> Stage:
+def sides_stage(**options: Any) -> Stage:
     """Serve a stage that also proposes sides."""
     return Stage(answers={"sides": PROPOSED}, **options)
 
 
-def arguments(on: Stage, *more: str) -> list[str]:
+def debate_arguments(on: Stage, *more: str) -> list[str]:
     """Return the arguments of a debate without sides."""
     return ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *more)[2:]]
 
 
-def run(on: Stage, *more: str) -> Result:
+def run_command(on: Stage, *more: str) -> Result:
     """Run the command without a terminal."""
-    return CliRunner().invoke(app, arguments(on, *more), catch_exceptions=False)
+    return CliRunner().invoke(app, debate_arguments(on, *more), catch_exceptions=False)
 
 
 def test_proposed_sides_are_shown_and_debated() -> None:
-    """The proposal takes one extra call; the document has these sides."""
-    with stage() as on:
-        result = run(on, "--json")
+    """The proposal takes one extra call. The document has the proposed sides."""
+    with sides_stage() as on:
+        result = run_command(on, "--json")
     document = json.loads(result.stdout)
     assert "  Postgres = We should use Postgres\n" in result.stderr
     assert "  MySQL = Use MySQL\n" in result.stderr
@@ -54,10 +54,10 @@ def test_proposed_sides_are_shown_and_debated() -> None:
     assert all(f'The answer to \\"{ASKED}\\" is yes' not in json.dumps(body) for body in on.bodies)
 
 
-def test_a_resumed_run_has_the_sides_that_were_proposed() -> None:
-    """The sides are stored in the plan, and nothing is requested again."""
-    with stage() as on:
-        early = run(on, "--max-calls", "1")
+def test_a_resumed_run_keeps_the_proposed_sides() -> None:
+    """The sides are stored in the plan, and no call requests them again."""
+    with sides_stage() as on:
+        early = run_command(on, "--max-calls", "1")
         before = len(on.bodies)
         result = CliRunner().invoke(app, ["resume", "--last", "--max-calls", "9", "--json"])
     assert (early.exit_code, result.exit_code) == (3, 0)
@@ -67,17 +67,17 @@ def test_a_resumed_run_has_the_sides_that_were_proposed() -> None:
 
 def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
     """A replayed debate makes no call, not even for its sides."""
-    with stage() as on:
+    with sides_stage() as on:
         options = ("--seed", "3", "--json")
-        first = run(on, *options, "--record", str(tmp_path / "cassette"))
+        first = run_command(on, *options, "--record", str(tmp_path / "cassette"))
         calls = len(on.bodies)
-        second = run(on, *options, "--replay", str(tmp_path / "cassette"))
+        second = run_command(on, *options, "--replay", str(tmp_path / "cassette"))
         assert len(on.bodies) == calls
     assert json.loads(first.stdout)["raw"] == json.loads(second.stdout)["raw"]
 
 
 def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) -> None:
-    """An unusable store and an unwritable report are rejected then, too."""
+    """An unusable store and an unwritable report are also rejected at this point."""
     (tmp_path / "file").write_text("no database")
     wrong = [
         ("--human", "nobody"),
@@ -85,15 +85,15 @@ def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) 
         ("--markdown", str(tmp_path)),
         ("--curtail", "--on-flip", "tie"),
     ]
-    with stage() as on:
-        codes = [run(on, *options).exit_code for options in wrong]
+    with sides_stage() as on:
+        codes = [run_command(on, *options).exit_code for options in wrong]
     assert (codes, on.bodies) == ([2, 1, 2, 2], [])
 
 
 def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
-    """After all attempts there is one message and no run."""
+    """There is one message after all attempts, and no run."""
     with Stage(answers={"sides": {"sides": [{"name": "a", "position": "\x1b[2J"}]}}) as on:
-        result = run(on, "--store", str(tmp_path / "own.sqlite3"))
+        result = run_command(on, "--store", str(tmp_path / "own.sqlite3"))
         listed = CliRunner().invoke(app, ["runs", "--json", "--store", str(tmp_path / "own.sqlite3")])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "\x1b" not in result.stderr
@@ -116,8 +116,8 @@ def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
 def test_a_terminal_asks_before_the_debate(
     store: Path, typed: str | None, code: int, stances: list[str] | None
 ) -> None:
-    """Y debates them, n and Ctrl-C end without a cost, and edit replaces them."""
-    with stage() as on, OnTerminal(*arguments(on)) as terminal:
+    """Answering y starts the debate, n or Ctrl-C ends without a cost, and edit replaces the sides."""
+    with sides_stage() as on, OnTerminal(*debate_arguments(on)) as terminal:
         terminal.until("[Y/n/edit]")
         if typed is None:
             terminal.process.send_signal(signal.SIGINT)
@@ -131,18 +131,18 @@ def test_a_terminal_asks_before_the_debate(
         assert all(stance in json.dumps(on.bodies[1]) for stance in stances)
 
 
-def test_yes_option_skips_the_question() -> None:
+def test_the_yes_option_skips_the_question() -> None:
     """The sides are shown and debated."""
-    with stage() as on, OnTerminal(*arguments(on, "--yes")) as terminal:
+    with sides_stage() as on, OnTerminal(*debate_arguments(on, "--yes")) as terminal:
         assert terminal.end() == 0
     assert "[Y/n/edit]" not in terminal.seen
     assert "Postgres = We should use Postgres" in terminal.seen
 
 
-def test_batch_proposes_sides_for_questions_without_them(tmp_path: Path) -> None:
-    """They are proposed once: a repeated command makes no call. Plain questions use the sides in their text."""
+def test_a_batch_proposes_missing_sides(tmp_path: Path) -> None:
+    """A repeated command makes no call. Plain questions use the sides in their text."""
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
-    with stage() as on:
+    with sides_stage() as on:
         options = [
             "batch",
             str(tmp_path / "q.txt"),

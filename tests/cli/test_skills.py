@@ -31,7 +31,7 @@ FACTS = {"plan.md": "The audit log grows by 2 GB a day.", "change.diff": "+limit
 
 
 def answer(request: str) -> Any:
-    """Return data that fits a schema; a ranking has all answers."""
+    """Return data that fits a schema; a ranking contains all answers."""
     schema = json.loads(request)["json_schema"]["schema"]
     definitions = schema.get("$defs", {})
     if "ranking" in schema["properties"]:
@@ -39,7 +39,7 @@ def answer(request: str) -> Any:
     return filled(schema, definitions, Random(1))
 
 
-def lines_of(text: str) -> Iterator[list[str]]:
+def split_commands(text: str) -> Iterator[list[str]]:
     """Return the commands of a skill as words, with continued lines joined."""
     for fence in _FENCE.findall(text):
         for line in fence.replace("\\\n", " ").splitlines():
@@ -48,8 +48,8 @@ def lines_of(text: str) -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Make a folder with a model and the files that the commands name."""
+def skill_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Create a folder with a model and the files that the commands name."""
     monkeypatch.chdir(tmp_path)
     for provider in PROVIDERS.values():
         if provider.key_env is not None:
@@ -64,12 +64,12 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("skill", SKILLS)
-def test_skill_commands_run(skill: str, played: Path) -> None:
-    """The commands run in order, and their output has the fields that the skill mentions."""
+def test_skill_commands_run(skill: str, skill_folder: Path) -> None:
+    """The commands run in order, and their output has the fields mentioned in the skill."""
     text = SKILLS[skill]
     ran = 0
-    for program, *words in lines_of(text):
-        if program == "git":  # the file that it would write exists already
+    for program, *words in split_commands(text):
+        if program == "git":  # its output file already exists
             assert words[-1] in FACTS
             continue
         assert program == "flowdebate"
@@ -78,9 +78,9 @@ def test_skill_commands_run(skill: str, played: Path) -> None:
         assert result.exit_code == 0, (words, result.stderr)
         ran += 1
         if sign:
-            (played / target).write_text(result.stdout)
+            (skill_folder / target).write_text(result.stdout)
     assert ran > 1
-    document: Any = json.loads((played / f"{skill.removeprefix('flowdebate-')}.json").read_text())
+    document: Any = json.loads((skill_folder / f"{skill.removeprefix('flowdebate-')}.json").read_text())
     for field in _FIELD.findall(text):
         value = document
         for part in field.split("."):
@@ -89,7 +89,7 @@ def test_skill_commands_run(skill: str, played: Path) -> None:
 
 @pytest.mark.parametrize("skill", SKILLS)
 def test_skill_has_the_installable_format(skill: str) -> None:
-    """The name is that of the folder, the description has the permitted length, and there are no other fields."""
+    """The name equals that of the folder, the description has a permitted length, and there are no other fields."""
     _, head, body = SKILLS[skill].split("---\n", 2)
     metadata = yaml.safe_load(head)
     assert set(metadata) == {"name", "description", "license", "compatibility"}
@@ -100,8 +100,8 @@ def test_skill_has_the_installable_format(skill: str) -> None:
     assert len(body.splitlines()) < 500
 
 
-def test_plugin_and_registry_say_one_version_and_start_the_server() -> None:
-    """The version is that of the package, and the command has all options that they use."""
+def test_plugin_and_registry_agree_on_the_version_and_start_the_server() -> None:
+    """The version equals the package's, and the command has all the options they use."""
     plugin = json.loads((ROOT / ".claude-plugin/plugin.json").read_text())
     market = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())
     server = json.loads((ROOT / "server.json").read_text())
@@ -119,8 +119,8 @@ def test_plugin_and_registry_say_one_version_and_start_the_server() -> None:
     assert arguments[0] == words[0] == "mcp"
 
 
-def test_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The version of the tag must be in every file."""
+def test_the_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tag's version must be in every file."""
     import runpy
     import sys
 

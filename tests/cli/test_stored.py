@@ -24,7 +24,7 @@ from flowdebate.cli.app import app
 from flowdebate.store.sqlite.store import SqliteStore
 from tests.processes import started
 
-from .siblings import VERBS, stage
+from .siblings import VERBS, serve_stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
 from .test_run import SIDES
 
@@ -38,17 +38,19 @@ if TYPE_CHECKING:
 
 ALL = {"debate": ("debate", (*SIDES, "--moderator")), **VERBS}
 TOGETHER = {"consensus": 3, "deliberation": 3}
-"""Number of simultaneous calls: a limit in between would end calls in flight, which a resumed run repeats."""
+"""Number of simultaneous calls. A limit reached in between would end calls in flight, and a resumed run would repeat
+them.
+"""
 ONE_TURN = (("Homes ", "first."),)
 
 
-def command(*arguments: str, stdin: bytes | None = None) -> Result:
+def run_command(*arguments: str, stdin: bytes | None = None) -> Result:
     """Run the command in this process."""
     return CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
 
-def in_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
-    """Return the result of `work` on the store at `path`, as another process would."""
+def use_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    """Return the result of `work` on the store at `path`, as another process would get it."""
 
     async def act() -> Any:
         store = SqliteStore(path)
@@ -60,110 +62,112 @@ def in_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
     return asyncio.run(act())
 
 
-def newest(path: Path) -> StoredRun:
+def newest_run(path: Path) -> StoredRun:
     """Return the newest run."""
-    run: StoredRun = in_store(path, lambda store: store.runs(limit=1))[0]
+    run: StoredRun = use_store(path, lambda store: store.runs(limit=1))[0]
     return run
 
 
-def timeless(value: Any) -> Any:
+def strip_times(value: Any) -> Any:
     """Return a document without times and ids."""
     if isinstance(value, dict):
-        return {key: timeless(entry) for key, entry in value.items() if key not in ("seconds", "runId")}
-    return [timeless(entry) for entry in value] if isinstance(value, list) else value
+        return {key: strip_times(entry) for key, entry in value.items() if key not in ("seconds", "runId")}
+    return [strip_times(entry) for entry in value] if isinstance(value, list) else value
 
 
-def add_like(
+def copy_run(
     path: Path, run_id: str, *, like: StoredRun | None = None, header: dict[str, Any] | None = None, **run: Any
 ) -> None:
-    """Store a changed copy of a run, by default the newest one."""
-    like = newest(path) if like is None else like
+    """Store a changed copy of a run, by default of the newest one."""
+    like = newest_run(path) if like is None else like
 
     async def add(store: SqliteStore) -> None:
         other = replace(like, header=replace(like.header, run_id=run_id, **(header or {})), **run)
         await store.add(other, await store.steps(like.header.run_id))
 
-    in_store(path, add)
+    use_store(path, add)
 
 
-def ended_early(on: Stage, *more: str) -> str:
+def run_to_limit(on: Stage, *more: str) -> str:
     """Run a debate that a limit ends after one argument; return its id."""
-    result = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--json", *more))
+    result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--json", *more))
     assert result.exit_code == 3
     return str(json.loads(result.stdout)["runId"])
 
 
-def newest_of(on: Stage, path: Path) -> StoredRun:
+def store_template(on: Stage, path: Path) -> StoredRun:
     """Store a debate ended by a limit, as a template for copies."""
-    ended_early(on)
-    return newest(path)
+    run_to_limit(on)
+    return newest_run(path)
 
 
-def test_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
-    """After SIGKILL during a call, answers are not requested again, and the document is the same."""
+def test_a_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
+    """SIGKILL arrives during a call. Answers are not requested again, and the document is the same."""
     options = (*SIDES, "--max-rounds", "2", "--seed", "7")
     with Stage(turns=ONE_TURN) as on:
-        uninterrupted = command(*on.options(*options, "--json", "--no-store"))
+        uninterrupted = run_command(*on.options(*options, "--json", "--no-store"))
         calls = len(on.bodies)
     with Stage(turns=ONE_TURN, hold=(2, 0)) as on:
         with on_pipes(*on.options(*options)) as process:
             on.wait_for_turn(3)
             process.kill()
             process.wait(PATIENCE)
-        table = command("runs", "--status", "left_behind")
-        page = command("show", newest(store).header.run_id, "--page")
-        raising = command("resume", "--last", "--on-uncertain", "raise")
+        table = run_command("runs", "--status", "left_behind")
+        page = run_command("show", newest_run(store).header.run_id, "--page")
+        raising = run_command("resume", "--last", "--on-uncertain", "raise")
         assert len(on.bodies) == 3
-        result = command("resume", "--last", "--base-url", on.base_url, "--json")
+        result = run_command("resume", "--last", "--base-url", on.base_url, "--json")
         assert len(on.bodies) == calls + 1
     assert re.search(r"just now +debate +left behind +2 +Cap rents\?", table.stdout)
     assert "Interrupted after 2 complete arguments." in page.stdout
     assert raising.exit_code == 1
     assert "--on-uncertain retry would make the call again" in raising.stderr
     assert (result.exit_code, result.stderr) == (0, "")
-    assert timeless(json.loads(result.stdout)) == timeless(json.loads(uninterrupted.stdout))
-    assert json.loads(result.stdout)["runId"] == newest(store).header.run_id
+    assert strip_times(json.loads(result.stdout)) == strip_times(json.loads(uninterrupted.stdout))
+    assert json.loads(result.stdout)["runId"] == newest_run(store).header.run_id
 
 
 @pytest.mark.parametrize("verb", ALL)
 def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
-    """Ended by a limit and continued with a higher one, it has the same document, page, report and exit code."""
+    """A run ended by a limit and continued with a higher one has the same document, page, report and exit code."""
     options = (*ALL[verb][1], "--seed", "5")
-    if verb == "consensus":  # without a store it has no archive
+    if verb == "consensus":  # without a store, it has no archive
         options = (*options, "--no-archive")
     reports = tmp_path / "whole.md", tmp_path / "carried-on.md"
-    with stage() as on:
-        uninterrupted = command(*on.options(*options, "--json", "--no-store", "--markdown", str(reports[0]), verb=verb))
+    with serve_stage() as on:
+        uninterrupted = run_command(
+            *on.options(*options, "--json", "--no-store", "--markdown", str(reports[0]), verb=verb)
+        )
         calls = len(on.bodies)
-    with stage() as on:
-        early = command(*on.options(*options, "--max-calls", str(TOGETHER.get(verb, 2)), verb=verb))
+    with serve_stage() as on:
+        early = run_command(*on.options(*options, "--max-calls", str(TOGETHER.get(verb, 2)), verb=verb))
         assert len(on.bodies) == TOGETHER.get(verb, 2)
         hint = re.search(r"flowdebate resume (\w{8}) --max-calls N", early.stderr)
         assert hint is not None
         assert f"\nRun: {hint[1]}" in early.stdout
         more = ("--max-calls", "99", "--json", "--markdown", str(reports[1]))
-        result = command("resume", hint[1], *more)
-        second_time = command("resume", hint[1], "--max-calls", "99")
+        result = run_command("resume", hint[1], *more)
+        second_time = run_command("resume", hint[1], "--max-calls", "99")
         assert len(on.bodies) == calls
     assert (early.exit_code, result.exit_code, result.stderr) == (3, uninterrupted.exit_code, "")
-    first, second = (timeless(json.loads(document.stdout)) for document in (uninterrupted, result))
+    first, second = (strip_times(json.loads(document.stdout)) for document in (uninterrupted, result))
     assert first == second
     texts = [re.sub(r"- (Time|Run): .*\n", "", report.read_text()) for report in reports]
     assert texts[0] == texts[1]
-    rendered = command("runs", "render", "-", stdin=result.stdout_bytes).stdout
+    rendered = run_command("runs", "render", "-", stdin=result.stdout_bytes).stdout
     assert sorted(_lines(second_time.stdout)) == sorted(_lines(rendered))
-    page = command("show", hint[1], "--page")
+    page = run_command("show", hint[1], "--page")
     assert sorted(_lines(page.stdout)) == sorted(_lines(rendered))
 
 
 def _lines(page: str) -> list[str]:
-    """Return the lines of a page without times and without lines that only a live run has."""
+    """Return the lines of a page without times and without lines specific to a live run."""
     page = re.sub(r"Time: .*? s| · flowdebate show \w+|^Model: .*", "", page)
     return [line for line in page.splitlines() if line]
 
 
-def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
-    """Schema and plan file can change or disappear later; a recording ends with the interrupted run."""
+def test_a_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
+    """The schema and the plan file can later change or disappear. A recording ends with the interrupted run."""
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
     plan = tmp_path / "plan.toml"
@@ -171,28 +175,28 @@ def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: P
     cassette = tmp_path / "cassette"
     options = ("--model", "staged", "--max-calls", "2", "--file", str(plan), "--record", str(cassette))
     with Stage() as on:
-        command("debate", "--base-url", on.base_url, *options)
+        run_command("debate", "--base-url", on.base_url, *options)
         recorded = cassette.read_text()
         plan.unlink()
         (tmp_path / "answer.json").unlink()
-        result = command("resume", "--last", "--max-calls", "9", "--json")
+        result = run_command("resume", "--last", "--max-calls", "9", "--json")
     assert (result.exit_code, json.loads(result.stdout)["output"]) == (0, {"answer": 42})
     assert result.stderr.startswith(f"Warning: {cassette} ends where the run was interrupted")
     assert cassette.read_text() == recorded
-    assert newest(store).status == "complete"
+    assert newest_run(store).status == "complete"
 
 
 def test_no_secret_is_stored(store: Path) -> None:
-    """Neither keys nor password and query of a base URL are stored; a resumed run needs them again."""
+    """This covers keys, and the password and query of a base URL. A resumed run needs them again."""
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
-        early = command("debate", "Should we ship?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
+        early = run_command("debate", "Should we ship?", "--model", "staged", "--base-url", secret, "--max-calls", "1")
         contents = [path.read_bytes() for path in store.parent.iterdir() if path.is_file()]
-        without = command("resume", "--last")
-        result = command("resume", "--last", "--base-url", on.base_url, "--max-calls", "9")
+        without = run_command("resume", "--last")
+        result = run_command("resume", "--last", "--base-url", on.base_url, "--max-calls", "9")
     assert early.exit_code == 3
     assert not any(b"geheim" in data for data in contents)
-    assert newest(store).header.plan is not None
+    assert newest_run(store).header.plan is not None
     assert (without.exit_code, result.exit_code) == (2, 0)
     assert "--base-url must be given again: that of http://127.0.0.1:" in without.stderr
     assert "geheim" not in without.stderr
@@ -210,40 +214,40 @@ def test_ctrl_c_shows_how_to_resume() -> None:
     assert f"To resume: flowdebate resume {run_id[1][:8]}\n" in terminal.screen
 
 
-def test_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
-    """`--store` precedes FLOWDEBATE_STORE and the user's data directory; `--no-store` stores nothing."""
+def test_the_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
+    """`--store` precedes FLOWDEBATE_STORE, which precedes the user's data directory. `--no-store` stores nothing."""
     path = tmp_path / "own runs.db"
     with Stage() as on:
-        run_id = ended_early(on, "--store", str(path))
-        result = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--store", str(path)))
+        run_id = run_to_limit(on, "--store", str(path))
+        result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--store", str(path)))
         assert not store.exists()
-        unkept = command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--no-store", "--json"))
+        unkept = run_command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--no-store", "--json"))
         assert not store.exists()
-        ended_early(on)
+        run_to_limit(on)
         assert store.exists()
         del os.environ["FLOWDEBATE_STORE"]
-        ended_early(on)
+        run_to_limit(on)
     assert f" --max-calls N --store '{path}'\n" in result.stderr
     assert (unkept.stderr, json.loads(unkept.stdout)["runId"]) == ("", None)
-    assert newest(store.parent / "flowdebate" / "runs.sqlite3").status == "limit"
-    assert run_id in command("runs", "--store", str(path), "--json").stdout
+    assert newest_run(store.parent / "flowdebate" / "runs.sqlite3").status == "limit"
+    assert run_id in run_command("runs", "--store", str(path), "--json").stdout
 
 
-def test_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
-    """A store given by the user is an error; an unusable default store is skipped."""
+def test_an_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
+    """The default store is skipped if it is unusable. Any other store causes an error."""
     blocked = tmp_path / "file"
     blocked.write_text("no database")
     with Stage() as on:
         for location in (str(blocked), str(blocked / "runs.db"), "postgresql://me:geheim@127.0.0.1:9/x"):
-            result = command(*on.options("--store", location))
+            result = run_command(*on.options("--store", location))
             assert (result.exit_code, result.stdout, len(on.bodies)) == (1, "", 0)
             assert result.stderr.endswith("; --no-store does not store the run\n")
             assert "geheim" not in result.stderr
-        conflict = command(*on.options("--store", "x", "--no-store"))
+        conflict = run_command(*on.options("--store", "x", "--no-store"))
         assert (conflict.exit_code, len(on.bodies)) == (2, 0)
         del os.environ["FLOWDEBATE_STORE"]
         os.environ["XDG_DATA_HOME"] = str(blocked)
-        document = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
+        document = run_command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
     assert document.exit_code == 0
     assert document.stderr.startswith("Warning: the run is not stored: store ")
     assert json.loads(document.stdout)["runId"] is None
@@ -277,17 +281,17 @@ def test_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Commands that read runs report the missing store; they do not say "No runs."."""
+def test_a_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Commands that read runs report the missing store instead of "No runs."."""
     location = tmp_path / "typo.db"
-    result = command(*arguments, "--store", str(location))
+    result = run_command(*arguments, "--store", str(location))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"Error: --store must be a store that exists (got {location}).\n"
     assert not location.exists()
 
 
 async def _program_block(value: str, ctx: Context, /) -> str:
-    """Return a text with a step, as a block of another program."""
+    """Return a text with a step, as a block in another program."""
     text: str = await ctx.step(_make_text)
     return text + value
 
@@ -296,29 +300,29 @@ async def _make_text() -> str:
     return "\x1b[2Jmade "
 
 
-def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None:
-    """The error says how; their text cannot control the terminal."""
+def test_other_programs_runs_are_shown_and_resumed_there(store: Path) -> None:
+    """The error explains how to resume them. Their text cannot control the terminal."""
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
-    table, run_page = command("runs"), command("show", "my-run")
-    resumed, page = command("resume", "my-run"), command("show", "my-run", "--page")
+    table, run_page = run_command("runs"), run_command("show", "my-run")
+    resumed, page = run_command("resume", "my-run"), run_command("show", "my-run", "--page")
     assert re.search(r"my-run +just now +mine +complete +1 +Cap \\x1b\[2J rents\?", table.stdout)
     assert "\n  \\x1b[2Jmade " in run_page.stdout
-    assert "\x1b" not in table.stdout + run_page.stdout + command("runs", "--json").stdout
+    assert "\x1b" not in table.stdout + run_page.stdout + run_command("runs", "--json").stdout
     assert resumed.exit_code == page.exit_code == 2
     assert "await block.resume('my-run') in Python" in resumed.stderr
-    assert newest(store).status == "complete"
+    assert newest_run(store).status == "complete"
 
 
-def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
-    """The message says what to do; the run is unchanged."""
+def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
+    """The message suggests what to do, and the run is unchanged."""
     with Stage() as on:
-        ended_early(on)
-        like = newest(store)
+        run_to_limit(on)
+        like = newest_run(store)
         changed = {"fingerprint": {**like.header.fingerprint, "outline": "debate\n  → old"}}
-        add_like(store, "changed-1", like=like, header=changed)
-        add_like(store, "dead-1", like=like, status="dead_letter", recoveries=30)
-        add_like(store, "dead-2", like=like)
+        copy_run(store, "changed-1", like=like, header=changed)
+        copy_run(store, "dead-1", like=like, status="dead_letter", recoveries=30)
+        copy_run(store, "dead-2", like=like)
         posts = len(on.bodies)
         cases = {
             ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it all the same."),
@@ -333,22 +337,22 @@ def test_a_run_that_cannot_be_resumed_is_one_paragraph(store: Path) -> None:
             ("resume", "dead-2", "--on-uncertain", "x"): (2, "retry or raise", ""),
         }
         for arguments, (code, *parts) in cases.items():
-            result = command(*arguments)
+            result = run_command(*arguments)
             assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (code, "", 1), arguments
             assert all(part in result.stderr for part in parts), result.stderr
         assert len(on.bodies) == posts
         results = [
-            command("resume", "changed-1", "--allow-changes", "--model", "other", "--max-calls", "9"),
-            command("resume", "dead-1", "--retry-dead-letter", "--max-calls", "9"),
+            run_command("resume", "changed-1", "--allow-changes", "--model", "other", "--max-calls", "9"),
+            run_command("resume", "dead-1", "--retry-dead-letter", "--max-calls", "9"),
         ]
         assert [body["model"] for body in on.bodies[posts:]] == ["other", "other", "staged", "staged"]
     assert [result.exit_code for result in results] == [0, 0]
 
 
 def test_runs_in_progress_are_not_deleted(store: Path) -> None:
-    """They cannot be resumed either, and are listed as running; after the owner's death they are left behind."""
+    """They are listed as running and cannot be resumed either. After the owner's death they count as abandoned."""
     with Stage() as on:
-        run_id = ended_early(on)
+        run_id = run_to_limit(on)
 
     async def act() -> tuple[list[Result], Result]:
         owner = SqliteStore(store)
@@ -359,8 +363,8 @@ def test_runs_in_progress_are_not_deleted(store: Path) -> None:
                 ("runs", "delete", run_id, "--yes"),
                 ("runs", "delete", "--older-than", "0", "--yes"),
             ]
-            results = [await asyncio.to_thread(command, *arguments) for arguments in tried]
-            return results, await asyncio.to_thread(command, "runs", "--status", "running")
+            results = [await asyncio.to_thread(run_command, *arguments) for arguments in tried]
+            return results, await asyncio.to_thread(run_command, "runs", "--status", "running")
         finally:
             await owner.close()
 
@@ -369,39 +373,39 @@ def test_runs_in_progress_are_not_deleted(store: Path) -> None:
     assert resumed.stderr == deleted.stderr
     assert "is being run by another process" in resumed.stderr
     assert re.search(r"debate +running +1 +Cap", table.stdout)
-    assert "No runs." in command("runs", "--status", "running").stdout
-    assert "left behind" in command("runs").stdout
+    assert "No runs." in run_command("runs", "--status", "running").stdout
+    assert "left behind" in run_command("runs").stdout
 
 
-def test_run_list_applies_filters(store: Path) -> None:
-    """Status, block, text and number are filters of the table and of JSON."""
+def test_the_run_list_applies_filters(store: Path) -> None:
+    """The table and JSON can be filtered by status, block, text and number."""
     with Stage() as on:
-        run_id = ended_early(on)
-    add_like(store, "older", header={"created_at": 1e9, "question": "Free rents?"}, status="complete")
-    add_like(store, "other", header={"created_at": 2e9, "block": "panel"}, status="no_verdict")
+        run_id = run_to_limit(on)
+    copy_run(store, "older", header={"created_at": 1e9, "question": "Free rents?"}, status="complete")
+    copy_run(store, "other", header={"created_at": 2e9, "block": "panel"}, status="no_verdict")
 
     def ids(*options: str) -> list[str]:
-        return [run["runId"] for run in json.loads(command("runs", "--json", *options).stdout)]
+        return [run["runId"] for run in json.loads(run_command("runs", "--json", *options).stdout)]
 
     assert ids() == ["other", run_id, "older"]
     assert ids("--status", "complete") == ids("--text", "FREE") == ["older"]
     assert ids("--pattern", "panel") == ["other"]
     assert ids("--limit", "1") == ["other"]
-    lines = command("runs", "--limit", "2").stdout.splitlines()
+    lines = run_command("runs", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == ["RUN", "other", run_id[:8]]
     assert lines[-1] == f"Next page: flowdebate runs --limit 2 --before {run_id[:8]}"
-    assert "2001-09-09  debate  complete " in command("runs").stdout
+    assert "2001-09-09  debate  complete " in run_command("runs").stdout
     for option, value in (("--status", "lost"), ("--limit", "0"), ("--text", " "), ("--pattern", "\udcff")):
-        result = command("runs", option, value)
+        result = run_command("runs", option, value)
         assert (result.exit_code, result.stdout) == (2, "")
         assert f"Error: {option} must " in result.stderr
 
 
-def rows_of_all_pages(*options: str) -> list[list[str]]:
-    """Return the rows of each page, following the commands at the page ends."""
+def read_all_pages(*options: str) -> list[list[str]]:
+    """Return the rows of all pages, following the command printed at the end of each."""
     pages, arguments = [], ["runs", *options]
     while arguments:
-        lines = command(*arguments).stdout.splitlines()
+        lines = run_command(*arguments).stdout.splitlines()
         following = next((line for line in lines if line.startswith("Next page: ")), "")
         pages.append([line for line in lines[1:] if not line.startswith(("Next page", "To list the runs of a batch"))])
         arguments = shlex.split(following.removeprefix("Next page: flowdebate "))
@@ -409,51 +413,51 @@ def rows_of_all_pages(*options: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
-def test_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, size: int) -> None:
-    """The command has the filters and the store; the pages have all rows, and a batch is one row."""
+def test_the_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, size: int) -> None:
+    """The command includes the filters and the store. The pages have all rows, and a batch is one row."""
     with Stage() as on:
-        like = newest_of(on, store)
+        like = store_template(on, store)
     for number, batch in enumerate(("", "b", "a", "", "b", "", "a", "b", "")):
         labels = {"labels": {"batch": f"the {batch}"}} if batch else {}
-        add_like(store, f"run {number}", like=like, header={"created_at": 1e9 + number, **labels})
+        copy_run(store, f"run {number}", like=like, header={"created_at": 1e9 + number, **labels})
     elsewhere = tmp_path / "a folder" / "runs.sqlite3"
     for number in range(3):
         header = replace(like.header, run_id=f"r{number}", created_at=1e9 + number)
-        in_store(elsewhere, partial(SqliteStore.add, run=replace(like, header=header), steps=[]))
+        use_store(elsewhere, partial(SqliteStore.add, run=replace(like, header=header), steps=[]))
     for options in ((), ("--text", "cap RENTS?"), ("--batch-id", "the b"), ("--store", str(elsewhere))):
-        lines = command("runs", *options).stdout.splitlines()[1:]
-        pages = rows_of_all_pages("--limit", str(size), *options)
+        lines = run_command("runs", *options).stdout.splitlines()[1:]
+        pages = read_all_pages("--limit", str(size), *options)
         rows = [row for page in pages for row in page]
         assert [" ".join(row.split()) for row in rows] == [
             " ".join(row.split()) for row in lines if not row.startswith("To list the runs of a batch")
         ]
         assert all(len(page) == size for page in pages[:-1])
-    assert len(rows_of_all_pages("--limit", str(size))) == -(-7 // size)
-    data = [json.loads(command("runs", "--json", *more).stdout) for more in ((), ("--before", "run 5"))]
+    assert len(read_all_pages("--limit", str(size))) == -(-7 // size)
+    data = [json.loads(run_command("runs", "--json", *more).stdout) for more in ((), ("--before", "run 5"))]
     assert data[1] == data[0][5:]
 
 
-def test_page_starts_after_a_stored_run(store: Path) -> None:
-    """A page follows the prefix of an id; an unknown id is an error, and the last page is empty."""
+def test_a_page_starts_after_a_stored_run(store: Path) -> None:
+    """The run can be given by a prefix of its id. An unknown id is an error, and the last page is empty."""
     with Stage() as on:
-        like = newest_of(on, store)
-    add_like(store, "0123abcd-older", like=like, header={"created_at": 1e9})
-    assert "0123abcd" in command("runs", "--before", like.header.run_id[:6]).stdout
-    assert command("runs", "--before", "0123").stdout == "No runs.\n"
-    result = command("runs", "--before", "nobody")
+        like = store_template(on, store)
+    copy_run(store, "0123abcd-older", like=like, header={"created_at": 1e9})
+    assert "0123abcd" in run_command("runs", "--before", like.header.run_id[:6]).stdout
+    assert run_command("runs", "--before", "0123").stdout == "No runs.\n"
+    result = run_command("runs", "--before", "nobody")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "nobody" in result.stderr
 
 
 def test_a_run_is_shown_step_by_step(store: Path) -> None:
-    """Each step has its path, model, tokens, seconds and text, in lines and in JSON; the result follows."""
+    """Each step has its path, model, tokens, seconds and text, in lines and in JSON. The result follows."""
     with Stage() as on:
-        result = command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
+        result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
         run_id = json.loads(result.stdout)["runId"]
         calls = len(on.bodies)
-        page = command("show", run_id[:6])
-        data = json.loads(command("show", run_id, "--json").stdout)
-        document = json.loads(command("show", run_id, "--page", "--json").stdout)
+        page = run_command("show", run_id[:6])
+        data = json.loads(run_command("show", run_id, "--json").stdout)
+        document = json.loads(run_command("show", run_id, "--page", "--json").stdout)
         assert len(on.bodies) == calls
     order = [f"Run: {run_id}", "About: Cap rents?", "Command: flowdebate debate", "chat: staged", "Status: complete"]
     order += ["debate/round[1]/debate-turn-pro/", "(staged, tokens: 10 in, 3 out, ", " s)", "  Homes first."]
@@ -468,25 +472,25 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
     assert document == json.loads(result.stdout)
 
 
-def test_note_is_saved_and_shown(store: Path) -> None:
-    """A new note replaces it, a blank one deletes it, and a long one is rejected."""
+def test_a_note_is_saved_and_shown(store: Path) -> None:
+    """A new note replaces the old one, a blank note deletes it, and a long one is rejected."""
     with Stage() as on:
-        run_id = ended_early(on)
-    assert "Note: Without **figures**." in command("show", run_id, "--note", "Without **figures**.").stdout
-    assert json.loads(command("show", run_id, "--json").stdout)["note"] == "Without **figures**."
-    result = command("show", run_id, "--note", "x" * 2001)
+        run_id = run_to_limit(on)
+    assert "Note: Without **figures**." in run_command("show", run_id, "--note", "Without **figures**.").stdout
+    assert json.loads(run_command("show", run_id, "--json").stdout)["note"] == "Without **figures**."
+    result = run_command("show", run_id, "--note", "x" * 2001)
     assert (result.exit_code, "at most 2,000 characters" in result.stderr) == (2, True)
-    assert "Note:" not in command("show", run_id, "--note", "").stdout
+    assert "Note:" not in run_command("show", run_id, "--note", "").stdout
 
 
-def test_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
-    """Neither the file nor a temporary one is left."""
+def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
+    """Neither the file nor a temporary file is left behind."""
     with Stage() as on:
-        ended_early(on)
-    like = newest(store)
+        run_to_limit(on)
+    like = newest_run(store)
     long = replace(like, outcome={**(like.outcome or {}), "note": "x" * 2_000_000})
     for number in range(40):
-        add_like(store, f"r{number}", like=long)
+        copy_run(store, f"r{number}", like=long)
     target = tmp_path / "exported"
     target.mkdir()
     command_line = [sys.executable, "-m", "flowdebate", "export", "--all", "--out", str(target / "x.jsonl")]
@@ -499,7 +503,7 @@ def test_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Reports, pages and tables are written by one function, here 200 MB in a process that ends as the command does."""
+    """Reports, pages and tables are written by one function. Here it writes 200 MB in a process that is terminated."""
     script = """
 import sys
 from pathlib import Path
@@ -518,53 +522,59 @@ with clean_up_at_termination():
 
 
 def test_deleted_runs_are_gone(store: Path) -> None:
-    """Runs are selected by id, age or status; without a terminal, --yes is required."""
+    """Runs are selected by id, age or status. Without a terminal, --yes is required."""
     with Stage() as on:
-        run_id = ended_early(on)
-    add_like(store, "older", header={"created_at": 1e9}, updated_at=1e9)
-    add_like(store, "whole", status="complete")
-    asking = command("runs", "delete", run_id)
+        run_id = run_to_limit(on)
+    copy_run(store, "older", header={"created_at": 1e9}, updated_at=1e9)
+    copy_run(store, "whole", status="complete")
+    asking = run_command("runs", "delete", run_id)
     assert (asking.exit_code, asking.stdout) == (2, "")
     assert "To delete 1 run, add --yes." in asking.stderr
     for arguments in ((), (run_id, "--status", "limit"), (run_id, "--older-than", "1"), ("--older-than", "-1")):
-        assert command("runs", "delete", "--yes", *arguments).exit_code == 2
-    assert command("runs", "delete", "--older-than", "30", "--yes").stdout == "Deleted 1 run.\n"
-    assert command("runs", "delete", "--status", "complete", "--yes").stdout == "Deleted 1 run.\n"
-    assert command("runs", "delete", run_id[:8], run_id, "-y").stdout == "Deleted 1 run.\n"
-    assert command("runs").stdout == "No runs.\n"
-    assert command("runs", "delete", run_id, "-y").exit_code == 2
+        assert run_command("runs", "delete", "--yes", *arguments).exit_code == 2
+    assert run_command("runs", "delete", "--older-than", "30", "--yes").stdout == "Deleted 1 run.\n"
+    assert run_command("runs", "delete", "--status", "complete", "--yes").stdout == "Deleted 1 run.\n"
+    assert run_command("runs", "delete", run_id[:8], run_id, "-y").stdout == "Deleted 1 run.\n"
+    assert run_command("runs").stdout == "No runs.\n"
+    assert run_command("runs", "delete", run_id, "-y").exit_code == 2
 
 
-def test_runs_of_a_label_are_listed_and_deleted(store: Path) -> None:
-    """A label can be an owner, for example a leaving user; other ages, statuses and owners are kept."""
+def test_labeled_runs_are_listed_and_deleted(store: Path) -> None:
+    """A label can name an owner, for example a user who leaves. Runs with another age, status or owner are kept."""
     with Stage() as on:
-        like = newest_of(on, store)
+        like = store_template(on, store)
     for number, owner in enumerate(("ann", "ann", "bob")):
-        add_like(store, f"of-{owner}-{number}", like=like, header={"labels": {"owner": owner, "team": "a=b"}})
-    assert command("runs", "delete", "--label", "owner", "--yes").exit_code == 2
-    listed = json.loads(command("runs", "--json", "--label", "owner=ann", "--label", "team=a=b").stdout)
+        copy_run(store, f"of-{owner}-{number}", like=like, header={"labels": {"owner": owner, "team": "a=b"}})
+    assert run_command("runs", "delete", "--label", "owner", "--yes").exit_code == 2
+    listed = json.loads(run_command("runs", "--json", "--label", "owner=ann", "--label", "team=a=b").stdout)
     assert {run["runId"] for run in listed} == {"of-ann-0", "of-ann-1"}
-    assert "--label owner=ann --limit 1" in command("runs", "--label", "owner=ann", "--limit", "1").stdout
-    assert command("runs", "delete", "--label", "owner=ann", "--older-than", "1", "--yes").stdout == "Deleted 0 runs.\n"
-    assert command("runs", "delete", "--label", "owner=ann", "--yes").stdout == "Deleted 2 runs.\n"
-    assert len(json.loads(command("runs", "--json").stdout)) == 2
+    assert "--label owner=ann --limit 1" in run_command("runs", "--label", "owner=ann", "--limit", "1").stdout
+    assert (
+        run_command("runs", "delete", "--label", "owner=ann", "--older-than", "1", "--yes").stdout
+        == "Deleted 0 runs.\n"
+    )
+    assert run_command("runs", "delete", "--label", "owner=ann", "--yes").stdout == "Deleted 2 runs.\n"
+    assert len(json.loads(run_command("runs", "--json").stdout)) == 2
 
 
-def test_a_terminal_asks_before_it_deletes(store: Path) -> None:
-    """The runs are shown first; any answer but yes keeps them."""
+def test_the_terminal_asks_before_it_deletes(store: Path) -> None:
+    """The runs are shown first. Any answer other than yes keeps them."""
     with Stage() as on:
-        run_id = ended_early(on)
+        run_id = run_to_limit(on)
     for answer, code, remains in (("n", 1, True), ("y", 0, False)):
         with OnTerminal("runs", "delete", run_id) as terminal:
             terminal.until("Delete 1 run? [y/N]:")
             terminal.write(f"{answer}\n")
             assert terminal.end() == code
         assert run_id[:8] in terminal.screen
-        assert (run_id[:8] in command("runs").stdout) is remains
+        assert (run_id[:8] in run_command("runs").stdout) is remains
 
 
 def test_written_files_are_private(tmp_path: Path) -> None:
-    """This applies to reports, recordings, exports and batch results for any umask; existing files keep their mode."""
+    """This applies to reports, recordings, exports and batch results, whatever the umask.
+
+    Existing files keep their mode.
+    """
     files = {name: tmp_path / name for name in ("r.md", "r.rec", "r.jsonl", "b.jsonl", "b.csv", "q.csv", "old.md")}
     report, record, exported, lines, table, questions, old = map(str, files.values())
     files["q.csv"].write_text("question\nTea?\n")
@@ -573,12 +583,12 @@ def test_written_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with Stage() as on:
-            run_id = ended_early(on, "--markdown", report, "--record", record)
-            command("runs", "report", run_id, "--markdown", old)
-            command("export", run_id, "-o", exported)
+            run_id = run_to_limit(on, "--markdown", report, "--record", record)
+            run_command("runs", "report", run_id, "--markdown", old)
+            run_command("export", run_id, "-o", exported)
             for out in (lines, table):
                 shared = ("--model", "staged", "--base-url", on.base_url, "--max-rounds", "1")
-                command("batch", questions, "--out", out, *shared)
+                run_command("batch", questions, "--out", out, *shared)
     finally:
         os.umask(before)
     modes = {name: f"{path.stat().st_mode & 0o777:o}" for name, path in files.items()}
@@ -586,23 +596,23 @@ def test_written_files_are_private(tmp_path: Path) -> None:
 
 
 def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
-    """A file or a pipe carries everything that resuming needs; its lines cannot control the terminal."""
+    """A file or a pipe carries everything needed to resume. Its lines cannot control the terminal."""
     other, file = str(tmp_path / "other.db"), str(tmp_path / "runs.jsonl")
     with Stage(turns=(("Homes \x9b31m\u202e", "first."),)) as on:
-        run_id = ended_early(on)
-        piped = command("export", run_id[:8])
-        assert command("export", "--all", "-o", file).stdout == ""
+        run_id = run_to_limit(on)
+        piped = run_command("export", run_id[:8])
+        assert run_command("export", "--all", "-o", file).stdout == ""
         assert not re.search("[\x80-\x9f\u202e]", piped.stdout)
-        assert command("import", "-", "--store", other, stdin=piped.stdout_bytes).stdout == "Imported 1 run.\n"
-        second = command("import", file, "--store", other)
+        assert run_command("import", "-", "--store", other, stdin=piped.stdout_bytes).stdout == "Imported 1 run.\n"
+        second = run_command("import", file, "--store", other)
         assert second.stdout == "Imported 0 runs; 1 was there already.\n"
         options = ("--store", other, "--base-url", on.base_url)
-        result = command("resume", run_id, *options, "--max-calls", "9", "--json")
+        result = run_command("resume", run_id, *options, "--max-calls", "9", "--json")
         assert len(on.bodies) == 3
     texts = [entry["text"] for entry in json.loads(result.stdout)["raw"]["transcript"]]
     assert texts[0] == "Homes \x9b31m\u202efirst."
-    duplicate, bad = command("export", run_id, "-o", file), command("import", str(store))
+    duplicate, bad = run_command("export", run_id, "-o", file), run_command("import", str(store))
     assert (duplicate.exit_code, bad.exit_code) == (2, 2)
     assert "already exists" in duplicate.stderr
     for arguments in (("export",), ("export", run_id, "--all"), ("export", "nobody")):
-        assert command(*arguments).exit_code == 2
+        assert run_command(*arguments).exit_code == 2

@@ -1,4 +1,4 @@
-"""`flowdebate eval study`: one file, registered, asked, and compared."""
+"""`flowdebate eval study`: a study file is registered, run and compared."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ baselines = []
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def study_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run the command in a folder with a study and its questions."""
     monkeypatch.chdir(tmp_path)
     odd = {"empty": "", "same": "x"}
@@ -55,33 +55,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(stage: Stage | None, *words: str) -> Result:
+def run_study(stage: Stage | None, *words: str) -> Result:
     """Run a study in this process."""
     url = "http://127.0.0.1:9/v1" if stage is None else stage.base_url
     options = ("--model", "staged", "--base-url", url, "--store", "runs.sqlite3")
     return CliRunner().invoke(app, ["eval", "study", *words, *options], catch_exceptions=False)
 
 
-def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
-    """Each step is one command, and the last ones make no call."""
+def test_a_study_is_registered_run_and_reported(study_folder: Path) -> None:
+    """Each step is one command. The last ones make no call."""
     with School() as school:
-        assert run(school, "register", "facts.toml").exit_code == 0
-        second = run(school, "register", "facts.toml")
+        assert run_study(school, "register", "facts.toml").exit_code == 0
+        second = run_study(school, "register", "facts.toml")
         assert second.exit_code == 2
         assert "it is made once" in second.stderr
         assert not school.bodies
-        first = run(school, "facts.toml", "--limit", "3")
+        first = run_study(school, "facts.toml", "--limit", "3")
         assert first.exit_code == 3
         assert "nothing is concluded yet" in first.stdout
-        complete = run(school, "facts.toml")
+        complete = run_study(school, "facts.toml")
         assert complete.exit_code == 0
         calls = len(school.bodies)
         outputs = ("--latex", "t.tex", "--html", "t.html", "--frame", "rows.csv")
-        report = run(school, "report", "facts.toml", "--json", *outputs)
+        report = run_study(school, "report", "facts.toml", "--json", *outputs)
         assert len(school.bodies) == calls
     document = json.loads(report.stdout)
     assert (document["asked"], document["planned"], document["failed"], document["differences"]) == (12, 12, 0, [])
-    assert document["registered"] == json.loads((folder / "facts.registration.json").read_text())["hash"]
+    assert document["registered"] == json.loads((study_folder / "facts.registration.json").read_text())["hash"]
     assert [
         (comparison["one"], comparison["other"], comparison["primary"]) for comparison in document["comparisons"]
     ] == [
@@ -91,52 +91,52 @@ def test_a_study_is_registered_asked_and_reported(folder: Path) -> None:
         ("in_turn", "single", False),
     ]
     assert "together against single (primary)" in complete.stdout
-    assert r"\toprule" in (folder / "t.tex").read_text()
-    assert "Everything matches the registration." in (folder / "t.html").read_text()
-    with (folder / "rows.csv").open() as file:
+    assert r"\toprule" in (study_folder / "t.tex").read_text()
+    assert "Everything matches the registration." in (study_folder / "t.html").read_text()
+    with (study_folder / "rows.csv").open() as file:
         assert {row["method"] for row in csv.DictReader(file)} == {"together", "single", "in_turn", "noise"}
 
 
-def test_failed_control_stops_the_study_and_is_reported(folder: Path) -> None:
-    """The file names the column, and an unknown one is an error; these models ignore notes."""
-    rows = [json.loads(line) for line in (folder / "facts.jsonl").read_text().splitlines()]
+def test_a_failed_control_stops_the_study(study_folder: Path) -> None:
+    """The error names the column. An unknown column is an error too. The models in this test ignore notes."""
+    rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     noted = [{**row, "notes": f"It is {row['answer']}."} for row in rows]
-    (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, noted)))
-    (folder / "facts.toml").write_text(STUDY.replace("noise = true", 'noise = true\ncontrol = "notes"'))
+    (study_folder / "facts.jsonl").write_text("\n".join(map(json.dumps, noted)))
+    (study_folder / "facts.toml").write_text(STUDY.replace("noise = true", 'noise = true\ncontrol = "notes"'))
     with School() as school:
-        stopped = run(school, "facts.toml")
+        stopped = run_study(school, "facts.toml")
         assert stopped.exit_code == 3
         assert "Stopped by the control: the judge is right in" in " ".join(stopped.stdout.split())
-        report = json.loads(run(school, "report", "facts.toml", "--json").stdout)
+        report = json.loads(run_study(school, "report", "facts.toml", "--json").stdout)
         assert (report["control"]["passed"], report["control"]["n"]) == (False, len(rows))
         assert report["asked"] == 2 * len(rows) + 1
-        (folder / "facts.toml").write_text(STUDY.replace("noise = true", 'control = "note"'))
-        unknown = run(school, "facts.toml")
+        (study_folder / "facts.toml").write_text(STUDY.replace("noise = true", 'control = "note"'))
+        unknown = run_study(school, "facts.toml")
     assert "there is no column `note`" in unknown.stderr
 
 
-def test_changes_since_the_registration_are_reported(folder: Path) -> None:
-    """Findings show the old and the new value."""
+def test_changes_since_the_registration_are_reported(study_folder: Path) -> None:
+    """Findings show the old value and the new one."""
     with School() as school:
-        run(school, "register", "facts.toml")
-        (folder / "facts.toml").write_text(STUDY.replace("seed = 3", "seed = 4"))
-        result = run(school, "facts.toml")
+        run_study(school, "register", "facts.toml")
+        (study_folder / "facts.toml").write_text(STUDY.replace("seed = 3", "seed = 4"))
+        result = run_study(school, "facts.toml")
     assert "Differences from the registration: seed: registered 3, now 4" in " ".join(result.stdout.split())
 
 
-def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path) -> None:
-    """Baselines do not see sources either; changed sources are reported."""
-    rows = [json.loads(line) for line in (folder / "facts.jsonl").read_text().splitlines()]
+def test_debaters_read_the_row_s_sources_and_the_judge_does_not(study_folder: Path) -> None:
+    """Baselines do not see sources either. Changed sources are reported."""
+    rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     for number, row in enumerate(rows):
         row["sources"] = {"notes.txt": f"The gauge of row {number} stood at zero."}
-    (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (study_folder / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:
-        run(school, "register", "facts.toml")
-        assert run(school, "facts.toml", "--limit", "2").exit_code == 3
+        run_study(school, "register", "facts.toml")
+        assert run_study(school, "facts.toml", "--limit", "2").exit_code == 3
         prompts = [str(body["messages"]) for body in school.bodies]
         rows[1]["sources"]["notes.txt"] = "It did not."
-        (folder / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        changed = run(school, "report", "facts.toml")
+        (study_folder / "facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        changed = run_study(school, "report", "facts.toml")
     reading = [prompt for prompt in prompts if "stood at zero" in prompt]
     assert len(reading) == 2 * 2  # two debaters, two questions
     assert all("You are one of the debaters" in prompt for prompt in reading)
@@ -144,21 +144,21 @@ def test_debaters_read_the_sources_of_a_row_and_the_judge_does_not(folder: Path)
     assert "Differences from the registration: sources: registered" in " ".join(changed.stdout.split())
 
 
-def test_prompt_change_is_reported(folder: Path) -> None:
+def test_a_prompt_change_is_reported(study_folder: Path) -> None:
     """Instructions of a single design count, even if no step of a debate changes."""
     with School() as school:
-        run(school, "register", "facts.toml")
+        run_study(school, "register", "facts.toml")
         changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')
-        (folder / "facts.toml").write_text(changed)
-        result = run(school, "facts.toml", "--limit", "1", "--json")
+        (study_folder / "facts.toml").write_text(changed)
+        result = run_study(school, "facts.toml", "--limit", "1", "--json")
     (difference,) = json.loads(result.stdout)["differences"]
     then, now = difference.removeprefix("fixed: registered ").split(", now ")
     assert then.partition("options of in_turn")[0] == now.partition("options of in_turn")[0]
     assert then != now
 
 
-def test_interrupted_study_shows_how_to_continue(folder: Path) -> None:
-    """An interruption before the first answer is included; the exit code is that of the signal."""
+def test_an_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
+    """This includes an interruption before the first answer. The exit code is that of the signal."""
     before = signal.getsignal(signal.SIGINT)
     with School(hold=(1, 0)) as school:
 
@@ -168,7 +168,7 @@ def test_interrupted_study_shows_how_to_continue(folder: Path) -> None:
 
         thread = threading.Thread(target=interrupt, daemon=True)
         thread.start()
-        result = run(school, "facts.toml", "--max-concurrency", "1")
+        result = run_study(school, "facts.toml", "--max-concurrency", "1")
         thread.join()
         school.let_go()
     signal.signal(signal.SIGINT, before)
@@ -176,22 +176,22 @@ def test_interrupted_study_shows_how_to_continue(folder: Path) -> None:
     assert result.stderr == "Interrupted. To continue: the same command\nThere is no answer yet\n"
 
 
-def test_a_debate_that_was_started_with_other_options_is_named(folder: Path) -> None:
-    """The error has a remedy: no option of a study mixes both."""
+def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> None:
+    """The error suggests a remedy, since no option of a study can combine both."""
     with School() as school:
-        run(school, "facts.toml", "--limit", "1")
-        (folder / "facts.answers.jsonl").unlink()
-        (folder / "facts.toml").write_text(STUDY.replace("max_rounds = 1", "max_rounds = 2"))
-        result = run(school, "facts.toml", "--limit", "1")
+        run_study(school, "facts.toml", "--limit", "1")
+        (study_folder / "facts.answers.jsonl").unlink()
+        (study_folder / "facts.toml").write_text(STUDY.replace("max_rounds = 1", "max_rounds = 2"))
+        result = run_study(school, "facts.toml", "--limit", "1")
     assert result.exit_code == 2
     assert "was started with another outline: restore it, or ask anew with another `name` or `seed`" in result.stderr
 
 
-def test_budget_applies_to_all_questions(folder: Path) -> None:
-    """After the budget is used up no further question starts, and the answers so far are reported."""
+def test_budget_applies_to_all_questions(study_folder: Path) -> None:
+    """No further question starts after the budget is used up. The answers so far are reported."""
     with School() as school:
-        result = run(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
-        assert 5 <= len(school.bodies) < 20  # the debate that was started is finished
+        result = run_study(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
+        assert 5 <= len(school.bodies) < 20  # a debate that has started is finished
     assert result.exit_code == 3
     assert 1 <= json.loads(result.stdout)["asked"] < 12
 
@@ -222,51 +222,51 @@ def test_budget_applies_to_all_questions(folder: Path) -> None:
     ],
     ids=str,
 )
-def test_invalid_study_file_is_rejected_before_any_call(folder: Path, change: tuple[str, str], message: str) -> None:
-    """The error has the file, the key, the value and the permitted values."""
-    (folder / "facts.toml").write_text(STUDY.replace(*change, 1))
-    result = run(None, "facts.toml")
+def test_invalid_study_file_is_rejected_before_any_call(
+    study_folder: Path, change: tuple[str, str], message: str
+) -> None:
+    """The error names the file, the key, the value and the permitted values."""
+    (study_folder / "facts.toml").write_text(STUDY.replace(*change, 1))
+    result = run_study(None, "facts.toml")
     assert result.exit_code == 2
     assert message in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_invalid_row_is_named_before_any_call(folder: Path) -> None:
-    """Even the last row is checked; the error has its line in the file."""
-    with (folder / "facts.jsonl").open("a") as file:
+def test_invalid_row_is_named_before_any_call(study_folder: Path) -> None:
+    """All rows are checked, even the last. The error names the line in the file."""
+    with (study_folder / "facts.jsonl").open("a") as file:
         file.write(f"\n{json.dumps({'question': 'Tea?', 'choices': ['Yes', 'yes'], 'answer': 0, 'same': 'y'})}")
     with School() as school:
-        result = run(school, "facts.toml", "--limit", "1")
+        result = run_study(school, "facts.toml", "--limit", "1")
         assert not school.bodies
     assert result.exit_code == 2
     assert f"facts.jsonl: question {len(FACTS) + 1}: `debaters[1].stance` must be" in result.stderr
 
 
-def test_report_has_only_the_requested_sections(folder: Path) -> None:
+def test_report_has_only_the_requested_sections(study_folder: Path) -> None:
     """Answers of a removed design do not make the study look finished."""
     with School() as school:
-        run(school, "facts.toml")
-        (folder / "facts.toml").write_text(
+        run_study(school, "facts.toml")
+        (study_folder / "facts.toml").write_text(
             STUDY.replace("in_turn", "in_order").replace("noise = true", "noise = false")
         )
-        report = run(school, "report", "facts.toml", "--json")
+        report = run_study(school, "report", "facts.toml", "--json")
     document = json.loads(report.stdout)
     assert (document["asked"], document["planned"], report.exit_code) == (4, 8, 3)
     assert "4 of 8 answered" in document["summary"]
 
 
-def test_unwritable_report_fails_before_any_call(folder: Path) -> None:
-    """It is refused before a model is asked."""
+def test_unwritable_report_fails_before_any_call(study_folder: Path) -> None:
     with School() as school:
-        result = run(school, "facts.toml", "--html", "nowhere/t.html")
+        result = run_study(school, "facts.toml", "--html", "nowhere/t.html")
         assert not school.bodies
     assert result.exit_code == 2
     assert "there is no folder" in result.stderr
 
 
-def test_single_study_file_is_named(folder: Path) -> None:
-    """Two files or none are rejected."""
+def test_exactly_one_study_file_is_required(study_folder: Path) -> None:
     for words in (("register",), ("facts.toml", "facts.toml")):
-        result = run(None, *words)
+        result = run_study(None, *words)
         assert result.exit_code == 2
         assert "Give one file" in result.stderr

@@ -1,4 +1,4 @@
-"""The command as users run it: a process on a terminal or in a pipe, possibly interrupted."""
+"""The command as users run it: a process on a terminal or in a pipe, which may be interrupted."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 from tests.processes import started
 
-from .stage import PATIENCE, OnTerminal, Stage, command, environment, on_pipes
+from .stage import PATIENCE, OnTerminal, Stage, clean_environment, find_command, on_pipes
 from .test_render import DOCUMENT
 
-OWN_ESCAPES = re.compile(r"\x1b\[[\d;]*m|\x1b\[2K")
-"""Escape codes of the page: colours, and removal of a notice."""
+PAGE_ESCAPES = re.compile(r"\x1b\[[\d;]*m|\x1b\[2K")
+"""Escape codes used by the page: colors, and the removal of a notice."""
 HOSTILE = ("\x1b[2J\x1b]0;owned\x07", "[for] x [/x] ", "\x9b31m\u202e", "\r\nRound 9 of 9\n", "tail ", "end.")
 SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
-def test_terminal_shows_the_debate_live() -> None:
-    """Tokens appear before the end of a turn; only the page sets colours and layout."""
+def test_the_terminal_shows_the_debate_live() -> None:
+    """Tokens appear before the end of a turn. Only the page sets colors and layout."""
     turns = (("alpha beta ", "gamma."), HOSTILE)
     verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
     stage = Stage(turns=turns, verdict=verdict, hold=(0, 1))
@@ -31,7 +31,7 @@ def test_terminal_shows_the_debate_live() -> None:
         assert "gamma" not in terminal.seen
         stage.let_go()
         assert terminal.end() == 0
-    assert OWN_ESCAPES.search(terminal.seen)
+    assert PAGE_ESCAPES.search(terminal.seen)
     assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]\x1b\[0m pro is writing", terminal.seen)
     plain = terminal.screen
     assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", plain)
@@ -58,8 +58,8 @@ def test_terminal_shows_the_debate_live() -> None:
         rest = rest.partition(part)[2]
 
 
-def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
-    """NO_COLOR keeps the layout without colours; otherwise there are colours."""
+def test_no_color_means_no_escape_codes(tmp_path: Path) -> None:
+    """NO_COLOR keeps the layout and removes the colors, which are otherwise on."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     with OnTerminal("runs", "render", str(path), NO_COLOR="1") as plain:
@@ -70,12 +70,12 @@ def test_no_colour_means_no_escape_codes(tmp_path: Path) -> None:
     with OnTerminal("runs", "render", str(path)) as coloured:
         assert coloured.end() == 0
     assert "\x1b" not in plain.seen
-    assert OWN_ESCAPES.sub("", coloured.seen) == plain.seen != coloured.seen
+    assert PAGE_ESCAPES.sub("", coloured.seen) == plain.seen != coloured.seen
     assert max(map(len, plain.seen.split("\n"))) == 100
 
 
 def test_ctrl_c_keeps_the_arguments() -> None:
-    """Interrupted in the middle of a turn, the exit code is 130, the transcript stays, and there is no traceback."""
+    """The interrupt comes in the middle of a turn. There is no traceback, and the exit code is 130."""
     turns = (("Homes ", "first."), ("Build ", "more."))
     with Stage(turns=turns, hold=(1, 1)) as stage, OnTerminal(*stage.options(*SIDES), cold=True) as terminal:
         terminal.until("Homes first.")
@@ -89,7 +89,7 @@ def test_ctrl_c_keeps_the_arguments() -> None:
 
 
 def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
-    """SIGTERM in the middle of a turn gives exit code 143; JSON, report and terminal have the arguments."""
+    """SIGTERM in the middle of a turn gives exit code 143. JSON, report and terminal have the arguments."""
     report = tmp_path / "report.md"
     with Stage(hold=(1, 0)) as stage:
         options = stage.options(*SIDES, "--json", "--markdown", str(report))
@@ -108,8 +108,8 @@ def test_a_terminated_run_leaves_its_documents(tmp_path: Path) -> None:
     assert "- Status: interrupted" in report.read_text()
 
 
-def test_a_reader_who_leaves_ends_the_run_quietly() -> None:
-    """As in `flowdebate run … | head -1`, there is no message and no further call."""
+def test_a_closed_pipe_ends_the_run_quietly() -> None:
+    """With `flowdebate run … | head -1`, there is no message and no further call."""
     with Stage(hold=(0, 1)) as stage:
         with on_pipes(*stage.options(*SIDES)) as process:
             assert process.stdout is not None
@@ -124,35 +124,35 @@ def test_a_reader_who_leaves_ends_the_run_quietly() -> None:
 
 
 def test_unwritable_output_gives_at_most_one_message(tmp_path: Path) -> None:
-    """A full disk is an error without a traceback; a closed pipe before the first line is no error."""
+    """A full disk is an error without a traceback. A pipe closed before the first line is not an error."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     if Path("/dev/full").exists():
         with Path("/dev/full").open("wb") as full:
-            assert rendered(path, full.fileno()) == (
+            assert render_into(path, full.fileno()) == (
                 1,
                 b"Error: the output cannot be written: No space left on device\n",
             )
     reading, writing = os.pipe()
     os.close(reading)
-    assert rendered(path, writing) == (141, b"")
+    assert render_into(path, writing) == (141, b"")
     os.close(writing)
 
 
-def rendered(path: Path, stdout: int) -> tuple[int, bytes]:
-    """Return the exit code and the messages of `render` into an open file."""
+def render_into(path: Path, stdout: int) -> tuple[int, bytes]:
+    """Return the exit code and the messages of `render` writing to an open file."""
     ended = subprocess.run(  # noqa: S603 - our own command
-        command("runs", "render", str(path)),
+        find_command("runs", "render", str(path)),
         stdout=stdout,
         stderr=subprocess.PIPE,
         check=False,
         timeout=PATIENCE,
-        env=environment(),
+        env=clean_environment(),
     )
     return ended.returncode, ended.stderr
 
 
-def test_the_second_ctrl_c_ends_at_once() -> None:
+def test_a_second_ctrl_c_ends_at_once() -> None:
     """This holds even if the first one is ignored."""
     script = (
         "import signal\n"
@@ -175,7 +175,7 @@ def test_help_imports_neither_models_nor_layout() -> None:
     script = "import sys; from flowdebate.cli.app import app; app(['debate', '--help'], standalone_mode=False); "
     script += "print([name for name in ('rich', 'openai', 'instructor', 'jsonschema') if name in sys.modules])"
     ended = subprocess.run(  # noqa: S603 - above
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=environment()
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=clean_environment()
     )
     assert b"--max-rounds" in ended.stdout
     assert ended.stdout.endswith(b"[]\n")

@@ -1,4 +1,4 @@
-"""Foreign text on a terminal: none of it is executed or hidden."""
+"""Untrusted text on a terminal: none of it is executed or hidden."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FOREIGN = st.lists(st.text(st.characters()) | ODD | st.text(max_size=3)).map("".
 WIDTHS = st.integers(20, 120)
 
 
-def cut(text: str, places: list[int]) -> list[str]:
+def split_text(text: str, places: list[int]) -> list[str]:
     """Split `text` at `places`."""
     ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
     return [text[start:end] for start, end in pairwise(ends)]
 
 
-def flowed(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
+def flow_text(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
     """Return the output of a flow for `pieces`."""
     words: list[str] = []
     columns = None if width is None else lambda: width
@@ -39,7 +39,7 @@ def flowed(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
 
 
 def test_long_text_is_written_at_once() -> None:
-    """Writing word by word would be slow, as each write passes through the layers of the terminal."""
+    """Writing word by word would be slow, since each write passes through all terminal layers."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=None)
     flow.feed("one two three\n" * 1_000)
@@ -51,13 +51,13 @@ def test_long_text_is_written_at_once() -> None:
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
 def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
-    """There are no controls but line feed and tab, no formats but joiners, no surrogates, and no line separators."""
+    """It has no controls except line feed and tab, no formats except joiners, no surrogates, and no line separators."""
     remaining = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
     assert remaining <= {"\n", "\t", *JOINERS}
 
 
 def test_only_control_and_hidden_characters_are_escaped() -> None:
-    """Each code point in the planes with letters, emoji and tags is kept or becomes its escape."""
+    """Each code point in the planes with letters, emoji and tags is either kept or becomes its escape."""
     chars = [chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE1000)) if code != 0x0A]
     for char, escaped in zip(chars, printable("\n".join(chars)).split("\n"), strict=True):
         if category(char) in {"Cf", "Cs", "Zl", "Zp"} or (category(char) == "Cc" and char != "\t"):
@@ -67,8 +67,7 @@ def test_only_control_and_hidden_characters_are_escaped() -> None:
 
 
 @given(FOREIGN)
-def test_printable_text_is_unchanged(text: str) -> None:
-    """Escaping twice changes nothing."""
+def test_escaping_is_idempotent(text: str) -> None:
     assert printable(printable(text)) == printable(text)
 
 
@@ -76,9 +75,8 @@ def test_printable_text_is_unchanged(text: str) -> None:
 @example("👩\u200d👩", [1])
 @example("क\u200d", [1])
 def test_streamed_text_equals_the_whole_text(text: str, places: list[int]) -> None:
-    """The chunks of a text are shown like the whole text."""
     stream = PrintableStream()
-    assert "".join(map(stream.feed, cut(text, places))) + stream.end() == printable(text)
+    assert "".join(map(stream.feed, split_text(text, places))) + stream.end() == printable(text)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +89,13 @@ def test_characters_needed_by_scripts_and_emoji_are_kept(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a\u200db", "\u200d", "👩\u200d", "👩\u200d\u200d👩", "\u200c👩", "pay\u200cpal"])
 def test_isolated_joiners_are_escaped(text: str) -> None:
-    """A joiner that could only hide is escaped."""
+    """Such a joiner could only serve to hide something."""
     assert not set(printable(text)) & set(JOINERS)
 
 
 @given(FOREIGN)
-def test_a_part_of_a_line_has_no_line_breaks(text: str) -> None:
-    """A name cannot begin a line."""
+def test_part_of_a_line_has_no_line_breaks(text: str) -> None:
+    """For example, a name cannot begin a new line."""
     assert len(in_line(text).splitlines()) <= 1
 
 
@@ -105,28 +103,28 @@ def test_a_part_of_a_line_has_no_line_breaks(text: str) -> None:
 @example("x" * 200 + "日本語" * 40 + " y", 20, "")
 def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: str) -> None:
     """Model text never starts at the left edge, except on a first line after a label."""
-    begin, *lines = flowed([text], width=width, first=first).split("\n")
+    begin, *lines = flow_text([text], width=width, first=first).split("\n")
     assert not begin.strip() or begin.startswith(first)
     assert all(line.startswith("  ") or not line for line in lines)
 
 
 @given(st.lists(st.text("abcäßж", min_size=1, max_size=18), min_size=1), WIDTHS)
 def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
-    """Lines are wrapped between words and filled as far as possible."""
-    lines = flowed([" ".join(words)], width=width).removesuffix("\n").split("\n")
+    """Lines wrap between words and are filled as far as possible."""
+    lines = flow_text([" ".join(words)], width=width).removesuffix("\n").split("\n")
     assert [word for line in lines for word in line.split()] == words
     assert all(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
 
 
 @given(st.lists(st.tuples(FOREIGN, st.sampled_from(["", "bold"])), max_size=5), WIDTHS)
 def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: int) -> None:
-    """Each part keeps its style, and a change of style never wraps a line."""
+    """Each part keeps its style, and a style change never wraps a line."""
     pieces: list[tuple[str, str]] = []
     flow = TextFlow(lambda *piece: pieces.append(piece), indent="  ", width=lambda: width)
     for text, style in parts:
         flow.feed(f" {text} ", style)
     flow.end()
-    assert "".join(text for text, _ in pieces) == flowed([f" {text} " for text, _ in parts], width=width)
+    assert "".join(text for text, _ in pieces) == flow_text([f" {text} " for text, _ in parts], width=width)
     for style in ("", "bold"):
         visible = "".join("".join(text.split()) for text, its in pieces if its == style)
         assert visible == "".join("".join(printable(text).split()) for text, its in parts if its == style)
@@ -136,25 +134,25 @@ def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: in
 @example("x" * 200 + "日本語" * 40 + " y", 20)
 @example("👩\u200d" * 60, 30)
 def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> None:
-    """Otherwise the terminal would wrap it without the indent; characters are measured individually."""
-    for line in flowed([text], width=width).split("\n"):
+    """Otherwise the terminal would wrap the line without the indent. Characters are measured individually."""
+    for line in flow_text([text], width=width).split("\n"):
         assert sum(map(get_character_cell_size, line)) <= width
 
 
 @given(FOREIGN, st.none() | WIDTHS, st.lists(st.integers(0, 1000)))
 def test_flow_is_independent_of_chunk_boundaries(text: str, width: int | None, places: list[int]) -> None:
-    """A model's tokens leave no trace in the layout."""
-    assert flowed(cut(text, places), width=width) == flowed([text], width=width)
+    """The chunks of a model's output do not affect the layout."""
+    assert flow_text(split_text(text, places), width=width) == flow_text([text], width=width)
 
 
 @given(FOREIGN, st.none() | WIDTHS)
 def test_flow_loses_no_text(text: str, width: int | None) -> None:
-    """The output is the printable text, except for white space."""
-    assert "".join(flowed([text], width=width).split()) == "".join(printable(text).split())
+    """The output is the printable text, apart from whitespace."""
+    assert "".join(flow_text([text], width=width).split()) == "".join(printable(text).split())
 
 
 def test_words_are_written_when_complete() -> None:
-    """A reader sees all received words but the last one."""
+    """All received words but the last are visible."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=lambda: 40)
     flow.feed("alpha beta gam")
@@ -164,11 +162,11 @@ def test_words_are_written_when_complete() -> None:
     assert "".join(pieces) == "  alpha beta gamma\n"
 
 
-def test_many_blank_lines_become_one() -> None:
+def test_blank_lines_are_collapsed() -> None:
     """A model cannot push the page out of sight."""
-    assert flowed(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
+    assert flow_text(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
 
 
 def test_lines_keep_their_indent_up_to_a_limit() -> None:
     """Lists and JSON stay legible, and a model cannot push its text out of sight."""
-    assert flowed(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"
+    assert flow_text(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"

@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: runs of other processes and finished runs look like the run's own command."""
+"""`flowdebate runs watch`: other processes' runs and finished runs look as they do in their own command."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from flowdebate import handler
 from flowdebate.cli.terminal.process import exit_code_of_signal
 
-from .siblings import stage
+from .siblings import serve_stage
 from .stage import PATIENCE, OnTerminal, Stage, on_pipes
 from .test_run import SIDES
-from .test_stored import ALL, TOGETHER, command, ended_early, newest
+from .test_stored import ALL, TOGETHER, newest_run, run_command, run_to_limit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 SAID = (("Homes ", "first."), ("Build ", "more."))
 
 
-def lines_of(page: str) -> list[str]:
-    """Return the lines of a page without its first ones and its times."""
+def page_lines(page: str) -> list[str]:
+    """Return the lines of a page without its first lines and its times."""
     page = re.sub(r"Time: .*? s| · flowdebate show \w+|^(Model|Run \w+): .*", "", page, flags=re.MULTILINE)
     return [line for line in page.splitlines() if line.strip()]
 
 
-def test_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
-    """The view shows current workers and ends as the full page; the run is not affected."""
+def test_a_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
+    """The view shows the current workers and ends as the full page. The run is not affected."""
     with Stage(turns=SAID, hold=(2, 1)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
         with OnTerminal("runs", "watch", "--last") as terminal:
@@ -45,82 +45,82 @@ def test_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
         assert process.stdout is not None
         output = process.stdout.read().decode()
     assert re.match(r"Run \w{8}: running, started just now\nModel: staged at ", terminal.screen)
-    watched = command("runs", "watch", "--last")
-    assert lines_of(watched.stdout) == lines_of(output)
+    watched = run_command("runs", "watch", "--last")
+    assert page_lines(watched.stdout) == page_lines(output)
     assert (watched.exit_code, watched.stderr) == (0, "")
-    for part in ("Homes first.", "Both are right.", newest(store).header.run_id):
+    for part in ("Homes first.", "Both are right.", newest_run(store).header.run_id):
         assert part in terminal.screen
         assert part in output
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
-    """It ends like the run's own page, report and exit code, also after a limit."""
+def test_a_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
+    """Page, report and exit code equal those of the run's own command, even after a limit."""
     options = (*ALL[verb][1], "--seed", "5")
     reports = tmp_path / "own.md", tmp_path / "watched.md"
     for limit in ((), ("--max-calls", str(TOGETHER.get(verb, 2)))):
-        with stage() as on:
-            result = command(*on.options(*options, *limit, "--markdown", str(reports[0]), verb=verb))
+        with serve_stage() as on:
+            result = run_command(*on.options(*options, *limit, "--markdown", str(reports[0]), verb=verb))
             calls = len(on.bodies)
-            watched = command("runs", "watch", "--last", "--markdown", str(reports[1]))
-            quiet = command("runs", "watch", "--last", "--quiet")
+            watched = run_command("runs", "watch", "--last", "--markdown", str(reports[1]))
+            quiet = run_command("runs", "watch", "--last", "--quiet")
             assert len(on.bodies) == calls
-        assert sorted(lines_of(watched.stdout)) == sorted(lines_of(result.stdout))
+        assert sorted(page_lines(watched.stdout)) == sorted(page_lines(result.stdout))
         assert watched.exit_code == quiet.exit_code == result.exit_code
         assert watched.stderr == result.stderr.replace(" --max-calls N", "")
         texts = [report.read_text() for report in reports]
         assert texts[0] == texts[1]
-        assert set(lines_of(quiet.stdout)) <= set(lines_of(result.stdout))
+        assert set(page_lines(quiet.stdout)) <= set(page_lines(result.stdout))
 
 
 def test_ctrl_c_ends_the_view_and_not_the_run(store: Path) -> None:
-    """The view shows how to watch again."""
+    """The view prints the command to watch again."""
     with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         with OnTerminal("runs", "watch", "--last") as terminal:
             terminal.until("con is thinking")
             terminal.process.send_signal(2)
             assert terminal.end() == exit_code_of_signal(2)
-        run = newest(store)
+        run = newest_run(store)
         assert (run.status, run.owned) == ("running", True)
         on.let_go()
         process.wait(PATIENCE)
     assert f"The run continues. To watch it again: flowdebate runs watch {run.header.run_id[:8]}" in terminal.screen
     assert terminal.seen.rfind("\x1b[?25h") > terminal.seen.rfind("\x1b[?25l")
-    assert newest(store).status == "complete"
+    assert newest_run(store).status == "complete"
 
 
-def test_run_with_a_dead_process_is_reported(store: Path) -> None:
-    """The transcript and the command that resumes it are shown; abandoned and waiting runs work alike."""
+def test_a_run_with_a_dead_process_is_reported(store: Path) -> None:
+    """The transcript and the resume command are shown. Abandoned and waiting runs are handled alike."""
     with Stage(turns=SAID, hold=(1, 0)) as on, on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         process.kill()
         process.wait(PATIENCE)
-        run = newest(store).header.run_id
-        result = command("runs", "watch", run)
+        run = newest_run(store).header.run_id
+        result = run_command("runs", "watch", run)
     assert result.exit_code == 3
     assert "Homes first." in result.stdout
     assert "Interrupted after 1 complete argument." in result.stdout
     assert result.stderr == f"The process of the run is gone. To resume: flowdebate resume {run[:8]}\n"
 
 
-def test_run_waiting_for_a_human_ends_the_view() -> None:
-    """The hint is the command for the answer, with the store."""
+def test_a_run_waiting_for_a_human_ends_the_view() -> None:
+    """The hint is the command for answering, including the store."""
     with Stage(turns=SAID) as on:
-        result = command(*on.options(*SIDES, "--human", "con"))
-        watched = command("runs", "watch", "--last")
+        result = run_command(*on.options(*SIDES, "--human", "con"))
+        watched = run_command("runs", "watch", "--last")
     assert result.exit_code == watched.exit_code == 3
     assert watched.stderr == result.stderr
     assert re.fullmatch(r"To resume: flowdebate runs answer \w{8}\n", watched.stderr)
 
 
-def test_a_run_that_failed_fails_its_viewer() -> None:
+def test_a_failed_run_fails_its_viewer() -> None:
     """The error is shown, even for a run that never started."""
     with Stage(verdict={"winner": 5}) as on:
-        command(*on.options(*SIDES, "--max-rounds", "1", "--on-failure", "fail"))
-        failed = command("runs", "watch", "--last")
-    command("debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
-    unreached = command("runs", "watch", "--last")
+        run_command(*on.options(*SIDES, "--max-rounds", "1", "--on-failure", "fail"))
+        failed = run_command("runs", "watch", "--last")
+    run_command("debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
+    unreached = run_command("runs", "watch", "--last")
     assert failed.exit_code == unreached.exit_code == 1
     assert "the answer does not fit its schema" in failed.stderr
     assert "Failed after 2 complete arguments." in failed.stdout
@@ -139,7 +139,7 @@ def test_json_output_has_one_event_per_line() -> None:
                 on.let_go()
                 live = [json.loads(line) for line in (first, *watching.stdout)]
             process.wait(PATIENCE)
-        second = command("runs", "watch", "--last", "--json")
+        second = run_command("runs", "watch", "--last", "--json")
     events = [json.loads(line) for line in second.stdout.splitlines()]
     assert [events[0]["kind"], events[-1]["kind"]] == ["run_started", "run_finished"]
     assert events[-1]["status"] == "complete"
@@ -150,7 +150,7 @@ def test_json_output_has_one_event_per_line() -> None:
 
 
 async def _program_block(value: str, ctx: Context, /) -> str:
-    """Return a text with a side effect, as a block of another program."""
+    """Return a text with a side effect, as a block in another program."""
     text: str = await ctx.step(_make_text)
     if value.startswith("fail"):
         raise ValueError(value)
@@ -162,15 +162,15 @@ async def _make_text() -> str:
 
 
 def test_program_runs_are_shown_step_by_step(store: Path) -> None:
-    """The reason is shown; their text cannot control the terminal."""
+    """The reason is shown. Program text cannot control the terminal."""
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     with pytest.raises(ValueError, match="fail"):
         asyncio.run(block.run("fail now", store=store, run_id="failing"))
     page, failing, quiet = (
-        command("runs", "watch", "my-run"),
-        command("runs", "watch", "failing"),
-        command("runs", "watch", "my-run", "-q"),
+        run_command("runs", "watch", "my-run"),
+        run_command("runs", "watch", "failing"),
+        run_command("runs", "watch", "my-run", "-q"),
     )
     assert (page.exit_code, failing.exit_code, quiet.exit_code) == (0, 1, 0)
     reason = "Run my-run was started by a program, whose patterns this command does not know"
@@ -179,17 +179,16 @@ def test_program_runs_are_shown_step_by_step(store: Path) -> None:
         assert part in page.stdout, page.stdout
     assert "mine#step" not in quiet.stdout
     assert "await block.resume('failing') in Python, where its block is built" in failing.stderr
-    lines = [json.loads(line) for line in command("runs", "watch", "my-run", "--json").stdout.splitlines()]
+    lines = [json.loads(line) for line in run_command("runs", "watch", "my-run", "--json").stdout.splitlines()]
     assert [line["kind"] for line in lines] == ["step", "status"]
     assert (lines[0]["step"]["text"], lines[1]["status"]) == ("\x1b[2Jmade ", "complete")
     assert "\x1b" not in page.stdout + page.stderr + failing.stdout + failing.stderr
-    assert command("runs", "watch", "my-run", "--markdown", str(store.parent / "x.md")).exit_code == 2
+    assert run_command("runs", "watch", "my-run", "--markdown", str(store.parent / "x.md")).exit_code == 2
 
 
 def test_misuse_gives_one_message(store: Path) -> None:
-    """Nothing else is shown."""
     with Stage() as on:
-        run_id = ended_early(on)
+        run_id = run_to_limit(on)
     cases: dict[tuple[str, ...], str] = {
         (): "Say which run: flowdebate runs watch RUN, or --last.",
         (run_id, "--last"): "A run id cannot be combined with --last.",
@@ -197,6 +196,6 @@ def test_misuse_gives_one_message(store: Path) -> None:
         (run_id, "--markdown", str(store.parent)): "is a folder",
     }
     for arguments, words in cases.items():
-        result: Any = command("runs", "watch", *arguments)
+        result: Any = run_command("runs", "watch", *arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         assert words in result.stderr

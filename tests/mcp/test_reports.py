@@ -18,7 +18,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.testing import ATTACKS
 from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.ui.document import document_of
-from tests.cli.siblings import saved
+from tests.cli.siblings import build_document
 from tests.mcp.conftest import ERAS, connected, data_of, until_over
 from tests.mcp.stage import make
 
@@ -30,11 +30,11 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 
 def lines_of(text: str, pattern: str) -> list[str]:
     """Return the lines that a tool returns for a run in which all texts are `text`."""
-    document = document_of(saved(text)[pattern], location="test")
+    document = document_of(build_document(text)[pattern], location="test")
     return "\n".join([render_said(split_said(document)), render_result(document) or ""]).splitlines()
 
 
-@pytest.mark.parametrize("pattern", saved("x"))
+@pytest.mark.parametrize("pattern", build_document("x"))
 @given(
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )

@@ -20,7 +20,7 @@ from flowdebate.patterns import PATTERNS
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
 from tests.cli.conftest import store
-from tests.cli.siblings import stage
+from tests.cli.siblings import serve_stage
 from tests.server.stage import BRIEF, debater, staged
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def kept_in(store: Path) -> str:
 def test_every_pattern_command_reads_a_folder_without_secrets(pattern: str, folder: Path, store: Path) -> None:
     """The first lines list what is sent and what is omitted; no request and no store contains a secret."""
     short = SHORT.get(pattern, ("--max-rounds", "1"))
-    with stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
+    with serve_stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
         result = call(on, PATTERNS[pattern].verb, "Should we cap rents?", "--source", "notes", *short)
     assert result.exit_code == 3 * (pattern == "deliberation"), result.output  # which does not settle
     words = " ".join(result.stdout.split())
@@ -102,7 +102,7 @@ def test_every_pattern_command_reads_a_folder_without_secrets(pattern: str, fold
 def test_a_question_or_a_source_from_stdin(folder: Path) -> None:
     """The error for both at once comes before any model is called."""
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
-    with stage() as on:
+    with serve_stage() as on:
         question_piped = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
         piped = call(on, "debate", "Should we cap rents?", "--source", "-", *options, text="Homes are scarce.")
         both_piped = call(on, "debate", "-", "--source", "-", *options, text="Should we cap rents?")
@@ -118,7 +118,7 @@ def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
     """The working directory makes no difference; the texts may also be in the plan."""
     plan = 'pattern = "council"\nquestion = "Cap rents?"\nreview = "none"\nsources = ["report.md", "n=report.md"]\n'
     (folder / "notes" / "plan.toml").write_text(plan)
-    with stage(output=CHAIR) as on:
+    with serve_stage(output=CHAIR) as on:
         assert call(on, "run", "notes/plan.toml", "--no-store").exit_code == 0
     assert f"[report.md] {REPORT}\n[n] {REPORT}" in on.bodies[0]["messages"][0]["content"]
 
@@ -134,7 +134,7 @@ def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
     (folder / "all.md").write_text("For all.")
     (folder / "plan.toml").write_text('review = "none"')
     options = ("--pattern", "council", "--file", "plan.toml", "--source", "all.md")
-    with stage(output=CHAIR) as on:
+    with serve_stage(output=CHAIR) as on:
         done = call(on, "batch", "q.jsonl", *options, "--out", "out.jsonl")
     assert done.exit_code == 0, done.output
     texts = {"cap rents": f"[report.md] {REPORT}", "Ban cars": "[memo] Cars are loud.", "Tea": "[all.md] For all."}
@@ -144,7 +144,7 @@ def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
         assert any(source in text for text in matching)
         assert not any(unrelated in text for text in matching for unrelated in texts.values() if unrelated != source)
     (folder / "q.jsonl").write_text(json.dumps({"question": "Should we cap rents?", "sources": ["none.md"]}))
-    with stage(output=CHAIR) as on:
+    with serve_stage(output=CHAIR) as on:
         failed = call(on, "batch", "q.jsonl", *options)
     assert failed.exit_code == 2
     assert "none.md: cannot be read" in failed.stderr
@@ -240,7 +240,7 @@ def test_mcp_hosts_send_texts_or_name_allowed_files(folder: Path) -> None:
 
 def test_excluded_files_of_a_folder_are_not_shown(folder: Path) -> None:
     """A gate does not wait for them either."""
-    with stage(output=CHAIR) as on:
+    with serve_stage(output=CHAIR) as on:
         result = call(
             on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"
         )

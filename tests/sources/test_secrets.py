@@ -16,7 +16,7 @@ from flowdebate.sources.files import read_content, read_sources
 from flowdebate.sources.secrets import mask_secrets
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.options import SourceEntry
-from tests.cli.siblings import stage
+from tests.cli.siblings import serve_stage
 from tests.sources.test_fronts import call
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_masks_are_reported_and_models_see_no_token(tmp_path: Path) -> None:
     assert any("token: ghp_****" in text for text in messages)
     assert [source.masked for source in raw.sources or ()] == ["1 secret masked: line 2"]
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
-    with stage() as on:
+    with serve_stage() as on:
         done = call(on, "debate", "Rents?", "--source", str(tmp_path / "deploy.yml"), *options)
     assert "1 secret masked: line 2" in " ".join(done.stderr.split())
 
