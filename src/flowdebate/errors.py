@@ -8,56 +8,56 @@
     │   ├── ModelUnavailable                 no model is configured, or its endpoint cannot be reached
     │   │   └── ConnectionLost               the connection broke before the answer was complete
     │   ├── ModelTimeout                     the deadline of the call passed
-    │   ├── RequestRejected                  the endpoint refused the request as it stands
-    │   │   ├── AuthenticationFailed         the key is missing, wrong or not allowed to do this
+    │   ├── RequestRejected                  the endpoint rejected the request
+    │   │   ├── AuthenticationFailed         the key is missing, wrong or lacks permission
     │   │   ├── ModelNotFound                the endpoint does not know the model
     │   │   ├── ContextTooLong               the prompt does not fit the model's context
     │   │   └── RateLimited                  too many requests, or the quota is used up
-    │   ├── ProviderFailed                   the endpoint failed on its own side (5xx)
+    │   ├── ProviderFailed                   the endpoint reported an internal error (5xx)
     │   ├── CircuitOpen                      the circuit breaker is open after repeated failures
     │   ├── BadAnswer                        an answer arrived but cannot be used
     │   │   ├── MalformedResponse            the response violates the protocol
     │   │   ├── ResponseTooLarge             it is longer than allowed
     │   │   ├── EmptyResponse                it has no text
     │   │   ├── OutputTruncated              it was cut off before its end
-    │   │   │   └── LostToThinking           the model used all the room that it had to think
+    │   │   │   └── LostToThinking           the model used up its token limit by thinking
     │   │   ├── Refused                      the model declined to answer
     │   │   │   └── ContentFiltered          a filter of the provider stopped the answer
     │   │   └── SchemaViolation              it does not fit the schema
     │   ├── ToolLoopExceeded                 the model kept calling tools
     │   ├── RealModelForbidden               a test forbids real model calls
-    │   ├── CassetteMismatch (AssertionError) a replayed run made a call that was not recorded, or left some unused
+    │   ├── CassetteMismatch (AssertionError) a replayed run made an unrecorded call, or left a recorded one unused
     │   └── ScriptError (AssertionError)     a scripted model was called too often, or not often enough
     ├── OutputError                          a block of the application returned an unusable value
-    │   └── RosterError                      a moderator or a speaker named somebody who cannot speak next
-    ├── ReadOnly                             a block tried to change what only its pattern may change
+    │   └── RosterError                      a moderator or a speaker named an invalid next speaker
+    ├── ReadOnly                             a block tried to change state reserved for its pattern
     ├── LimitReached                         the run reached one of its limits
-    │   └── BudgetReached                    a budget of several runs, such as all of a service, is used up
-    ├── TooManyRuns                          a service executes as many runs as it may
+    │   └── BudgetReached                    a budget shared by several runs is used up
+    ├── TooManyRuns                          a service already executes its maximum number of runs
     ├── QuorumLost                           too few stances were heard in a round
     ├── NoProposals                          no agent made a proposal
-    ├── LoopLimitExceeded                    a loop did not end within its bound
-    ├── PromiseBroken (AssertionError)       a check has found an example for which a pattern breaks a promise
-    ├── ViewError                            a text to be parsed was not written by the renderer of a transcript
-    ├── BadFile                              a file that the user named cannot be used
+    ├── LoopLimitExceeded                    a loop did not end within its limit
+    ├── PromiseBroken (AssertionError)       a check found a pattern that breaks a promise
+    ├── ViewError                            a text cannot be parsed as a rendered transcript
+    ├── BadFile                              a file named by the user cannot be used
     ├── StoreError                           a store of runs cannot be read or written
-    │   ├── StoreLost                        what it recorded may be lost: the file is gone, or the disk failed
+    │   ├── StoreLost                        its records may be lost: the file is gone, or the disk failed
     │   ├── RunNotFound                      no run with this id
     │   ├── RunExists                        another run has this id
     │   ├── RunConflict                      another process is running it
-    │   ├── RunChanged                       the run was started with other options than it is resumed with
+    │   ├── RunChanged                       the run was started with different options
     │   ├── RunUncertain                     a call may have been made already, and must not be made twice
-    │   ├── JournalMismatch                  a step of the run makes another request than the recorded one
+    │   ├── JournalMismatch                  a step makes a request different from the recorded one
     │   ├── NotRecordable                    the result of a step cannot be stored
-    │   ├── NotAwaited                       the run does not wait for this answer
+    │   ├── NotAwaited                       the run is not waiting for this answer
     │   └── DeadLetter                       the run has crashed its process too often to be resumed
     └── TaskError
         ├── TaskNotFound                     no task with this id
         └── IllegalTransition                the task's status does not allow the change
 
-    FlowDebateWarning (UserWarning)          suspicious, not wrong
+    FlowDebateWarning (UserWarning)          suspicious but allowed
 
-Classes take facts and write the sentence themselves; the facts stay readable as attributes.
+Classes take facts and compose the message themselves; the facts remain available as attributes.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ def _restored(kind: type[FlowDebateError], args: tuple[object, ...]) -> FlowDeba
 
 
 class FlowDebateWarning(UserWarning):
-    """Something suspicious but allowed; the message says how to write it instead."""
+    """Warning about something suspicious but allowed; the message says how to write it instead."""
 
 
 class FlowDebateError(Exception):
     """Base class: `except FlowDebateError` catches all errors raised by the library itself."""
 
-    run: Any = None  # a RunView, of a layer that imports this one
+    run: Any = None  # a RunView; its layer imports this module
     """View of the run that the error ended, with its transcript, events and raw output so far (a `RunView`); None
     outside a run.
     """
@@ -107,7 +107,7 @@ class FlowDebateError(Exception):
         """Pickle any error: an unpicklable fact becomes its text, and such a `run` becomes None."""
         facts, run = vars(self).copy(), self.run
         try:
-            self.run = None  # a run may refer to the error that ended it
+            self.run = None  # avoid a cycle, because a run may refer to the error that ended it
             facts = {name: fact if name == "run" or pickles(fact) else shown(fact) for name, fact in facts.items()}
             facts["run"] = run if run is not None and pickles(run) else None
         finally:
@@ -116,7 +116,7 @@ class FlowDebateError(Exception):
 
 
 class ConfigurationError(FlowDebateError, ValueError):
-    """Invalid options: the block or run cannot be built; raised before anything runs.
+    """Invalid options, so the block or run cannot be built; raised before anything runs.
 
     >>> str(ConfigurationError("debate 'rent'", "max_rounds", 0, "an int >= 1"))
     "debate 'rent': `max_rounds` must be at least 1 (got 0)"
@@ -130,7 +130,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.got = got
         self.allowed = allowed
         self.hint: str = hint or suggestion(allowed, got)
-        # Not `message`: frameworks such as Inspect expect text in an attribute of that name.
+        # The name `message` is avoided: frameworks such as Inspect expect text in an attribute of that name.
         self.whole_message = message
         """The whole message if it does not describe a wrong value; otherwise None."""
         if message is None:
@@ -168,7 +168,7 @@ _TYPED = re.compile(
 """Locations of values typed by a person, which are never shown in Python syntax."""
 _QUOTED = re.compile(r"'([\w-]+)'")
 _SUBSCRIPT, _KEY = re.compile(r"\['([^']+)'\]"), r".\1"
-"""Patterns of a mapping's field in Python syntax and in the syntax of files."""
+"""Regular expressions for a mapping's field, in Python syntax and in the syntax of files."""
 
 
 def _unquote(text: str) -> str:
@@ -228,15 +228,16 @@ class _Asker(TypedDict, total=False):
 class ModelError(FlowDebateError):
     """A model could not be called, or gave no usable answer.
 
-    `model` is the model and `block` the asking block; None if unknown.
+    `model` is the model's name and `block` the calling block; None if unknown.
     """
 
     transient: bool = False
-    """True if another attempt, later or with the reason, may succeed; a `Retry` repeats only such calls."""
+    """True if another attempt may succeed, later or when given the reason; a `Retry` only repeats such calls."""
     retry_after: float | None = None
-    """Waiting time in seconds requested by the endpoint; None if it did not say."""
+    """Waiting time in seconds requested by the endpoint; None if it requested none."""
     providers_fault: bool = True
-    """True if a debate may continue without this answer; False for errors to be fixed in the application or its tests.
+    """True if a debate may continue without this answer; False for errors that need a fix in the application or its
+    tests.
     """
 
     def __init__(
@@ -267,7 +268,7 @@ class ConnectionLost(ModelUnavailable):
 
 
 class ModelTimeout(ModelError):
-    """The deadline of the call, `seconds`, passed."""
+    """The call did not finish within its deadline of `seconds`."""
 
     transient = True
 
@@ -278,15 +279,15 @@ class ModelTimeout(ModelError):
 
 
 class RequestRejected(ModelError):
-    """The endpoint refused the request as it stands; sending it again unchanged is pointless.
+    """The endpoint rejected the request; sending it again unchanged is pointless.
 
-    `status` is the HTTP status, or None.
+    `status` is the HTTP status; None if there is none.
     """
 
     certain: bool = True
-    """True if the refused part is clear; False if another form of the request may be accepted."""
+    """True if it is clear which part was rejected; False if a different form of the request may be accepted."""
     words: str = ""
-    """Complete text of the refusal, with its codes and parameters, in lower case."""
+    """Complete text of the rejection, with its codes and parameters, in lower case."""
 
     def __init__(self, message: str, *, status: int | None = None, **asker: Unpack[_Asker]) -> None:
         self.status = status
@@ -294,7 +295,7 @@ class RequestRejected(ModelError):
 
 
 class AuthenticationFailed(RequestRejected):
-    """The key is missing, wrong, or not allowed to do this; the key itself is never shown."""
+    """The key is missing, wrong, or lacks permission; the key itself is never shown."""
 
     providers_fault = False
 
@@ -308,9 +309,10 @@ class ContextTooLong(RequestRejected):
 
 
 class RateLimited(RequestRejected):
-    """Too many requests, or the quota is used up.
+    """Too many requests were sent, or the quota is used up.
 
-    `retry_after` is in seconds, None if the endpoint did not say; with `quota_exhausted` waiting is pointless.
+    `retry_after` is the waiting time in seconds; None if the endpoint did not specify one. With `quota_exhausted`,
+    waiting is pointless.
     """
 
     def __init__(
@@ -329,9 +331,9 @@ class RateLimited(RequestRejected):
 
 
 class ProviderFailed(ModelError):
-    """The endpoint failed on its own side; `status` is the HTTP status, or None.
+    """The endpoint reported an internal error; `status` is the HTTP status, or None if there is none.
 
-    `retry_after` is in seconds, None if the endpoint did not say.
+    `retry_after` is the waiting time in seconds; None if the endpoint did not specify one.
     """
 
     transient = True
@@ -385,13 +387,13 @@ class EmptyResponse(BadAnswer):
 
 
 class OutputTruncated(BadAnswer):
-    """The answer was cut off before its end: give it more room (`max_tokens`)."""
+    """The answer was cut off before its end; a higher `max_tokens` gives the model more room."""
 
 
 class LostToThinking(OutputTruncated):
-    """The model thought, and wrote no answer: its room was used up, or it `stopped` by itself.
+    """The model thought but wrote no answer: it reached the token limit, or `stopped` by itself.
 
-    `room` is None for the server's own limit.
+    `room` is the limit in tokens; None for the server's own limit.
     """
 
     def __init__(
@@ -415,7 +417,7 @@ class LostToThinking(OutputTruncated):
 
 
 class Refused(BadAnswer):
-    """The model declined to answer; `reason` is its own text."""
+    """The model declined to answer; `reason` is the text of its refusal."""
 
     transient = False
 
@@ -425,16 +427,16 @@ class Refused(BadAnswer):
 
 
 class ContentFiltered(Refused):
-    """A content filter of the provider stopped the answer, or refused the request."""
+    """A content filter of the provider stopped the answer, or rejected the request."""
 
     status: int | None = None
-    """HTTP status of the refused request; None if the answer was stopped."""
+    """HTTP status of the rejected request; None if the answer was stopped."""
 
 
 class SchemaViolation(BadAnswer):
-    """A model's answer does not fit the schema; `problems` are `(field, what is wrong)` pairs.
+    """A model's answer does not fit the schema; `problems` are `(field, problem)` pairs.
 
-    `answer` is the unfitting text, if there is one; the message does not show it.
+    `answer` is the invalid text, if there is one; the message does not show it.
     """
 
     def __init__(
@@ -461,7 +463,7 @@ class ToolLoopExceeded(ModelError):
 
 
 class RealModelForbidden(ModelError):
-    """A real model would have been called where `forbid_real_models()` is in force."""
+    """A real model would have been called although `forbid_real_models()` is in force."""
 
     providers_fault = False
 
@@ -474,7 +476,7 @@ class RealModelForbidden(ModelError):
 
 
 class CassetteMismatch(ModelError, AssertionError):
-    """A replayed run made a call that the cassette does not have, or left recorded calls unused."""
+    """A replayed run made a call that is missing from the cassette, or left recorded calls unused."""
 
     providers_fault = False
 
@@ -488,7 +490,7 @@ class ScriptError(ModelError, AssertionError):
 class OutputError(FlowDebateError):
     """A block of the application returned an unusable value, or a person gave an unusable answer for it.
 
-    `problems` are `(field, what is wrong)` pairs; the field is empty where the whole value is meant.
+    `problems` are `(field, problem)` pairs; the field is empty if the problem concerns the whole value.
 
     >>> str(OutputError("ann", "a Vote", [("choice", "is missing")], by_person=True))
     'the answer for ann does not fit: `choice` is missing'
@@ -510,7 +512,7 @@ class OutputError(FlowDebateError):
 class RosterError(OutputError):
     """A moderator or a speaker named somebody who cannot speak next; `available` is in declared order.
 
-    `field` is the location of the name. `problem` says what is wrong with it, unless nobody has this name.
+    `field` is the location of the name. `problem` says what is wrong with the name, unless nobody has this name.
     """
 
     def __init__(
@@ -525,7 +527,7 @@ class RosterError(OutputError):
 
 
 class ReadOnly(FlowDebateError):
-    """A block tried to change what only its pattern may change: the transcript, the round, a turn's task.
+    """A block tried to change state reserved for its pattern: the transcript, the round, or a turn's task.
 
     >>> str(ReadOnly("`round` of 'rent'", "answer to add to the debate", block="pro"))
     "block 'pro' must not change `round` of 'rent'; answer to add to the debate"
@@ -544,7 +546,7 @@ class ReadOnly(FlowDebateError):
 
 
 class LimitReached(FlowDebateError):
-    """A limit of the run is used up: the next call would go beyond it. `kind` is the field of `Limits`.
+    """A limit of the run is used up: the next call would exceed it. `kind` is the field of `Limits`.
 
     >>> str(LimitReached("calls", limit=10, used=10))
     'the limit of the run is reached: calls=10 (10 used)'
@@ -558,9 +560,9 @@ class LimitReached(FlowDebateError):
 
 
 class BudgetReached(LimitReached):
-    """A budget of several runs is used up, such as a service's budget for all its runs. `budget` names it.
+    """A budget shared by several runs is used up, such as a service's budget for all its runs. `budget` is its name.
 
-    An owner's daily budget is empty again at `until`, in seconds since the epoch; None for other budgets.
+    An owner's daily budget is reset at `until`, in seconds since the epoch; None for other budgets.
 
     >>> str(BudgetReached("calls", limit=1000, used=1000))
     'the budget of all runs is reached: 1,000 of 1,000 calls used'
@@ -584,12 +586,12 @@ class BudgetReached(LimitReached):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until the budget is empty again; None for a permanently exhausted one."""
+        """Seconds until the budget is reset; None if it never is."""
         return None if self.until is None else max(0.0, self.until - time.time())
 
 
 class TooManyRuns(FlowDebateError):
-    """A service executes `most` runs, as many as it may, and `queued` wait; try again after `retry_after` seconds."""
+    """A service already executes `most` runs, and `queued` more are waiting; try again after `retry_after` seconds."""
 
     def __init__(self, maximum: int, *, queued: int = 0, retry_after: float = 5.0) -> None:
         self.most = maximum
@@ -599,9 +601,9 @@ class TooManyRuns(FlowDebateError):
 
 
 class QuorumLost(FlowDebateError):
-    """Fewer voices than `quorum` were `heard` in `round`, so the debate cannot continue.
+    """Fewer stances than `quorum` were `heard` in `round`, so the debate cannot continue.
 
-    `failures` has the errors, by name.
+    `failures` contains the errors, keyed by name.
     """
 
     def __init__(
@@ -625,7 +627,7 @@ class QuorumLost(FlowDebateError):
 
 
 class NoProposals(FlowDebateError):
-    """No agent made a proposal; `failures` has the errors, by agent."""
+    """No agent made a proposal; `failures` contains the errors, keyed by agent."""
 
     def __init__(self, pattern: str, failures: Mapping[str, str]) -> None:
         self.pattern = pattern
@@ -646,8 +648,8 @@ class LoopLimitExceeded(FlowDebateError):
 class PromiseBroken(FlowDebateError, AssertionError):
     """`check_debate` or `check_pattern` has found that a pattern breaks a promise of the library.
 
-    `example` is the smallest failing one, None if the promise is about all of them; `reproduce` is the call to repeat
-    the check.
+    `example` is the smallest failing example; None if the promise concerns all examples together. `reproduce` is the
+    call that repeats the check.
     """
 
     def __init__(self, promise: str, meaning: str, problem: str, *, example: object = None, reproduce: str) -> None:
@@ -661,7 +663,7 @@ class PromiseBroken(FlowDebateError, AssertionError):
 
 
 class ViewError(FlowDebateError):
-    """A text that no renderer can have written, parsed as a rendered transcript."""
+    """A text cannot be parsed as a rendered transcript, because no renderer can have written it."""
 
     def __init__(self, got: str, expected: str) -> None:
         self.got = got
@@ -670,7 +672,7 @@ class ViewError(FlowDebateError):
 
 
 class BadFile(FlowDebateError):
-    """A file named by the user cannot be used: it is missing, too large, or of a wrong kind.
+    """A file named by the user cannot be used: it is missing, too large, or of the wrong kind.
 
     >>> str(BadFile("debate.toml", "is larger than 1 MB"))
     'debate.toml: is larger than 1 MB'
@@ -688,7 +690,7 @@ class BadFile(FlowDebateError):
 
 
 class StoreError(FlowDebateError):
-    """A store of runs cannot be read or written; it is left as it is. `store` says where it is.
+    """A store of runs cannot be read or written; it is left unchanged. `store` is its location.
 
     >>> str(StoreError("runs.sqlite3", "is no database"))
     'store runs.sqlite3: is no database'
@@ -713,7 +715,7 @@ class RunNotFound(StoreError):
 
 
 class RunExists(StoreError):
-    """The store has a run with this id already."""
+    """The store already has a run with this id."""
 
     def __init__(self, store: str, run_id: str) -> None:
         self.run_id = run_id
@@ -729,7 +731,7 @@ class RunConflict(StoreError):
 
 
 class RunChanged(StoreError):
-    """The run was started with other options; `differences` are the differing lines, by their owner."""
+    """The run was started with different options; `differences` are the differing lines, keyed by part."""
 
     def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
         self.run_id = run_id
@@ -739,7 +741,7 @@ class RunChanged(StoreError):
 
 
 class RunUncertain(StoreError):
-    """The step `key` was started `attempts` times and never recorded: it may have been paid for already."""
+    """The step `key` was started `attempts` times but never recorded, so it may already have been paid for."""
 
     def __init__(self, store: str, run_id: str, key: str, attempts: int) -> None:
         self.run_id = run_id
@@ -754,7 +756,7 @@ class RunUncertain(StoreError):
 
 
 class JournalMismatch(StoreError):
-    """The step `key` makes another request than the recorded one under its key."""
+    """The step `key` makes a request different from the one recorded under its key."""
 
     def __init__(self, store: str, run_id: str, key: str, problem: str) -> None:
         self.run_id = run_id
@@ -776,7 +778,7 @@ class NotRecordable(StoreError):
 
 
 class NotAwaited(StoreError):
-    """The run does not wait for this answer; `open` are the places where it waits, and `problem` says why not."""
+    """The run is not waiting for this answer; `open` lists the paths where it waits, and `problem` is the reason."""
 
     def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
         self.run_id = run_id
@@ -812,7 +814,7 @@ class TaskNotFound(TaskError):
 
 
 class IllegalTransition(TaskError):
-    """The task's status does not allow the change; where it does (`status in allowed`), `reason` says what does not."""
+    """The task cannot change its status: `status` does not allow it or, if `status in allowed`, `reason` does not."""
 
     def __init__(self, task_id: str, *, action: str, status: str, allowed: Sequence[str], reason: str = "") -> None:
         self.task_id = task_id

@@ -1,6 +1,7 @@
-"""MCP server offering debates as tools, resources and prompts to any MCP host.
+"""MCP server that offers debates as tools, resources and prompts to any MCP host.
 
-Needs `flowdebate[mcp]`, which is imported only when it is used. `flowdebate mcp` serves from the command line.
+Needs `flowdebate[mcp]`, which is imported only when it is used. `flowdebate mcp` starts the server from the command
+line.
 """
 
 import lazy_loader
@@ -10,7 +11,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> object:
     if name in __all__:
-        # Without this check, a missing extra raises the SDK's ImportError, which does not tell what to install.
+        # Without this check, a missing extra raises the SDK's ImportError, which does not say what to install.
         from flowdebate._util.validation import check_library
 
         check_library("flowdebate.mcp", "mcp", library="the MCP SDK", extra="mcp")

@@ -1,4 +1,4 @@
-"""Tool schemas that work in all hosts: Gemini and OpenAI refuse some keywords of JSON Schema."""
+"""Tool schemas that work in all hosts, although Gemini and OpenAI reject some keywords of JSON Schema."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _without_refused(part: Any) -> Any:  # noqa: ANN401 - a part of a schema
         if key in ("default", "enum", "examples")
         else _without_refused(value)
         for key, value in part.items()
-        if key not in REFUSED and (key, value) != ("default", None)  # without information
+        if key not in REFUSED and (key, value) != ("default", None)  # a default of None conveys no information
     }
     patterns = part.get("patternProperties")
     if patterns and part.get("additionalProperties") in (None, False):

@@ -1,6 +1,6 @@
-"""Verdicts on a host's own texts, from the judge of a debate without a debate.
+"""Verdicts on texts supplied by the host: the judge of a debate, without the debate.
 
-The SDK evaluates annotations when a tool is registered, so this module does not postpone them.
+The SDK evaluates annotations when a tool is registered, so this module does not postpone their evaluation.
 """
 
 import hashlib
@@ -104,13 +104,14 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
     """Return the run for these texts: the existing one, resumed if it stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # named after the texts: hosts abort long calls and repeat them, which must find the verdict instead of paying again
+    # The id is derived from the texts: hosts abort and repeat long calls, which must find the verdict without paying
+    # again.
     more = [text for text in (texts.reference, texts.criteria) if text is not None]
     identity = json.dumps([texts.question, [entry.text for entry in texts.transcript], seed, *more]).encode()
     run_id = f"judge-{hashlib.blake2b(identity, digest_size=10).hexdigest()}"
     try:
         run = await service.begin(NAME, value, run_id=run_id, seed=seed)
-    except (RunChanged, RunExists):  # judged by another model, or for another user
+    except (RunChanged, RunExists):  # the texts were judged by a different model, or for a different user
         return await service.begin(NAME, value, seed=seed)
     return await service.resume(run.run_id) if run.status in RESUMABLE else run
 

@@ -39,7 +39,7 @@ async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx:
 
 
 _LAST = 1.0
-"""Seconds to wait for the last messages about a run after it ends."""
+"""Time in seconds to wait for a run's last messages after the run ends."""
 
 
 async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
@@ -50,8 +50,7 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
         async for update in updates:
             if update.kind == "reset":
                 progress = Progress(progress.usual)
-            # the stream begins with the run; skip calls reported by an earlier call of the tool, because progress may
-            # only increase
+            # The stream starts at the run's beginning, so skip calls already reported: progress may only increase.
             elif update.kind == "event" and progress.follow(update.event) and progress.calls >= reported:
                 # for a new speaker between two calls, report a fraction of the next call
                 value = float(progress.calls) if progress.calls > last else (last + progress.calls + 1) / 2
@@ -74,7 +73,7 @@ class Progress:
         """Process `event`; return whether there is something to report."""
         self._live.take(event)
         match event:
-            case RoundStarted() if event.phase is not None:  # its turns differ from those of other rounds
+            case RoundStarted() if event.phase is not None:  # a phase has different turns from other rounds
                 self.usual = None
                 return False
             case TurnStarted():
@@ -90,7 +89,7 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the usual number of calls; None if `value` exceeds it, because a bar beyond its end is meaningless."""
+        """Return the usual number of calls; None if `value` exceeds it, because a progress bar ends at 100 %."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property

@@ -1,8 +1,8 @@
 """Results of tools: runs, lists of runs and verdicts as structured output, with next steps for the host.
 
 Texts by models and people are fenced as in the prompts of this library: a contribution follows a tag, other texts
-follow a label, and each further line begins with a bar. So a debater's text never begins a line of a tool's result, and
-cannot be mistaken for words of the tool.
+follow a label, and each further line begins with a bar. No line of a tool's result thus begins with a debater's text,
+which cannot be mistaken for the tool's own words.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ HOW_TO_READ = (
     f'{DATA} A contribution begins a line (in JSON, it follows "\\n") with its speaker in square brackets; a line that '
     'begins with "  | " continues the text above it.'
 )
-"""Explanation of reading a result; part of the server's instructions, and of the descriptions of reading tools and
-resources."""
+"""Explanation of how to read a result, for the server's instructions and for descriptions of tools and resources."""
 _LONGEST_SUBJECT = 200
 """Maximum length of a question in a list of runs, in characters."""
 
@@ -130,7 +129,7 @@ def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunRep
             AskedTurn(
                 place=request.place,
                 role=request.block,
-                shown=request.to_read,  # fenced when it was asked
+                shown=request.to_read,  # fenced when the request was made
                 expects=request.expects,
                 answer_schema=request.answer_schema,
                 problem=fence(request.problem),
@@ -197,7 +196,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
 
 
 def fence(text: str | None) -> str | None:
-    r"""Fence `text` as the value of a field, so no further line looks like the tool's own words.
+    r"""Fence `text` as the value of a field, so that no further line looks like the tool's own words.
 
     >>> fence("one\nRound 2:"), fence(None)
     ('one\n  | Round 2:', None)
@@ -265,9 +264,9 @@ _HOST_ENV = (
 )
 """Advice for a server that a host started without a key."""
 _LONGEST = 2_000
-"""Maximum length of a message in characters, because it stays in the context of the host's model."""
+"""Maximum length of a message, in characters: messages stay in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")
-"""Plan options for sides and number of turns, keyed by the tool arguments `sides` and `max_rounds`."""
+"""Plan options for sides and for the number of turns, keyed by the tool arguments `sides` and `max_rounds`."""
 
 
 def sentence_of(error: BaseException) -> str | None:
@@ -278,7 +277,7 @@ def sentence_of(error: BaseException) -> str | None:
         case ConfigurationError():
             text = str(error).removeprefix(f"{error.location}: ")
             return _line(_ARGUMENTS.sub(lambda match: "max_rounds" if match[1] == "max_turns" else "sides", text))
-        case StoreError():  # the host must not see the location of the store
+        case StoreError():  # hosts must not see the location of the store
             return _line(f"{error.problem[:1].upper()}{error.problem[1:]}")
         case ModelUnavailable() | AuthenticationFailed() if not error.transient:
             return _line(f"{error}. {_HOST_ENV}")

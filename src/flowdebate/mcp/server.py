@@ -1,6 +1,6 @@
 """MCP server for a service, over stdio or HTTP, until the client leaves or a signal arrives.
 
-Calls in flight then end and are stored.
+At the end, calls in flight finish and are stored.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def create_server(
     """Create the SDK's server object in front of `service`, for any transport and for both protocol eras.
 
     Over HTTP, `service_of` may return a different service for each request, such as one limited to the runs of one
-    user; over stdio its argument is None. Sources of a debate may be files below `allow_sources`. The creator of the
+    user; over stdio it receives None. Sources of a debate may be files below `allow_sources`. The creator of the
     service has to close it.
     """
     from flowdebate import __version__
@@ -80,7 +80,7 @@ def create_server(
     starting = ["start_debate", *(tool.name for tool in start_tools().values() if service.plans)]
     bus = InMemorySubscriptionBus()
     root, handler = logging.getLogger(), logging.NullHandler()
-    # with a handler there, the SDK's basicConfig does nothing: the application sets up logging
+    # The SDK calls basicConfig, which does nothing if there is a handler: logging is set up by the application.
     root.addHandler(handler)
     try:
         server = _Server(
@@ -116,15 +116,15 @@ def http_app(
 ) -> Starlette:
     """Create an ASGI application serving `server` at `path` over streamable HTTP.
 
-    A request gets a 421 if its Host is neither this machine nor among `allow_hosts`, and a 403 if it comes from another
-    Origin; with `guarded`, the surrounding application checks both. If mounted in another application, its lifespan has
-    to be entered there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card
-    (SEP-2127).
+    A request gets a 421 if its Host is neither this machine nor one of `allow_hosts`, and a 403 if it comes from a
+    different Origin; with `guarded`, the surrounding application checks both. If the application is mounted in another
+    one, enter its lifespan there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server
+    Card (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
-        # the SDK compares whole headers: with a port, they only match the form with ":*"
+        # the SDK compares whole headers, and those with a port only match the form with ":*"
         allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
@@ -143,11 +143,11 @@ def http_app(
 
 _CARD, _CARD_TYPE = "/server-card", "application/mcp-server-card+json"
 NAME = "io.github.flowdebate/flowdebate"
-"""Name of this server in registries, as in server.json."""
+"""Name of this server in registries, the same as in server.json."""
 
 
 def _server_card(url: str) -> dict[str, Any]:
-    """Build the server card that clients read before they connect: name, address, and whether a token is needed."""
+    """Build the server card for clients about to connect: name, address, and whether a token is needed."""
     from flowdebate import __version__
 
     description = "Bearer, a space, and the token of this server, if it has one"
@@ -204,7 +204,7 @@ class _Server(MCPServer[Any]):
 # Serving
 
 _PATIENCE = 30.0
-"""Seconds for calls in flight to end, as in `create_app`: an answer already paid for should be recorded."""
+"""Time limit in seconds for calls in flight, as in `create_app`: answers already paid for should be recorded."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -229,20 +229,24 @@ async def serve_stdio(
             signal.signal(stop_signal, signal.SIG_DFL)
         ending.append(loop.create_task(end(number)))
 
-    with suppress(NotImplementedError):  # on Windows, a signal ends the process at once
+    # Windows lacks signal handlers in event loops; there, a signal ends the process at once
+    with suppress(NotImplementedError):
         for number in _SIGNALS:
             loop.add_signal_handler(number, received, number)
     try:
         async with keep_warm():
             await create_server(service, allow_sources=allow_sources).run_stdio_async()
-    except* BrokenPipeError:  # the host has left, and nobody reads the answers anymore
+    except* BrokenPipeError:  # the host has disconnected, and nobody reads the answers anymore
         pass
     finally:
         await service.close(patience)
 
 
 def with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Require `token` as `Authorization: Bearer` for all requests to `app` except for its card; others get a 401."""
+    """Require `token` as `Authorization: Bearer` for all requests to `app`, except for its card.
+
+    Other requests get a 401.
+    """
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         header = dict(scope.get("headers", ())).get(b"authorization", b"")
@@ -267,7 +271,7 @@ async def serve_http(
 ) -> None:
     """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives, and then close it.
 
-    Port 0 selects a free one; `started` is called with the address. Requests need `token`; None admits every user of
+    Port 0 selects a free port; `started` is called with the address. Requests need `token`; None admits every user of
     this machine. Calls in flight have `patience` seconds to end.
     """
     import uvicorn
@@ -283,14 +287,14 @@ async def serve_http(
             async with keep_warm(), inner(app) as state:
                 yield state
         finally:
-            await service.close(patience)  # here, because uvicorn raises the signal again after the lifespan
+            await service.close(patience)  # closed here, because uvicorn raises the signal again after the lifespan
 
     app.router.lifespan_context = lifespan
     with bind_socket("serve_http()", port) as bound:
         if started is not None:
             started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
-        # no log_config: uvicorn's would write its own lines to stderr and stdout. A second: what a signal has to end
-        # are streams that clients hold open for ever, and calls in flight get their `patience` from the service
+        # No log_config, because uvicorn's would write to stderr and stdout. One second is enough: only streams held
+        # open by clients remain at this point, and the service gives calls in flight their `patience`.
         served = app if token is None else with_token(app, token)
         config = uvicorn.Config(served, log_config=None, timeout_graceful_shutdown=1)
         await EndingServer(config, patience=patience).serve(sockets=[bound])
@@ -378,11 +382,11 @@ class Subscriptions:
 
 
 _MOST_RUNS = 20
-"""Maximum number of runs that one stream follows, as over HTTP; each run needs a task."""
+"""Maximum number of runs per stream, as over HTTP: each followed run needs a task."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:
-    """Return the subscribed URIs grouped by run; the handler refuses invalid ones."""
+    """Return the subscribed URIs grouped by run; invalid ones are left to the handler, which rejects them."""
     uris = ((params or {}).get("notifications") or {}).get("resourceSubscriptions")
     watched: dict[str, set[str]] = {}
     for uri in uris if isinstance(uris, list) else ():

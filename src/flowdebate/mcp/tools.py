@@ -1,6 +1,6 @@
 """Tools for runs (start, wait, read, cancel, resume, fork, delete, take a turn), and prompts that use them.
 
-The SDK evaluates annotations when a tool is registered, so this module does not postpone them.
+The SDK evaluates annotations when a tool is registered, so this module does not postpone their evaluation.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from flowdebate.ui.plan import going_on
 from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
-"""Function returning the service for a tool call; with several users, the caller's service."""
+"""Function that returns the service for a tool call: if there are several users, the caller's own service."""
 
 
 # Arguments
@@ -42,7 +42,7 @@ ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 class Side(BaseModel):
     """A participant."""
 
-    # a misspelt `human` must be an error; otherwise a model would argue instead of the person
+    # reject a misspelled `human`; otherwise a model would argue instead of the person
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     stance: str = Field(
         max_length=500, description="In a debate the position to argue, as a claim; in other patterns the role."
@@ -52,7 +52,7 @@ class Side(BaseModel):
 
 
 Question: TypeAlias = Annotated[str, Field(min_length=1, max_length=20_000, description="The question or the task.")]
-# Few sides and rounds, because a host's model may start debates without asking, and each turn costs money.
+# The limits on sides and rounds are low: a host's model may start debates unasked, and each turn costs money.
 Sides: TypeAlias = Annotated[
     list[Side],
     Field(
@@ -62,7 +62,7 @@ Sides: TypeAlias = Annotated[
         "call; other patterns have speakers of their own.",
     ),
 ]
-# Bounds are next to their type: hosts with strict validators reject them next to alternatives.
+# Bounds are part of each alternative, because hosts with strict validators reject bounds on a union.
 Sources: TypeAlias = Annotated[
     Annotated[dict[str, Annotated[str, Field(max_length=500_000)]], Field(max_length=50)]
     | Annotated[list[str], Field(max_length=50)],
@@ -186,7 +186,7 @@ def start_tools() -> dict[str, StartTool]:
 
 
 def _signature_of(tool: StartTool, question: str | None) -> Signature:
-    """Return the arguments of a pattern's own tool; if `question` has a default, sources are required instead."""
+    """Return the arguments of a pattern's own tool; sources are required if `question` has a default."""
     arguments: dict[str, tuple[Any, Any]] = {
         "question": (Question, Parameter.empty if question is None else question),
         "sources": (Sources | None, None) if question is None else (Sources, Parameter.empty),
@@ -213,13 +213,13 @@ ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open
 ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-"""Hints: a tool only reads; pays for calls of models, each time or once; changes a run; or deletes an earlier run or
-note for good.
+"""Tool annotations: read-only; paying for model calls (each time, or once); changing a run; or permanently deleting an
+earlier run or note.
 """
 
 
 READER = "get_run"
-"""Name of the tool listed with the schema of a report; most tools return one."""
+"""Name of the only tool listed with the schema of a report, although most tools return one."""
 
 
 class RunTools:
@@ -298,7 +298,7 @@ class RunTools:
 
         start.__name__, start.__doc__ = tool.name, tool.description
         signature = _signature_of(tool, PATTERNS[pattern].load_page().question_about_sources)
-        start.__dict__["__signature__"] = signature  # which the SDK reads
+        start.__dict__["__signature__"] = signature  # read by the SDK
         return start
 
     def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
@@ -453,7 +453,7 @@ def describe(tool: Callable[..., Any]) -> str:
     return cleandoc(tool.__doc__ or "")
 
 
-# Turns of people: elicitation asks the person at the host, or the host's model answers for them
+# Turns of people: the host asks the person (elicitation), or its model answers for them
 
 
 def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
@@ -462,7 +462,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
     async def ask(ctx: Context[Any, Any], run_id: str, place: str | None) -> Elicit[Form]:
         request = _pending_of(await service_of(ctx).run(run_id), place)
         able = None if ctx.client_capabilities is None else ctx.client_capabilities.elicitation
-        # a client that declares no mode is from a time when there were only forms
+        # Older clients declare no mode, and only support forms.
         if able is None or (able.form is None and able.url is not None):
             raise ToolError(_CANNOT_ASK)
         problem = "" if request.problem is None else f"\n\nThe previous answer was refused: {request.problem}"
@@ -547,15 +547,13 @@ def make_form(request: PendingInput) -> type[Form]:
     definitions, required = schema.get("$defs", {}), schema.get("required", ())
     fields: dict[str, Any] = {}
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
-        kind, nullable = _kind_of(
-            part, definitions
-        )  # forms of the protocol only have fields for text, numbers and switches
+        kind, nullable = _kind_of(part, definitions)  # protocol forms only have fields for text, numbers and switches
         described_by, typed_as = part.get("description"), kind_of(part, definitions)
         description = f"{described_by} ({typed_as})" if described_by else typed_as
         optional = nullable or name not in required
         default = None if optional else ...
         field = Field(default, alias=name, title=name, description=description)
-        # a name in the schema may be an invalid name here
+        # names in the request's schema may be invalid as field names here
         fields[f"field_{number}"] = (kind | None if optional else kind, field)
     form = create_model("Answer", __base__=Form, **fields)
     form.request = request
@@ -563,7 +561,7 @@ def make_form(request: PendingInput) -> type[Form]:
 
 
 def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
-    """Return the request at `place`, or the first one; raise NotAwaited if the run does not wait for it."""
+    """Return the request at `place`, or the first one; raise NotAwaited if the run is not waiting for it."""
     waiting = [request for request in run.pending if place in (None, request.place)]
     if not waiting:
         location = "" if place is None else f" at {place}"

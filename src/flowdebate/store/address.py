@@ -13,7 +13,7 @@ POSTGRES = "a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ are written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
 """Scheme of an address, with SQLAlchemy's suffix for the driver."""
-# Anything with "://", with a password before an "@", or with a scheme; a single letter is a Windows drive.
+# Anything with "://", with a password before an "@", or with a scheme; a single letter is a Windows drive instead.
 _LOOKS_LIKE_ADDRESS = re.compile(
     r".*://|(?![a-z]:\\)[^@/]*:.*@|[a-z][\w+.-]+:/|(?:postgres|postgresql|mysql|mariadb|redis|mongodb|sqlite|file):",
     re.DOTALL | re.IGNORECASE,
@@ -24,9 +24,9 @@ _NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)
 
 
 def read_place(text: str, *, location: str, field: str = "store") -> str:
-    """Read the address of a store: "memory:", an address with postgresql://, or the path of a file.
+    """Read the address of a store: "memory:", a postgresql:// address, or the path of a file.
 
-    Raises ConfigurationError, without user and password, for any other address.
+    Raises ConfigurationError for any other address; the message omits user and password.
 
     >>> read_place("POSTGRES+psycopg://ann:s3cret@db/app", location="run")
     'postgresql://ann:s3cret@db/app'
@@ -56,7 +56,7 @@ def check_path(text: str, *, location: str, field: str) -> None:
 def read_postgres_address(text: str, *, location: str, field: str = "url") -> str:
     """Read a PostgreSQL address, with or without a driver's name, or in libpq's own format: `host=db dbname=app`.
 
-    Raises ConfigurationError for any other address, and if its user and password are ambiguous.
+    Raises ConfigurationError for any other address, and for one with an ambiguous user and password.
     """
     plain = text.strip()
     if _is_pairs(plain):
@@ -65,7 +65,7 @@ def read_postgres_address(text: str, *, location: str, field: str = "url") -> st
     if scheme is None or scheme["kind"].lower() not in ("postgresql", "postgres"):
         raise ConfigurationError(location, field, hide_credentials(plain) if scheme else "…", POSTGRES)
     authority, _, rest = plain[scheme.end() :].partition("/")
-    # "@" in host= begins the name of an abstract socket, not a password
+    # "@" after host= begins the name of an abstract socket instead of ending a password
     if authority.count("@") > 1 or "@" in re.sub(r"(?<=[?&]host=)@", "", rest):
         raise ConfigurationError(location, field, hide_credentials(plain), POSTGRES, hint=_ENCODE)
     return f"postgresql://{plain[scheme.end() :]}"
@@ -84,7 +84,7 @@ def _address_of_pairs(text: str, *, location: str, field: str) -> str:
         raise ConfigurationError(location, field, "a PostgreSQL address", "a path", hint=hint) from None
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}
-    except (Error, UnicodeDecodeError):  # their messages may contain the password
+    except (Error, UnicodeDecodeError):  # these messages may contain the password
         raise ConfigurationError(location, field, "pairs such as host=…", POSTGRES) from None
     user, password, database = (quote(parts.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     credentials = f"{user}{password and ':' + password}"

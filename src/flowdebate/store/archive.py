@@ -1,7 +1,7 @@
-"""Persistent archive: records of past debates, kept as documents of a store.
+"""Persistent archive: records of past debates, kept as documents in a store.
 
-Each debate adds a document to each part under its id, so writing is idempotent, and concurrent processes cannot
-overwrite each other. Stores cannot delete documents, so forgotten ones are overwritten.
+Each debate adds one document per part, with the debate's id as the key, so writing is idempotent, and concurrent
+processes cannot overwrite each other. Stores cannot delete documents, so forgotten ones are overwritten.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from flowdebate.store.open import StoreChoice, open_store
 _FORMAT = 1
 """Format number of the documents."""
 _LONGEST_NAME = 100
-"""Maximum length of a name in characters; the name is part of a key in every store and shown in error messages."""
+"""Maximum length of a name, in characters; the name is part of each key in the store, and appears in error messages."""
 
 
 class ArchivedDebate(PastDebate):
-    """A debate in an archive, with its agents and all facts recorded about it since."""
+    """A debate in an archive, with its agents and all facts recorded about it later."""
 
     agents: list[str]
-    """Voters, and agents that received votes."""
+    """Agents that voted or received votes."""
     recorded: VerdictOutcome | None
 
 
 @dataclass(slots=True, kw_only=True)
 class StoredArchive(Archive):
-    """An archive kept as documents of a store: what it remembers of each debate can be corrected and removed."""
+    """An archive kept as documents in a store; its records of a debate can be corrected and removed."""
 
     logs: Mapping[str, _StoredLog]
-    """Logs of the archive's parts, keyed by the names of their collections."""
+    """Logs of the archive's parts, keyed by collection name."""
 
     async def debates(self) -> list[ArchivedDebate]:
-        """List all debates, the newest first."""
+        """List all debates, newest first."""
         logged = await LoggedDebates(self.logs["debates"], self.logs["outcomes"]).all()
         votes, outcomes = await self.logs["votes"].read(), await self.logs["outcomes"].read()
         agents = {
@@ -73,7 +73,7 @@ class StoredArchive(Archive):
     ) -> None:
         """Replace the outcome of a debate, or the answer shown to later debates, or both.
 
-        Raise ConfigurationError like `record_outcome`, and for a debate that is missing or has no answer.
+        Raises the errors of `record_outcome`, and ConfigurationError for a debate that is missing or has no answer.
         """
         past = (await self.logs["debates"].read()).get(debate)
         if past is None or (answer is not None and past.answer is None):
@@ -141,7 +141,7 @@ class _StoredLog(Log[Any]):
         if not await self._store.put(self._collection, debate, body):
             await self._store.put(
                 self._collection, debate, body, expected=GONE
-            )  # a new run has the id of a deleted one
+            )  # a new run may have the id of a deleted one
 
     async def replace(self, debate: str, value: object) -> None:
         """Replace the value of `debate` with `value`; None removes it."""
@@ -152,7 +152,7 @@ class _StoredLog(Log[Any]):
             await self._store.put(self._collection, debate, body, expected=before)
 
     async def read(self) -> Mapping[str, Any]:
-        """Return the values by debate, in the order of the documents; an unchanged document is parsed once."""
+        """Return the values keyed by debate, in document order; a document is parsed again only if it has changed."""
         documents, parsed = await self._store.documents(self._collection), self._parsed
         present = {key: body for key, body in documents.items() if body != GONE}
         self._parsed = {

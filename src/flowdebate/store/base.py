@@ -23,15 +23,15 @@ ended by one of its limits; failed; suspended until a human answers.
 """
 
 StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
-"""Status of a stored run: those of `RunStatus`, and "queued" (waits for a worker), "rejected" (no worker can execute it
-as it is) and "dead_letter" (no longer resumed, because it crashed its process too often without progress).
+"""Status of a stored run: a `RunStatus`, "queued" (waiting for a worker), "rejected" (no worker can execute it in its
+present form), or "dead_letter" (not resumed anymore, because it crashed its process too often without progress).
 """
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
-"""Statuses of complete runs: resuming such a run replays it, and calls nobody."""
+"""Statuses of complete runs: resuming such a run replays it without calling models or humans."""
 
 GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
-"""Statuses of runs refused by their workers; the `error` of the outcome says why."""
+"""Statuses of runs that workers gave up; the `error` of the outcome is the reason."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """Kind of a step: a model call, a side effect of a block, an accepted provider failure, a human's answer."""
@@ -47,27 +47,27 @@ class RunHeader:
     created_at: float
     """Time of creation, in seconds since the epoch."""
     question: str
-    """The question on one line, for searches."""
+    """Question on one line, for searches."""
     input: Any
-    """The block's input, as JSON data."""
+    """Input of the block, as JSON data."""
     fingerprint: Mapping[str, str]
     """Digests of the block's outline, the models and the limits, by name; a resumed run must match them."""
     model: Any = None
-    """Names of the run's models: by intent, under "all" if one replaces all others, or the one of the environment; None
-    for model objects.
+    """Names of the run's models, keyed by intent, or by "all" if one model replaces all others; a single name is the
+    environment's model. None for model objects.
     """
     limits: Mapping[str, float] | None = None
     """Numeric limits of the run; None for a run without limits."""
     session: Mapping[str, Any] | None = None
     """State and history of the session when the run began, as JSON data; None if they were empty."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the application."""
+    """Labels set by the application."""
     plan: Mapping[str, Any] | None = None
     """Plan from which the command line can rebuild the block; None for runs of other programs."""
     foreign: bool = False
     """True if the run was imported, so that its input, options and recorded answers are untrusted."""
     parent: Mapping[str, Any] | None = None
-    """The `run` from which a fork was made, and the fork's changes; None for any other run."""
+    """Parent of a fork (`run`), and the fork's changes; None for any other run."""
     format: int = ROW_FORMAT
 
 
@@ -76,20 +76,20 @@ class StepRow:
     """Step of a run: an attempt, and its recorded result."""
 
     key: str
-    """Path of the step in the run; a running number would be ambiguous with concurrent branches."""
+    """Path of the step in the run, used because a running number would be ambiguous with concurrent branches."""
     kind: StepKind
     request: str | None = None
     """Hash of the request; for a human's step the whole request as JSON; None if nothing was requested."""
     attempts: int = 1
-    """Number of attempts; each of them may have been paid for."""
+    """Number of attempts, each of which may have been paid for."""
     failures: tuple[str, ...] = ()
     """Failures of earlier attempts, in order."""
     seq: int | None = None
-    """Number among the run's finished steps, from 1; None while the step is open."""
+    """Number of the step among the run's finished steps, from 1; None while the step is open."""
     at: float | None = None
     """Time at which the step was finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
-    """The recorded result as JSON text; None while the step is open."""
+    """Recorded result as JSON text; None while the step is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +111,19 @@ class StoredRun:
 
     @property
     def position(self) -> tuple[float, str]:
-        """Position in lists: `before=run.position` lists all runs after it."""
+        """Position of the run in lists: `before=run.position` lists all runs after it."""
         return (self.header.created_at, self.header.run_id)
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Persists runs and their steps; every implementation must pass `flowdebate.testing.StoreConformance`.
+    """Storage for runs and their steps; every implementation must pass `flowdebate.testing.StoreConformance`.
 
-    When `commit`, `put` or `add` returns, its write and the run's earlier ones are durable; writes of the other methods
-    survive the process. A write completes even if its caller is cancelled. A run has one owner at a time: the store
-    object that created or took it, until it finishes or releases the run, or its process dies. Writes by anybody else
-    are refused with RunConflict. StoreError, with the store's name, if the store cannot be read or written; it then
-    stays unchanged.
+    When `commit`, `put` or `add` returns, its write and the run's earlier writes are durable; writes by other methods
+    survive the end of the process. A write completes even if its caller is cancelled. A run has one owner at a time:
+    the store object that created or took it, until it finishes or releases the run, or its process dies. Writes by
+    others are refused with RunConflict. If the store cannot be read or written, it stays unchanged and raises
+    StoreError, which contains the store's name.
     """
 
     @property
@@ -131,23 +131,23 @@ class Store(Protocol):
         """Location of the store, for messages: a path, or an address without its password."""
 
     async def create(self, header: RunHeader) -> None:
-        """Add a new run and own it. Raise RunExists if the id is taken."""
+        """Add a new run and take ownership of it; raise RunExists if the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
-        """Take ownership of a run and return it in its previous state.
+        """Take ownership of a run, and return the run in its previous state.
 
-        A run with the status "running" and a dead process was abandoned: taking it counts as a recovery. Raises
-        RunNotFound, and RunConflict while another owner is alive.
+        A run with the status "running" and a dead process was abandoned, and taking it counts as a recovery. Raises
+        RunNotFound, and RunConflict while a different owner is alive.
         """
 
     async def release(self, run_id: str) -> None:
-        """Give up ownership of a run, without any other change; do nothing for a run that is not owned."""
+        """Give up ownership of a run without any other change; do nothing if the run is not owned."""
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        """Record that an attempt at the step `key` begins; return the attempt's number, from 1."""
+        """Record that an attempt at the step `key` begins; return the number of the attempt, from 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Record the result of the step `key`, intended or not; a result recorded earlier is kept."""
+        """Record the result of the step `key`, even without an earlier `intend`; an existing result is kept."""
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         """Record how the last attempt at the step `key` failed; the step stays open."""
@@ -156,10 +156,13 @@ class Store(Protocol):
         """Record how the run ended, and give up its ownership."""
 
     async def run(self, run_id: str) -> StoredRun:
-        """Read a run; raise RunNotFound for an unknown one."""
+        """Read a run; raise RunNotFound if the id is unknown."""
 
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
-        """Read the run's steps: finished ones after number `after` in order, then open ones by key; RunNotFound."""
+        """Read the run's finished steps after number `after`, in order, then its open steps, sorted by key.
+
+        Raises RunNotFound.
+        """
 
     async def runs(
         self,
@@ -173,41 +176,45 @@ class Store(Protocol):
         before: tuple[float, str] | None = None,
         brief: bool = False,
     ) -> Sequence[StoredRun]:
-        """List the runs that match all arguments, newest first, at most `limit`; runs of equal time by id.
+        """List at most `limit` runs that match all arguments, newest first (runs of the same time by id).
 
-        `text` is searched for in the question, in any case; stores may restrict searches for one or two characters to
-        the newest 10,000 runs (`NEWEST_SEARCHED`). The ids begin with `prefix`. `before` is the `position` of any run,
-        stored or deleted since: only later runs in the list are returned. So the pages of a list neither repeat a run
-        nor skip one present from the beginning, even if runs are added or deleted in the meantime. With `brief`,
-        outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an invalid `limit` or
-        `before` (see `check_page`).
+        `text` is searched for in the question, ignoring case; stores may restrict searches for one or two characters to
+        the newest 10,000 runs (`NEWEST_SEARCHED`). `prefix` is the beginning of the ids. `before` is the `position` of
+        any run, stored or deleted since: only runs later in the list are returned. The pages of a list thus neither
+        repeat a run nor skip one present from the beginning, even if runs are added or deleted in the meantime. With
+        `brief`, outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an invalid
+        `limit` or `before` (see `check_page`).
         """
 
     async def delete(self, run_id: str) -> None:
-        """Delete the run. Raises RunNotFound, and RunConflict while its owner is alive."""
+        """Delete the run; raise RunNotFound, or RunConflict while its owner is alive."""
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        """Add a complete run from another store, unchanged and without an owner. Raises RunExists."""
+        """Add a complete run from another store, unchanged and without an owner; raise RunExists if the id is taken."""
 
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
     ) -> Mapping[str, Mapping[str, str]]:
-        """Read the `documents` of several collections, grouped by collection; with `key`, only those with this key.
+        """Read the `documents` of several collections, grouped by collection; with `key`, only documents with this key.
 
-        Empty collections are left out.
+        Empty collections are omitted.
         """
 
     async def documents(self, collection: str) -> Mapping[str, str]:
-        """Read documents (they outlast runs): JSON texts by key, in the order in which the keys were first put."""
+        """Read a collection's documents: JSON texts by key, in the order in which the keys were first added.
+
+        Documents outlast runs.
+        """
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
-        """Replace the document `expected` (None for a new one); return False, and do nothing, if another one is stored.
+        """Replace the document `expected`, or add a new one if `expected` is None.
 
-        This is compare-and-set: to change a shared document, read it, put the change, and start over on False.
+        Return False, and do nothing, if a different document is stored. This is compare-and-set: to change a shared
+        document, read it, put the change, and start over if `put` returns False.
         """
 
     async def close(self) -> None:
-        """Write everything, then close files and connections. Using the store afterwards raises StoreError."""
+        """Write all pending data, then close files and connections. Using the store afterwards raises StoreError."""
 
 
 class RunFilter(TypedDict, total=False):
@@ -224,11 +231,11 @@ class RunFilter(TypedDict, total=False):
 
 
 _MOST = 2**63 - 1
-"""The largest `limit` accepted by databases."""
+"""Maximum `limit` accepted by databases."""
 
 
 def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the outcome without its outputs, as shown in a list.
+    """Return the outcome without its outputs, as used in lists.
 
     >>> brief_of({"output": "…", "raw": {}, "error": None})
     {'error': None}
@@ -248,7 +255,8 @@ def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if outcome is None or _OUTPUT_IS_RAW in outcome or not {"output", "raw"} <= outcome.keys():
         return outcome
     output, raw = outcome["output"], outcome["raw"]
-    if output is not raw and not (output == raw and json.dumps(output) == json.dumps(raw)):  # 1 == 1.0 == True
+    # compared as JSON too, because 1 == 1.0 == True
+    if output is not raw and not (output == raw and json.dumps(output) == json.dumps(raw)):
         return outcome
     return {**{key: value for key, value in outcome.items() if key != "output"}, _OUTPUT_IS_RAW: True}
 
@@ -262,7 +270,7 @@ def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None
 
 
 NEWEST_SEARCHED = 10_000
-"""Number of newest runs that are searched for texts of one or two characters, which trigram indexes do not cover."""
+"""Number of newest runs searched for texts of one or two characters, which trigram indexes do not cover."""
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
@@ -273,14 +281,16 @@ def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
         case None:
             return
         case (int() | float() as at, str()) if isinstance(before, tuple) and not isinstance(at, bool):
-            if abs(at) <= sys.float_info.max:  # False for NaN and infinities
+            if abs(at) <= sys.float_info.max:  # false for NaN and infinities
                 return
     allowed = "the `position` of a run: a tuple of its created_at, a finite number, and its id; or None"
     raise ConfigurationError("Store.runs", "before", before, allowed)
 
 
 def prefix_end(prefix: str) -> str | None:
-    """Return the first text, by code points, after all texts with this beginning; None if none is simple enough.
+    """Return the smallest text that sorts, by code points, after all texts with this prefix.
+
+    Returns None if no such text can be formed by simply changing the last character.
 
     >>> prefix_end("run-1"), prefix_end("")
     ('run-2', None)
@@ -297,14 +307,14 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
     [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]
     """
     created_at, run_id = position
-    return (-created_at, encode_text(run_id))  # as databases order what they store
+    return (-created_at, encode_text(run_id))  # the order in which databases sort the stored text
 
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is written, and after an error that may have prevented it."""
-    # A run whose end could not be written, as on a full disk, is no longer executed, but still owned: the same store
-    # object must be able to take or delete it.
+    """Keep the run in `ending` while its end or release is being written, and after an error that may prevent this."""
+    # If the end of a run cannot be written, for example on a full disk, the run is not in progress but still owned: the
+    # same store object must be able to take or delete it.
     ending.add(run_id)
     try:
         yield
@@ -319,7 +329,7 @@ _RARE = ("foreign", "parent")
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the fields of `header` as they are stored and exported, with rare fields only if they are set."""
+    """Return the fields of `header` in stored and exported form; rare fields are included only if they are set."""
     return {name: getattr(header, name) for name in _FIELDS if name not in _RARE or getattr(header, name)}
 
 
@@ -329,7 +339,7 @@ def header_text(header: RunHeader) -> str:
 
 
 def header_of(text: str, store: str) -> RunHeader:
-    """Read a header from JSON; raise StoreError for another format."""
+    """Read a header from JSON; raise StoreError if its format is unknown."""
     try:
         values: dict[str, Any] = json.loads(text)
         written = values.get("format")
@@ -342,7 +352,7 @@ def header_of(text: str, store: str) -> RunHeader:
 
 
 def documents_of(run_id: str) -> str:
-    """Return the collection of a run's documents, such as its readers' votes, which exports include.
+    """Return the name of the collection for a run's documents, such as its readers' votes, which exports include.
 
     >>> documents_of("rents")
     'run/rents'
@@ -351,7 +361,7 @@ def documents_of(run_id: str) -> str:
 
 
 def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
-    """Group documents, given as rows of collection, key and body, as `Store.documents_in` returns them.
+    """Group rows of collection, key and body into the form returned by `Store.documents_in`.
 
     >>> by_collection([("a", "x", "1"), ("b", "x", "2"), ("a", "y", "3")])
     {'a': {'x': '1', 'y': '3'}, 'b': {'x': '2'}}
@@ -363,7 +373,7 @@ def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, s
 
 
 _MARK = "\x1a"
-"""The control character "substitute", which is followed by a character's number in four digits."""
+"""Control character "substitute"; the four-digit number of the escaped character follows it."""
 _UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
 _MARKED = re.compile("\x1a([0-9a-f]{4})")
 
@@ -376,7 +386,7 @@ def encode_text(text: str) -> str:
     """
     if "\x00" not in text and _MARK not in text:
         try:
-            text.encode()  # seven times faster than the expression, and enough for nearly every text
+            text.encode()  # seven times faster than the regular expression, and sufficient for nearly every text
         except UnicodeEncodeError:
             pass
         else:

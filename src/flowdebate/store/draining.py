@@ -1,4 +1,4 @@
-"""Draining store, which lets a process end its runs without losing calls in flight."""
+"""Draining store, with which a process can end its runs without losing calls in flight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowdebate.store.base import RunFilter, RunHeader, StepKind, StepRow, Store
 
 
 class Draining(Store):
-    """A store around `store` that can be drained: after `stop()` no new step starts, because `intend` never returns.
+    """Wrapper around `store` that can be drained: after `stop()` no new step starts, because `intend` never returns.
 
     Calls in flight finish and are recorded; then their runs can be interrupted without losing anything. An interrupted
     run goes back to the queue, unless it was `given_up` before. All other methods are those of `store`.
@@ -34,13 +34,14 @@ class Draining(Store):
         self.stopping = True
 
     async def quiet(self) -> None:
-        """Wait until no step started here is open."""
+        """Wait until no step that was started here is open."""
         await self._quiet.wait()
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         if self.stopping:
-            await asyncio.Event().wait()  # wait until the run is interrupted, because an error would end it as failed
-        if kind != "human":  # an answer may take days: the run is suspended, and nothing is in flight
+            # never return: an error would mark the run as failed, but it is about to be interrupted
+            await asyncio.Event().wait()
+        if kind != "human":  # an answer may take days, so the run is suspended, and nothing is in flight
             self._open.add((run_id, key))
             self._quiet.clear()
         try:

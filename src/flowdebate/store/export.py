@@ -1,7 +1,7 @@
 """Export and import of runs as JSON Lines, whose schema is published with the package.
 
-The first part handles files, the second part converts runs and steps to lines of JSON, and back. Invalid lines raise
-ValueError with the problem.
+The first part of the module handles files; the second part converts runs and steps to lines of JSON, and back. Invalid
+lines raise ValueError with the problem.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from flowdebate.store.base import (
 )
 
 GONE = "null"
-"""The body of a deleted document."""
+"""Body of a deleted document."""
 EXPORT_FORMAT = 1
 """Format number of exports."""
 LONGEST_LINE = 64_000_000
-"""Maximum length of a line in characters, or in bytes before decoding."""
+"""Maximum length of a line, in characters (or in bytes before decoding)."""
 _DEEPEST = 200
 """Maximum nesting depth of lists and objects, because stores and readers recurse."""
 _TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"
@@ -58,7 +58,7 @@ _ROW_FIELDS = tuple(field_.name for field_ in fields(StepRow))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("[\x85\u2028\u2029]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
-"""Characters that some readers treat as line ends; in JSON they only occur in strings."""
+"""Characters that some readers treat as line ends, and that JSON only allows in strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +72,15 @@ class Imported:
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
-    """Yield the run as lines without line ends: one for it and its documents, then one per step.
+    """Yield the run as lines without line ends: one for the run and its documents, then one per step.
 
-    A run in progress is exported in its current state. RunNotFound; StoreError for a run with values that are not JSON
-    data.
+    A run in progress is exported in its current state. Raises RunNotFound, and StoreError for a run with values that
+    are not JSON data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
     documents = await store.documents(documents_of(run_id))
-    # A step may have been finished since the run was read.
+    # A step may have finished after the run was read.
     run = replace(run, steps=sum(row.seq is not None for row in rows))
     values = {name: getattr(run, name) for name in _RUN_FIELDS} | {"header": header_values(run.header)}
     values["outcome"] = pack_outcome(run.outcome)
@@ -95,11 +95,10 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
 
 
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
-    """Write the runs to the file `path` and return their number.
+    """Write the runs to the file `path`, and return the number of runs.
 
-    The file appears completely or not at all, and only its owner can read it.
-
-    BadFile for a path that exists (unless `overwrite` is set) or cannot be written.
+    The file appears completely or not at all, and only its owner can read it. Raises BadFile if the path exists (unless
+    `overwrite` is set) or cannot be written.
     """
     target = Path(path)
     if not overwrite and await asyncio.to_thread(os.path.lexists, target):
@@ -107,7 +106,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     written = 0
     try:
-        # A temporary file until it is complete, so that `path` never contains half an export.
+        # Write to a temporary file first, so that `path` never contains half an export.
         await asyncio.to_thread(lambda: os.close(open_private(part, os.O_WRONLY | os.O_EXCL)))
         for run_id in run_ids:
             lines = [f"{line}\n" async for line in export_run(store, run_id)]
@@ -124,7 +123,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
 
 
 def read_export(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a file; raise BadFile for an unreadable file or a line over the limit."""
+    """Yield the lines of a file; raise BadFile if the file is unreadable or a line is over the limit."""
     try:
         with Path(path).open("rb") as file:
             number = 0
@@ -146,27 +145,27 @@ async def import_runs(
     exists: Literal["raise", "skip"] = "raise",
     trusted: bool = False,
 ) -> Imported:
-    """Add the runs in `lines` to `store`, without an owner; each of them completely or not at all.
+    """Add the runs in `lines` to `store`, without an owner; each is added completely or not at all.
 
-    They are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
-    recorded answers. With `trusted`, for files written only by your own programs, they are unchanged. BadFile, with
-    `source`, the line and the field, for anything but an export; RunExists for a run whose id is taken, unless `exists`
-    is "skip". Runs before it in the file stay imported, and a note on the error names them.
+    The runs are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
+    recorded answers. With `trusted`, for files written only by your own programs, they are unchanged. Raises BadFile,
+    with `source`, the line and the field, if the lines are not an export; and RunExists if a run's id is taken, unless
+    `exists` is "skip". Runs before that one stay imported, and a note on the error names them.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, '"raise" or "skip"')
     done = Imported()
     runs = read_runs(lines, source)
     try:
-        # Lines are read and checked in a thread: they may be many, and on a disk.
+        # Read and check lines in a thread, because there may be many, and they may be on a disk.
         while (run_import := await asyncio.to_thread(next, runs, None)) is not None:
             run, rows, documents = run_import
             run_id = run.header.run_id
             _check_plan(run, source)
             if not trusted:
                 parent = run.header.parent
-                # Keep only the name of its parent: it is self-contained, and another run of this store may have that
-                # id.
+                # Keep only the parent's name: the fork is self-contained, and a different run in this store may have
+                # the parent's id.
                 parent = None if parent is None else {"run": str(parent.get("run"))}
                 run = replace(run, header=replace(run.header, foreign=True, parent=parent))
             try:
@@ -196,10 +195,10 @@ def _publish(part: Path, target: Path, *, overwrite: bool) -> None:
         os.fsync(file.fileno())
     if not overwrite:
         try:
-            os.link(part, target)  # fails where the target exists, which a rename would replace
+            os.link(part, target)  # fails if the target exists, whereas a rename would replace it
         except FileExistsError:
             raise _taken(target) from None
-        except OSError:  # a file system without links
+        except OSError:  # the file system does not support links
             if os.path.lexists(target):
                 raise _taken(target) from None
         else:
@@ -223,7 +222,8 @@ def read_runs(
             try:
                 value = read(line)
             except ValueError:
-                if current is not None and current.is_whole():  # an invalid line does not affect earlier ones
+                # an invalid line does not invalidate complete runs before it
+                if current is not None and current.is_whole():
                     yield current.run, current.rows, current.documents
                     current = None
                 raise
@@ -246,7 +246,7 @@ def read_runs(
 
 async def _put_all(store: Store, collection: str, documents: Mapping[str, str]) -> None:
     for key, body in documents.items():
-        # Documents outlast their run: keep existing ones, unless they were deleted.
+        # Documents outlast runs: keep existing documents, unless they were deleted.
         if not await store.put(collection, key, body):
             await store.put(collection, key, body, expected=GONE)
 
@@ -270,7 +270,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step on a line; raise ValueError if no step, or no step of this run, may follow."""
+        """Add the step on a line; raise ValueError if no step may follow, or it belongs to a different run."""
         run_id = self.run.header.run_id
         if self.is_whole():
             raise ValueError(f"this step is one too many: all {self.steps} steps of run {run_id} are above")
@@ -290,7 +290,7 @@ class _Reading:
 
 
 def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
-    """Begin to read the run on a line; raise ValueError if another line must follow the run `before`."""
+    """Begin to read the run on a line; raise ValueError if the run `before` is incomplete."""
     expected = "run" if before is None else "step"
     if value["kind"] != expected:
         raise ValueError(f'`kind` must be "{expected}" here (got {value["kind"]})')
@@ -325,7 +325,7 @@ def export_schema() -> dict[str, Any]:
 def _text(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-        if _SURROGATE.search(text):  # stores keep them, but UTF-8 cannot encode them
+        if _SURROGATE.search(text):  # stores can keep surrogates, but UTF-8 cannot encode them
             text = json.dumps(value, allow_nan=False, default=_plain)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
@@ -333,13 +333,13 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Convert a mapping that is not a dict."""
+    """Convert a mapping of a type other than dict to a dict."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON data")
 
 
-@cache  # cached for verifying or importing many files
+@cache  # cached, because many files may be verified or imported
 def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
     """Create the function that parses and checks a line; it raises ValueError for an invalid one."""
     import jsonschema
@@ -366,7 +366,7 @@ def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
 
 
 def _check_formats(value: dict[str, Any]) -> None:
-    """Reject the formats of other versions before the schema check, which would only call them invalid."""
+    """Reject formats of other versions with a clear message; the schema check would only call them invalid."""
     run = value.get("run")
     header = run.get("header") if isinstance(run, dict) else None
     for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
@@ -377,7 +377,7 @@ def _check_formats(value: dict[str, Any]) -> None:
 
 
 def _check_plan(run: StoredRun, source: str) -> None:
-    """Reject plans of other versions, which no front end here could read."""
+    """Reject plans of other versions, because no front end here could read them."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
         problem = f"was exported by another version of flowdebate (plan format {typed(written)}, known: {PLAN_FORMAT})"
@@ -396,7 +396,7 @@ def _parse_line(line: str | bytes) -> object:
         raise ValueError("it contains half of a surrogate pair, which is not text")
     try:
         value: object = json.loads(
-            text.removeprefix("\ufeff"),  # editors on Windows put it at the beginning of a file
+            text.removeprefix("\ufeff"),  # Windows editors put a byte order mark at the beginning of a file
             object_pairs_hook=_unique,
             parse_constant=_refuse_constant,
             parse_float=_finite,
@@ -445,7 +445,7 @@ def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported h
 
 
 def _reason(error: Exception) -> str:
-    """Explain why a text is not JSON, with the location."""
+    """Explain why a text is not JSON, and where the error is."""
     return f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else "too deep"
 
 
@@ -455,7 +455,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a body is JSON, because it is stored unchanged, and an unreadable one would end the resumed run."""
+    """Check that a body is JSON: it is stored unchanged, and an unreadable body would end the resumed run."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -491,7 +491,7 @@ def _finite(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    try:  # Python refuses to parse thousands of digits, which takes quadratic time
+    try:  # Python refuses to parse numbers with thousands of digits, because that takes quadratic time
         return int(text)
     except ValueError:
         raise ValueError(f"a number of {len(text):,} digits is too large") from None

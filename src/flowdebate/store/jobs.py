@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Job:
-    """One piece of work with a connection; its submitter awaits `future`."""
+    """One piece of work to do with a connection; the submitter awaits `future`."""
 
     __slots__ = ("error", "future", "loop", "value", "work")
 
@@ -21,7 +21,7 @@ class Job:
 
 
 def settle(jobs: Iterable[Job]) -> None:
-    """Settle the futures of `jobs`, in the thread of their loop."""
+    """Settle the futures of `jobs` from the thread of their event loop."""
     for job in jobs:
         if job.future.done():
             continue
@@ -39,5 +39,5 @@ def settle_from_thread(jobs: Iterable[Job]) -> None:
     for loop, group in by_loop.items():
         try:
             loop.call_soon_threadsafe(settle, group)
-        except RuntimeError:  # the loop is closed, and nobody waits anymore
+        except RuntimeError:  # the loop is closed, so nobody is waiting anymore
             continue

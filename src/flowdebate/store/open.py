@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 
 StoreChoice: TypeAlias = "Store | str | Path | bool | None"
-"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False for none; None for FLOWDEBATE_STORE, if set.
+"""A store; the path of a SQLite file; "postgresql://…"; "memory:"; False for no store; None for FLOWDEBATE_STORE, if
+set.
 
-Address formats of other programs work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
+Other programs' address formats work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
 """
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
-"""Stores opened by name, so that equal names share an object and its connection.
+"""Stores opened by name, so that equal names share one store object and its connection.
 
-The process is part of the key, because no connection survives a fork.
+The process id is part of the key, because no connection survives a fork.
 """
 
 
@@ -36,7 +37,7 @@ def default_store_path() -> Path:
 
 
 def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | None:
-    """Return the store that `choice` names; None for no store. Raise ConfigurationError for anything else.
+    """Return the store described by `choice`; None for no store. Raise ConfigurationError for an invalid choice.
 
     >>> open_store("memory:").name
     'memory'
@@ -49,7 +50,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if isinstance(choice, Path):
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
-        # SQLite would report a damaged file, or create one with that name.
+        # SQLite would report a damaged file, or create a database with that name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
             allowed, name = "a Store, a SQLite file or an address", hide_credentials(choice)
             hint = f"`flowdebate import {name}`, or import_runs(), reads exported runs into a store"
@@ -58,7 +59,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
-        # `isinstance` with a protocol checks each of its methods; a declared subclass is recognized without that.
+        # `isinstance` with a protocol checks each method; a declared subclass is recognized without these checks.
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
     allowed = 'a Store, a path, "postgresql://…", "memory:", False for none, or None for FLOWDEBATE_STORE'
@@ -83,7 +84,7 @@ def _open_by_name(place: str) -> Store:
     existing = _KNOWN.get(key)
     if existing is not None and not getattr(
         existing, "lost", False
-    ):  # a lost store accepts nothing more: open the file again
+    ):  # a lost store accepts no writes, so the file must be opened again
         return existing
     if is_remote:
         from flowdebate.store.postgres.store import PostgresStore

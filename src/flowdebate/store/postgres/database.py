@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-# Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no more of them.
+# Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no session left.
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 _FULL = "53300"
 _FULL_TEXTS = ("too many clients already", "connection slots are reserved", "too many connections for")
-_TIMED_OUT = {"57014", "55P03"}  # a cancelled statement, and a lock that was not available
-# Whatever the server's defaults are: a `lock_timeout` would end waits that `timeout` bounds already, and with
-# synchronous_commit = off a commit that has returned would be lost with the power.
+_TIMED_OUT = {"57014", "55P03"}  # the statement was cancelled, or a lock was not available
+# Override the server's defaults: a `lock_timeout` would end waits that `timeout` already limits, and with
+# synchronous_commit = off a power failure could lose a finished commit.
 _BEGIN = """
 SELECT set_config('search_path', quote_ident(%(schema)s), false),
        set_config('statement_timeout', %(timeout)s, false),
@@ -45,8 +45,8 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
 class Address:
     """Address of a database; `name` shows it without user and password.
 
-    `timeout`: seconds allowed per statement; `schema`: schema of the tables. Raises ConfigurationError for an invalid
-    address, and if psycopg is not installed.
+    `timeout` is the time limit per statement in seconds, and `schema` the schema of the tables. Raises
+    ConfigurationError for an invalid address, and if psycopg is not installed.
     """
 
     def __init__(self, url: str, *, schema: str, timeout: float, patience: float) -> None:
@@ -54,7 +54,7 @@ class Address:
         url = read_postgres_address(url, location="PostgresStore")
         try:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
-        except (self._driver.Error, UnicodeDecodeError):  # their messages may contain the password
+        except (self._driver.Error, UnicodeDecodeError):  # these messages may contain the password
             raise ConfigurationError("PostgresStore", "url", "postgresql://…", POSTGRES) from None
         # An unquoted "@" or ":" in a password ends up in the host or the port.
         ports = str(parts.get("port") or "").replace(",", "")
@@ -70,7 +70,7 @@ class Address:
         """True once the tables have this version's schema."""
         self.preparing: threading.Lock = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
-        # a silently lost peer is noticed after 20 seconds, not hours
+        # detect a silently lost peer after 20 seconds, rather than hours
         defaults = {
             "application_name": "flowdebate",
             "connect_timeout": max(2, math.ceil(patience)),
@@ -83,7 +83,7 @@ class Address:
         self._conninfo = self._driver.conninfo.make_conninfo(url, **connection_options, client_encoding="utf8")
 
     def connect(self) -> Session:
-        """Open a session in which each statement is a transaction, and any text can be stored."""
+        """Open a session that can store any text, with each statement in its own transaction."""
         connection: Session = self._driver.connect(self._conninfo, autocommit=True)
         try:
             _store_any_text(connection)
@@ -100,14 +100,14 @@ class Address:
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
     def is_full(self, error: BaseException) -> bool:
-        """Return whether the server refused a session because it has none left."""
+        """Return whether the server refused a session because it has none available."""
         while error.__cause__ is not None and getattr(error, "sqlstate", None) is None:
             error = error.__cause__
-        # a session that was never opened has no code
+        # an error without a code means that the session was never opened
         return getattr(error, "sqlstate", None) == _FULL or any(text in str(error) for text in _FULL_TEXTS)
 
     def count_free(self, maximum: int) -> int:
-        """Count the sessions still available in addition to the open ones, up to `maximum`."""
+        """Count the sessions that can still be opened, up to `maximum`."""
         with ExitStack() as opened:
             for count in range(maximum):
                 try:
@@ -123,20 +123,21 @@ class Address:
         return isinstance(error, self._driver.Error)
 
     def may_pass(self, error: BaseException) -> bool:
-        """Return whether a retry may succeed: the session or server was lost, or transactions conflicted."""
+        """Return whether a retry may succeed, because the session or server was lost, or transactions conflicted."""
         if not isinstance(error, self._driver.Error):
             return False
         code = error.sqlstate
-        if code is not None:  # 08: the connection failed; 40: the transaction was rolled back, as after a deadlock
+        # 08: the connection failed; 40: the transaction was rolled back, for example after a deadlock
+        if code is not None:
             return code[:2] in ("08", "40") or code in _PASSING
         if not isinstance(error, (self._driver.OperationalError, self._driver.InterfaceError)):
             return False
-        # Or a server temporarily rejects everybody, such as one that is starting.
+        # A server that rejects everybody may be starting up.
         pq = self._driver.pq
         return self.reached or bool(pq.PGconn.ping(self._conninfo.encode()) == pq.Ping.REJECT)
 
     def describe(self, error: BaseException) -> str:
-        """Describe `error` for StoreError's message, without secrets."""
+        """Describe `error` for a StoreError's message, without secrets."""
         if getattr(error, "sqlstate", None) in _TIMED_OUT:
             return f"did not answer within {self.timeout:g} s"
         return f"cannot be used: {self.without_secrets(' '.join(str(error).split()))}"
@@ -158,7 +159,7 @@ def _driver() -> ModuleType:
 
 
 def _store_any_text(connection: Session) -> None:
-    """Let `connection` store texts as escaped by `encode_text`, and decode them when it reads them."""
+    """Let `connection` store texts escaped with `encode_text`, and decode them when reading."""
     from psycopg.types.string import StrDumperUnknown, TextLoader
 
     class Dumper(StrDumperUnknown):
@@ -183,7 +184,7 @@ def _name(parts: dict[str, Any]) -> str:
 
 
 KNOWN = "0001"
-"""Number of the last migration, whose schema this version of the library writes."""
+"""Number of the last migration; this version of the library writes the resulting schema."""
 
 _FOLDER = Path(__file__).with_name("migrations")
 _TABLE = "migrations"
@@ -194,9 +195,9 @@ _TABLE_THERE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT
 
 
 def open_prepared(address: Address) -> Session:
-    """Open a session after migrating the tables to this version's schema, if necessary.
+    """Open a session, after migrating the tables to this version's schema if necessary.
 
-    StoreError for a newer schema; nothing is written then.
+    Raises StoreError for a newer schema, without writing anything.
     """
     with address.preparing:
         if not address.prepared:
@@ -212,9 +213,9 @@ def open_prepared(address: Address) -> Session:
 
 
 def read_version(connection: Session, address: Address) -> str | None:
-    """Read the number of the database's schema; None if there is none, StoreError if it is not usable here.
+    """Read the number of the database's schema; None if there is none. Raise StoreError if it is not usable here.
 
-    A newer schema is usable as long as it only extends this one; it stores the oldest compatible number.
+    A newer schema is usable as long as it only extends this one; it stores the number of the oldest compatible version.
     """
     row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
@@ -235,7 +236,7 @@ def read_version(connection: Session, address: Address) -> str | None:
 
 
 def make_schema(connection: Session, schema: str) -> None:
-    """Create `schema` if it is missing; check first, since not everybody has the right to create it."""
+    """Create `schema` if it is missing; check first, since not every user has the right to create schemas."""
     from psycopg import sql
 
     row = connection.execute(_SCHEMA_THERE, (schema,)).fetchone()
@@ -246,7 +247,8 @@ def make_schema(connection: Session, schema: str) -> None:
 def _migrate(connection: Session, address: Address) -> None:
     """Apply the missing migrations in one transaction: either all of them, or none."""
     with IMPORTING:
-        import_module("sqlalchemy.orm")  # it patches modules used below, so nobody else may be importing them
+        # SQLAlchemy's ORM patches modules used below, so nobody else may be importing them
+        import_module("sqlalchemy.orm")
         from alembic import command
         from alembic.config import Config
         from sqlalchemy import create_engine
@@ -258,15 +260,15 @@ def _migrate(connection: Session, address: Address) -> None:
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:
         with engine.connect() as session:
-            # released at the end of the transaction
+            # This lock is released at the end of the transaction.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
             if (read_version(connection, address) or "") >= KNOWN:  # another process was faster
                 return
-            connection.execute("SET LOCAL statement_timeout = 0")  # indexing many runs may take long
+            connection.execute("SET LOCAL statement_timeout = 0")  # indexing many runs may take a long time
             make_schema(connection, address.schema)
             config.attributes.update(connection=session, schema=address.schema, table=_TABLE)
             command.upgrade(config, "head")
             session.commit()
             connection.commit()
     except DBAPIError as error:
-        raise (error.orig or error) from None  # the driver's own error
+        raise (error.orig or error) from None  # raise the driver's own error

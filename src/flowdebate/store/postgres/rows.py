@@ -29,7 +29,7 @@ RUN = (
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
 _BRIEF = RUN.replace(" outcome,", " brief,")
-"""Columns for lists, with outcomes in brief."""
+"""Columns for lists, with abbreviated outcomes."""
 _LABEL = 200
 """Maximum length of a label in the index, in characters."""
 _CONDITIONS = {
@@ -49,7 +49,7 @@ _CONDITIONS = {
 }
 """Conditions on listed runs, by parameter; each has an index in list order."""
 _SHORTEST_GRAM, _GRAMS = 3, 64
-"""Minimum length in bytes of a text that the index can find, and maximum length of the part that is looked up there."""
+"""Minimum length of a text that the index can find, and maximum length of the part looked up there, both in bytes."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -63,8 +63,8 @@ UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recove
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
-"""Statement that takes a run. Every change of owner changes the claim, so an unchanged claim means that nobody else was
-faster.
+"""Statement that takes a run. Every change of owner changes the claim, so an unchanged claim means that no other
+process was faster.
 """
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, owner = NULL, claim = %(claim)s,
@@ -124,7 +124,7 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 
 
 def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
-    """Build the statement that lists runs, and its values."""
+    """Build the statement that lists runs, and its parameters."""
     text, labels = filters.get("text"), filters.get("labels")
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
     parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
@@ -138,14 +138,15 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
     if labels:
         texts = label_texts(labels)
         parameters["label"] = texts[0]
-        # If the index decides, no other condition is added, which the planner would treat as an independent filter.
+        # If the index alone decides, add no other condition, because the planner would treat it as an independent
+        # filter.
         parameters["labels"] = texts if len(texts) > 1 or len(texts[0]) > _LABEL else None
         source += " JOIN run_labels USING (run_id)"
     if (before := filters.get("before")) is not None:
         parameters |= {"at": float(before[0]), "id": before[1]}
     values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
-    # In terms of the index that is read in order, so that nothing has to be sorted.
+    # Refer to the index that is read in order, so that no sorting is needed.
     created = "run_labels.created_at" if labels else "created_at"
     location = location.replace("{created}", created)
     statement = f"{source} WHERE {location} ORDER BY {created} DESC, run_id LIMIT %(limit)s"
@@ -153,7 +154,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
 
 
 def fold_case(text: str) -> bytes:
-    """Fold the case of `text` for searches, as bytes, since they can hold any character."""
+    """Fold the case of `text` for searches; the result is bytes, since these can hold any character."""
     return text.casefold().encode("utf-8", "surrogatepass")
 
 
@@ -163,13 +164,13 @@ def label_texts(labels: Mapping[str, str]) -> list[str]:
 
 
 def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
-    """Format `outcome` for storage, whole and in brief."""
+    """Format `outcome` for storage, both in full and abbreviated."""
     values = {"outcome": pack_outcome(outcome), "brief": brief_of(outcome)}
     return {name: None if value is None else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the columns of INSERT that come from the header."""
+    """Return the INSERT columns filled from the header."""
     return {
         "run": header.run_id,
         "block": header.block,
@@ -209,7 +210,7 @@ def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
 
 
 def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
-    """Delete a run from the workers' queue, in the tables next to `schema`."""
+    """Delete a run from the workers' queue, whose tables are in the schema next to `schema`."""
     from psycopg import sql
 
     queue = f"{schema}_queue"
@@ -220,18 +221,18 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
     ids = sql.SQL("SELECT workflow_uuid FROM {} WHERE attributes @> jsonb_build_object('run', {}::text)").format(
         tables["workflow_status"], run_id
     )
-    for table in tables.values():  # the table referenced by the others is last
+    for table in tables.values():  # the table referenced by the others comes last
         session.execute(sql.SQL("DELETE FROM {} WHERE workflow_uuid IN ({})").format(table, ids))
 
 
 _OF_DELIVERIES = ("workflow_input", "workflow_output", "operation_outputs")
-"""DBOS tables other than that of its workflows; `DBOSClient.delete_workflows` would import DBOS, which takes two
-seconds.
+"""DBOS tables to delete from, in addition to that of its workflows; `DBOSClient.delete_workflows` would import DBOS,
+which takes two seconds.
 """
 
 
 def was_committed(session: Session, transaction: int) -> bool:
-    """Return whether a transaction of unknown outcome was committed; raise a transient error while it is running."""
+    """Return whether a transaction of unknown outcome was committed; raise a transient error if it is unfinished."""
     from psycopg.errors import SerializationFailure
 
     row = session.execute("SELECT txid_status(%s)", (transaction,)).fetchone()

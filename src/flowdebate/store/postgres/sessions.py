@@ -1,4 +1,4 @@
-"""PostgreSQL sessions: a pool for statements, and one with a lock that shows that its owner is alive."""
+"""PostgreSQL sessions: a pool for statements, and a session with a lock that shows that its owner is alive."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ class _Worker:
                 job.value = job.work(self._session)
             except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
-                    self._drop()  # the session is not idle, but lost or busy
-                remaining = since + self._address.patience - time.monotonic()  # the wait in the queue counts
+                    self._drop()  # the session is not idle, so it is lost or busy
+                # time in the queue counts towards the limit
+                remaining = since + self._address.patience - time.monotonic()
                 if remaining <= 0 or not self._address.may_pass(error):
                     job.error = error
                     return
@@ -72,7 +73,7 @@ class _Worker:
 class SessionPool:
     """Pool of up to `number` sessions, opened by `begin`; jobs with the same key are executed in order.
 
-    A job is executed again if its session was lost, even if it had succeeded, so it has to be idempotent.
+    A job is executed again if its session is lost, even if the job had succeeded, so it has to be idempotent.
     """
 
     def __init__(self, number: int, address: Address, begin: Callable[[], Session]) -> None:
@@ -83,16 +84,19 @@ class SessionPool:
         self._closed = False
 
     async def do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work`, even if the caller is cancelled; StoreError once the pool is closed or patience runs out."""
-        # One thread for all jobs of a run: a write continues if its caller is cancelled, and the end must not overtake
-        # it.
+        """Execute `work`, even if the caller is cancelled.
+
+        Raise StoreError if the pool is closed or `patience` runs out.
+        """
+        # One thread for all jobs of a run: a write continues if its caller is cancelled, and the run's end must not
+        # overtake it.
         index = crc32(purpose.encode("utf-8", "surrogatepass")) % len(self._workers)
         worker = self._workers[index]
         if worker is None:
             with self._lock:
                 if self._closed:
                     raise StoreError(self._address.name, "is closed")
-                # another thread may have started it in the meantime
+                # another thread may have started the worker in the meantime
                 worker = self._workers[index] = self._workers[index] or _Worker(self._address, self._begin)
         job = Job(work)
         worker.jobs.put((job, time.monotonic()))
@@ -101,7 +105,8 @@ class SessionPool:
         except Exception as error:
             if not self._address.is_error(error):
                 raise
-            cause = error if self._address.without_secrets(str(error)) == str(error) else None  # tracebacks show it
+            # omitted if it contains secrets, because tracebacks show causes
+            cause = error if self._address.without_secrets(str(error)) == str(error) else None
             raise StoreError(self._address.name, self._address.describe(error)) from cause
 
     def close(self) -> None:
@@ -121,7 +126,7 @@ FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 ALIVE = f"(SELECT (classid::bigint << 32) | objid::bigint {_HELD})"
-"""SQL subquery for the ids of all live owners, among other numbers."""
+"""SQL subquery for the ids of all live owners; the result also contains other numbers."""
 
 _KEEP = """
 SELECT set_config(name, value, false)
@@ -133,10 +138,10 @@ _END_OLD = f"SELECT pg_terminate_backend(pid) {_HELD} AND (classid::bigint << 32
 
 
 class PostgresOwner:
-    """Owner of runs: alive as long as its session holds an advisory lock; a lost session is replaced at once.
+    """Owner of runs: alive as long as its session holds an advisory lock; a lost session is replaced immediately.
 
-    A thread waits for the loss, so that the runs stay unowned only while a new session is opened. `ensure` checks the
-    lock before anything is written.
+    A thread waits for the loss, so that the runs are unowned only while a new session is being opened. `ensure` checks
+    the lock before anything is written.
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
@@ -146,7 +151,7 @@ class PostgresOwner:
         self._lock = threading.Lock()
         self._ended = False
         self._thread: threading.Thread | None = None
-        # Wakes the thread, which waits for the session: for another one, or because it has to end.
+        # Wakes the thread while it waits for input from the session: to watch a new session, or to end.
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ensure(self) -> None:
@@ -163,7 +168,7 @@ class PostgresOwner:
             self._ring()
 
     def end(self) -> None:
-        """Release the lock for good."""
+        """Release the lock permanently."""
         with self._lock:
             self._ended = True
             self._ring()
@@ -179,7 +184,7 @@ class PostgresOwner:
         try:
             connection.execute(_KEEP)
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self.id,)).fetchone()
-            if row is None or not row[0]:  # the server has not noticed the loss of the old session
+            if row is None or not row[0]:  # the server has not yet noticed the loss of the old session
                 connection.execute(_END_OLD, (self.id,))
                 connection.execute("SELECT pg_advisory_lock(%s)", (self.id,))
         except BaseException:
@@ -188,7 +193,7 @@ class PostgresOwner:
         self._connection = connection
 
     def _lost(self, connection: Session) -> bool:
-        """Return whether the session has ended; query the server only if it has sent something unsolicited."""
+        """Return whether the session has ended; query the server only if it has sent an unsolicited message."""
         if connection.closed:
             return True
         with selectors.DefaultSelector() as selector:
@@ -196,7 +201,7 @@ class PostgresOwner:
             if not selector.select(0):
                 return False
         try:
-            connection.execute("SELECT 1")  # a notice, or the end of the session
+            connection.execute("SELECT 1")  # either a notice, or the end of the session
         except Exception:  # noqa: BLE001 - whatever it is, another session is needed
             return True
         return False
@@ -223,7 +228,7 @@ class PostgresOwner:
                 pause = None
 
     def _wait(self, pause: float | None) -> None:
-        """Wait for input from the session, for the bell, or for `pause` seconds."""
+        """Wait for input from the session, for a wake-up signal, or for `pause` seconds."""
         if self._bell is None:
             return
         bell = self._bell[0]

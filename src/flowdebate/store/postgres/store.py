@@ -39,10 +39,10 @@ class PostgresStore(Store):
     """Store runs in the database at `url`; any number of processes on any number of machines may use it at once.
 
     Writes are as durable as the server makes them; while it is unreachable they are retried for `patience` seconds. The
-    store opens up to `connections` sessions, and one more as a sign that its process is alive: a pooler in between must
-    keep sessions whole. The tables are in `schema`, created on first use. `timeout`: seconds allowed per statement.
-    `grace`: seconds for which an owner must be gone before its runs can be taken. Raises ConfigurationError if psycopg
-    is missing: it comes with `flowdebate[postgres]`.
+    store opens up to `connections` sessions, and one more to show that its process is alive: a connection pooler must
+    preserve whole sessions. The tables are in `schema`, created on first use. `timeout` is the time limit per
+    statement, and `grace` is the time for which an owner must be gone before its runs can be taken, both in seconds.
+    Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class PostgresStore(Store):
         """Time when each lost owner was first missed, by the process's clock."""
         self._ending: set[str] = set()
         """Runs whose end or release has not been written: this process owns them, but does not execute them."""
-        self._end = finalize(self, _end, self._sessions, self._owner)  # threads and sessions of a store that is dropped
+        # ends the threads and sessions of a store that is garbage-collected
+        self._end = finalize(self, _end, self._sessions, self._owner)
 
     @property
     def name(self) -> str:
@@ -85,7 +86,8 @@ class PostgresStore(Store):
 
         def work(session: Session) -> None:
             added = session.execute(rows.INSERT, values).rowcount
-            # With this claim, it was created by an earlier attempt, whose confirmation was lost with the session.
+            # The same claim means that an earlier attempt created the run, and its confirmation was lost with the
+            # session.
             if not added and self._ownership(session, header.run_id)[1] != claim:
                 raise RunExists(self.name, header.run_id)
 
@@ -99,7 +101,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> StoredRun:
             row = self._row(session, run_id)
-            if taken_runs and row[-1] == claim:  # taken by an earlier attempt, as in `create`
+            if taken_runs and row[-1] == claim:  # an earlier attempt took the run, as in `create`
                 return taken_runs[-1]
             before = rows.stored_of(row, self.name)
             if before.owned:
@@ -161,7 +163,7 @@ class PostgresStore(Store):
         )
 
         def work(session: Session) -> list[StoredRun]:
-            # Plan for these values: the number of matching runs varies by a factor of a thousand.
+            # Plan for these values, because the number of matching runs varies by a factor of a thousand.
             return [rows.stored_of(row, self.name) for row in session.execute(*matches, prepare=False).fetchall()]
 
         return await self._do("", work)
@@ -178,7 +180,7 @@ class PostgresStore(Store):
                 if row is not None and row[0]:
                     rows.delete_deliveries(session, self._address.schema, run_id)
                     return
-            with suppress(RunNotFound) if again else nullcontext():  # an earlier attempt may have deleted it
+            with suppress(RunNotFound) if again else nullcontext():  # an earlier attempt may have deleted the run
                 self._ownership(session, run_id)
                 raise RunConflict(self.name, run_id)
 
@@ -208,7 +210,7 @@ class PostgresStore(Store):
             row = session.execute(rows.INTEND, values).fetchone()
             if row is None:
                 self._check_owned(session, run_id)
-                self._refuse(run_id)  # taken and released in between
+                self._refuse(run_id)  # the run was taken and released in between
             return int(row[0])
 
         return await self._do(run_id, work)
@@ -227,7 +229,7 @@ class PostgresStore(Store):
         count = "SELECT cardinality(failures) FROM steps WHERE run_id = %(run)s AND key = %(key)s"
 
         def work(session: Session) -> None:
-            if "before" not in values:  # only once: a repeated request must not add a second failure
+            if "before" not in values:  # count only once, so that a repeated request does not add a second failure
                 row = session.execute(count, values).fetchone()
                 values["before"] = 0 if row is None else row[0]
             if not session.execute(rows.FAIL, values).rowcount:
@@ -277,7 +279,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> bool:
             if committed and rows.was_committed(session, committed[-1]):
-                return True  # even if others have replaced it since
+                return True  # true even if other processes have replaced it since
             with session.transaction():
                 transaction = session.execute("SELECT txid_current()").fetchone()
                 if transaction is None or not session.execute(statement, values).rowcount:
@@ -293,7 +295,7 @@ class PostgresStore(Store):
     # The database
 
     async def _do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work` in a session, as the owner; jobs with the same key are executed in order."""
+        """Execute `work` in a session, as the owner; jobs for the same `purpose` are executed in order."""
 
         def owning(session: Session) -> T:
             if time.monotonic() > self._checked + _CHECKED:
@@ -305,7 +307,7 @@ class PostgresStore(Store):
         return await self._sessions.do(purpose, owning)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run whose end was not written before it is taken or deleted."""
+        """Release a run whose end could not be written, before the run is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
@@ -330,14 +332,14 @@ class PostgresStore(Store):
         return {"run": run_id, "key": key, "owner": self._owner.id}
 
     def _row(self, session: Session, run_id: str) -> tuple[Any, ...]:
-        # As bytes: psycopg's types only accept a literal string as a statement.
+        # As bytes, because psycopg's types only accept literal strings as statements.
         row = session.execute(f"{rows.RUN} WHERE run_id = %s".encode(), (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
         return row
 
     def _ownership(self, session: Session, run_id: str) -> tuple[int | None, int]:
-        """Read the run's owner, and the number of the last change of owner."""
+        """Read the run's owner, and the claim number of its last change of owner."""
         row = session.execute(rows.OWNERSHIP, {"run": run_id}).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
@@ -358,7 +360,7 @@ _LONGEST = 1_000_000
 
 
 def _claim() -> int:
-    """Draw a number for one change, to tell a repeated request from a new one; the column is a signed bigint."""
+    """Draw a number for one change, to tell a repeated request from a new one; its column is a signed bigint."""
     return secrets.randbits(63)
 
 

@@ -62,7 +62,7 @@ _SCHEMA = (
         UNIQUE (collection, key)
     ) STRICT
     """,
-    # searches read this index alone
+    # searches read only this index
     "CREATE INDEX runs_created ON runs (created_at DESC, run_id, folded)",
     "CREATE INDEX runs_status ON runs (status, created_at DESC, run_id)",
     "CREATE INDEX runs_block ON runs (block, created_at DESC, run_id)",
@@ -75,7 +75,7 @@ _SCHEMA = (
         PRIMARY KEY (label, created_at DESC, run_id)
     ) STRICT, WITHOUT ROWID
     """,
-    # a damaged header has no labels
+    # damaged headers have no labels
     """
     CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
         INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
@@ -89,7 +89,8 @@ _SCHEMA = (
         );
     END
     """,
-    # trigrams of questions, with separate numbers, because VACUUM may change the numbers of rows without a key
+    # Trigrams of questions. Runs get separate numbers here, because VACUUM may renumber the rows of tables without a
+    # key.
     "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
     """
     CREATE VIRTUAL TABLE run_texts
@@ -118,16 +119,16 @@ _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
-    """Open the store at `path`, created for its owner alone if missing; errors call it `name`.
+    """Open the store at `path`, which is created for its owner alone if missing; errors use the name `name`.
 
-    Raise StoreError for a file that is not a store, and for one with several names, because SQLite would write a
+    Raise StoreError for a file that is not a store, and for a file with several names, because SQLite would write a
     separate log for each name.
     """
     make_private_folder(path.parent)
-    # A missing one is created. One that is there is not opened: closing it would end this process's locks on it, and
-    # another process could believe that it is the last one to use the store, and delete the log that is in use.
-    # Under a lock: another thread's SQLite must not have locked the file before this descriptor is closed.
-    with _creating, suppress(OSError):  # described by SQLite
+    # Create a missing file, but do not open an existing one: closing it would release this process's locks on it, and
+    # another process could believe that it is the last to use the store, and delete the log in use. The lock ensures
+    # that no other thread's SQLite locks the file before this descriptor is closed.
+    with _creating, suppress(OSError):  # SQLite reports these errors itself
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
     try:
@@ -142,7 +143,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 
 
 def check_version(version: int, name: str) -> None:
-    """Raise StoreError for another version's schema."""
+    """Raise StoreError if the schema is from another version."""
     if version != VERSION:
         problem = f"was written by another version of flowdebate (its schema is {version}, known: {VERSION})"
         raise StoreError(name, f"{problem}: open it with that version, or use another file")
@@ -155,10 +156,11 @@ def _check_names(path: Path, name: str) -> None:
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:
-    """Open a connection that never waits: for no lock, no sync, no checkpoint."""
+    """Open a connection that never waits for locks, syncs or checkpoints."""
     connection = _open(path, 0.0)
     try:
-        connection.execute("PRAGMA synchronous = NORMAL")  # it runs in the event loop; `Disk` syncs in a thread
+        # this connection is used in the event loop; `Disk` syncs in a thread
+        connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException:
         connection.close()
@@ -167,7 +169,7 @@ def connect_quick(path: Path) -> sqlite3.Connection:
 
 
 def _open(path: Path, patience: float) -> sqlite3.Connection:
-    # The writer begins transactions explicitly; event loops of several threads take turns with one quick connection.
+    # The writer begins transactions explicitly, and event loops of several threads share one quick connection.
     connection = sqlite3.connect(
         path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
     )
@@ -176,7 +178,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL; retry while another process does the same, because SQLite itself does not wait."""
+    """Switch the file to WAL mode, retrying while another process does the same: SQLite itself does not wait then."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -192,8 +194,9 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Create the tables of a new file; StoreError, with nothing written, for another program's or version's file."""
-    connection.execute("BEGIN")  # so that another process that is creating it is seen before or after, not in between
+    """Create the tables of a new file; raise StoreError, before writing, for a file of another program or version."""
+    # so that another process creating the file is seen either before or after it, but never in between
+    connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
     connection.execute("COMMIT")
@@ -240,7 +243,8 @@ def _encode(values: Any) -> Any:  # noqa: ANN401 - as above
 def _decode(data: bytes) -> str:
     try:
         return decode_text(data.decode())
-    except UnicodeDecodeError as error:  # a damaged file is an error of the store, not of the application
+    # report a damaged file as an error of the store, rather than of the application
+    except UnicodeDecodeError as error:
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
 
 
@@ -257,7 +261,7 @@ _GONE = "was deleted, moved or replaced while it was in use"
 
 
 class Disk:
-    """The database at `path` on disk: a thread syncs the write-ahead log, and `check` notices if the file is gone."""
+    """Database file at `path`: a thread syncs the write-ahead log, and `check` detects a missing file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -274,7 +278,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Check that the file is still the original one, and return `lost`."""
+        """Check that the file is still the original one, and return `lost`, the error if it is not."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -288,9 +292,9 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Call `finish` from the thread once all writes so far are on disk, or with the reason why they may not be."""
+        """Call `finish` from the thread once all writes so far are on disk, or with the error that prevents it."""
         if self._thread is None:
-            with self._lock:  # two loops may get here at once
+            with self._lock:  # two event loops may get here at once
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._work, name="flowdebate-disk", daemon=True)
                     self._thread.start()
@@ -310,12 +314,13 @@ class Disk:
         while (finish := self._waiting.get()) is not None:
             if self.lost is None:
                 try:
-                    if self._handle is None:  # made by SQLite's first write, named after the real file
+                    if self._handle is None:  # SQLite creates this file on its first write, named after the real file
                         self._handle = os.open(f"{os.path.realpath(self._path)}-wal", os.O_RDWR)
                     _sync(self._handle)
-                except OSError as error:  # for good, because a second sync may succeed although the first one lost data
+                # remember the failure, because a second sync may succeed although the first one lost data
+                except OSError as error:
                     self.lost = error
             finish(self.lost)
 
 
-_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has none
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS lacks fdatasync

@@ -31,7 +31,8 @@ class Owner:
         self._folder = folder
         make_private_folder(folder)
         self.id: str = os.urandom(8).hex()
-        # Not bound to a thread: the first writing thread acquires it, and any thread that closes the store releases it.
+        # Not bound to a thread: the first thread that writes acquires it, but any thread may close the store and
+        # release it.
         self._lock = FileLock(folder / self.id, mode=0o600, thread_local=False)
         self._lock.acquire(blocking=False)
 
@@ -39,7 +40,8 @@ class Owner:
         """Return whether the owner with this id is alive; remove the lock file of a dead one."""
         if owner == self.id:
             return True
-        path = self._folder / Path(owner).name  # the id comes from a file that anybody may have written
+        # use only the last part, because the id comes from a file that anybody may have written
+        path = self._folder / Path(owner).name
         if not path.exists():
             return False
         lock = FileLock(path, mode=0o600, thread_local=False)
@@ -64,7 +66,7 @@ class Owner:
 
 
 _LONG = 1 << 20
-"""Growth of a log, in bytes, after which it is rewritten without the finished steps."""
+"""Growth of a log, in bytes, at which it is rewritten without the finished steps."""
 
 
 class Attempt(NamedTuple):
@@ -102,9 +104,9 @@ class OpenSteps:
         return run_id in self._runs
 
     def add_run(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
-        """Start tracking a run with these open and finished steps; OSError if the log cannot be written.
+        """Start tracking a run with these open and finished steps; raise OSError if the log cannot be written.
 
-        Earlier lines of the run no longer count, because they may belong to a deleted run with the same id.
+        Earlier lines about the run no longer count, because they may belong to a deleted run with the same id.
         """
         self._write(f"\n[{_text(run_id)}, null]".encode())
         self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
@@ -113,9 +115,9 @@ class OpenSteps:
         self._runs.pop(run_id, None)
 
     def begin(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
-        """Log an attempt at a step and return its number; OSError if the log cannot be written.
+        """Log an attempt at a step and return its number; raise OSError if the log cannot be written.
 
-        Return None, and write nothing, for a finished step and for a run that this owner does not execute.
+        If the step is finished, or this owner does not execute the run, write nothing and return None.
         """
         run = self._runs.get(run_id)
         if run is None:
@@ -124,7 +126,8 @@ class OpenSteps:
         if before is None:
             return None
         attempt = Attempt(kind, request, before.number + 1)
-        self._write(_line(run_id, key, attempt))  # first, because the start of every sent request must be recorded
+        # written first, because the start of every request must be recorded before it is sent
+        self._write(_line(run_id, key, attempt))
         run[key] = attempt
         return attempt.number
 
@@ -133,8 +136,8 @@ class OpenSteps:
         return self._runs.get(run_id, {}).get(key)
 
     def attempts(self, run_id: str) -> dict[str, Attempt]:
-        """Return the last attempts at the run's open steps, by key."""
-        steps = list(self._runs.get(run_id, {}).items())  # at once, since another thread may begin one
+        """Return the last attempts at the run's open steps, keyed by step."""
+        steps = list(self._runs.get(run_id, {}).items())  # copied at once, since another thread may begin a step
         return {key: attempt for key, attempt in steps if attempt is not None}
 
     def finish(self, run_id: str, key: str) -> None:
@@ -142,7 +145,7 @@ class OpenSteps:
             self._runs[run_id][key] = None
 
     def close(self, *, remove: bool) -> None:
-        """Close the log; `remove` it if all open steps are in the database."""
+        """Close the log; with `remove`, delete it, because all open steps are in the database."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -157,7 +160,7 @@ class OpenSteps:
                 self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
             written = os.write(self._file, line)
             self._size += written
-        if written < len(line):  # a nearly full disk accepts a part without an error
+        if written < len(line):  # a nearly full disk accepts part of a line without an error
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _shorten(self) -> None:
@@ -167,7 +170,8 @@ class OpenSteps:
         part = self._path.with_suffix(".part")
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(lines)
-        part.replace(self._path)  # a process that dies here leaves the old log or the new one, both complete
+        # atomic: if the process dies here, either the old or the new log remains, and both are complete
+        part.replace(self._path)
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -176,7 +180,7 @@ class OpenSteps:
 
 
 def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
-    """Read the last attempts at a run's steps, finished or not, since the log at `path` began to track it."""
+    """Read the last attempt at each step of a run, open or finished, since the log at `path` first tracked the run."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -187,9 +191,9 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
         if line.startswith(start):
             try:
                 _, key, *attempt = json.loads(line)
-            except ValueError:  # the disk was full halfway through the line
+            except ValueError:  # the disk was full in the middle of the line
                 continue
-            if key is None:  # the run is tracked again
+            if key is None:  # this line marks that the run is tracked again
                 steps = {}
             else:
                 steps[key] = Attempt(*attempt)
@@ -197,6 +201,6 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
 
 
 def _line(run_id: str, key: str, attempt: Attempt) -> bytes:
-    """Format an attempt as a line that starts with a line break, because the line before it may have been cut off."""
+    """Format an attempt as a line. It starts with a line break, because the previous line may have been cut off."""
     request = "null" if attempt.request is None else _text(attempt.request)
     return f"\n[{_text(run_id)}, {_text(key)}, {_text(attempt.kind)}, {request}, {attempt.number}]".encode()

@@ -25,17 +25,17 @@ from flowdebate.store.sqlite.owner import Attempt
 
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
 _LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
-# The state of a run in progress is read from its steps, so that a step writes nothing else.
+# The state of a run in progress is derived from its steps, so that a step requires no other write.
 RUN = (
     f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - constants
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
 BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
-"""Columns for lists, with outcomes in brief."""
+"""Columns for lists, with abbreviated outcomes."""
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
-    # LIKE only ignores the case of ASCII letters; the index decides nearly always, and escaped texts are checked again.
+    # LIKE ignores case only for ASCII letters. The index usually decides, but escaped texts are checked again.
     "text": "instr(folded, :folded) AND flowdebate_found(question, :text)",
     "labels": "flowdebate_labelled(header, :labels)",
     "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
@@ -45,13 +45,13 @@ _CONDITIONS = {
     "since": "{created} >= :since",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
-"""Conditions on listed runs, by parameter; each has an index, except "labels" and "text"."""
+"""Conditions on listed runs, by parameter; each has an index, except for "labels" and "text"."""
 _TRIGRAM = 3
 _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
 _MANY, _MOST_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Statuses that few runs have, which makes their index the most selective."""
+"""Rare statuses, for which the index of statuses is the most selective."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -104,11 +104,11 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs, using the index for a rare text, and reading from the newest run on for a frequent one."""
+    """List runs: use the index for a rare text, but scan from the newest run for a frequent one."""
     folded, parts = (filters.get("text") or "").casefold(), None
-    if encode_text(folded) == folded:  # few are not, and the connection encodes its arguments
+    if encode_text(folded) == folded:  # almost always true; otherwise the connection would encode the arguments
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MOST_PARTS)
-        # in the syntax of FTS5
+        # The syntax is that of FTS5.
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None
     if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:
         parts = None
@@ -123,7 +123,7 @@ def build_query(
 ) -> tuple[str, dict[str, Any]]:
     """Build the statement that lists runs, in the order of the trigram index if there are `parts`.
 
-    It lists no runs from before `since`.
+    Runs created before `since` are excluded.
     """
     labels, limit, prefix = filters.get("labels"), filters.get("limit"), filters.get("prefix") or None
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
@@ -139,7 +139,7 @@ def build_query(
     values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
     if not few and labels:
-        location = location.replace("status =", "+status =")  # the sign keeps the planner from that index
+        location = location.replace("status =", "+status =")  # "+" keeps the planner from using that index
     if "text" in values:
         values["folded"] = values["text"].casefold()
     values["limit"] = -1 if limit is None else limit
@@ -149,7 +149,7 @@ def build_query(
             "FROM runs",
             "FROM run_texts CROSS JOIN run_numbers ON number = run_texts.rowid CROSS JOIN runs USING (run_id)",
         )
-    if "label" in values:  # CROSS: read in the order of the index of labels
+    if "label" in values:  # CROSS makes SQLite read in the order of the label index
         source = source.replace("FROM runs", "FROM run_labels CROSS JOIN runs USING (run_id)")
         created = "run_labels.created_at"
     location = location.replace("{created}", created)
@@ -157,13 +157,13 @@ def build_query(
 
 
 def outcome_texts(outcome: Mapping[str, Any] | None) -> list[str | None]:
-    """Format an outcome for storage, whole and in brief."""
+    """Format an outcome for storage, both in full and abbreviated."""
     forms = pack_outcome(outcome), brief_of(outcome)
     return [None if form is None else json.dumps(form, ensure_ascii=False) for form in forms]
 
 
 def owner_of(row: tuple[Any, ...]) -> str | None:
-    """Return the owner in a row of RUN, alive or dead; None for a run without one."""
+    """Return the owner in a row of RUN, whether alive or dead; None for a run without an owner."""
     owner: str | None = row[-2]
     return owner
 
@@ -191,14 +191,14 @@ def save_open_steps(connection: sqlite3.Connection, run_id: str, attempts: Mappi
 
 
 def known_steps(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Attempt], list[str]]:
-    """Read the last attempts at a run's open steps, and the keys of its finished ones."""
+    """Read the last attempts at a run's open steps, and the keys of its finished steps."""
     rows = connection.execute(_KNOWN, (run_id,)).fetchall()
     attempts = {key: Attempt(kind, request, number) for key, kind, request, number, done in rows if not done}
     return attempts, [key for key, *_, done in rows if done]
 
 
 def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, Attempt], after: int) -> list[StepRow]:
-    """Read a run's steps in order, with the `logged` attempts that the database does not have yet."""
+    """Read a run's steps in order, adding the `logged` attempts missing from the database."""
     rows: dict[str, StepRow] = {}
     for key, kind, request, attempts, failures, seq, at, body in connection.execute(_STEPS, (run_id, after)):
         failed = tuple(map(decode_text, json.loads(failures)))
@@ -212,5 +212,5 @@ def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, A
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
-    # The file has times, so that a commit needs no counter; readers of a run get 1, 2, 3.
+    # The file stores times, so that a commit needs no counter; readers of a run receive 1, 2, 3.
     return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=after + 1)]

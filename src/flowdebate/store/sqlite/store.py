@@ -40,19 +40,19 @@ T = TypeVar("T")
 
 
 class SqliteStore(Store):
-    """Store runs in the file `path`, created if missing; several processes may use it at once.
+    """Store runs in the file `path`, which is created if missing; several processes may use it at once.
 
     A committed answer is on disk (WAL, synchronous=FULL). A change of a run's status survives the process, but perhaps
-    not a power cut. A folder next to the file holds, for each process with runs, a lock and a log of open steps. File
-    systems without working locks, such as many network drives, cannot be used. `patience`: seconds to wait for another
-    program's lock on the file before StoreError is raised.
+    not a power failure. A folder next to the file contains a lock and a log of open steps for each process with runs.
+    File systems without working locks, such as many network drives, are not supported. `patience` is the time in
+    seconds to wait for another program's lock on the file before StoreError is raised.
     """
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
         check_path(str(path), location="SqliteStore", field="path")
         file_path = Path(path).expanduser()
         self._name = str(file_path)
-        self._path = file_path.absolute()  # the working directory may change
+        self._path = file_path.absolute()  # made absolute, because the working directory may change
         self._patience = patience
         self._owner: Owner | None = None
         self._open_steps: OpenSteps
@@ -73,7 +73,7 @@ class SqliteStore(Store):
 
     @property
     def lost(self) -> bool:
-        """True if the store accepts nothing more, because a write failed or the file is gone."""
+        """True if the store accepts no further writes, because a write failed or the file is gone."""
         return self._writer.lost is not None
 
     # Runs
@@ -97,7 +97,7 @@ class SqliteStore(Store):
         await self._release_ended(run_id)
         dead_owners: list[
             str
-        ] = []  # the dead owner, whose log is removed only after the commit, because it contains open steps until then
+        ] = []  # dead owners, whose logs are removed only after the commit, because they contain open steps until then
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)
@@ -121,7 +121,8 @@ class SqliteStore(Store):
         if dead_owners:
             dead = dead_owners[0]
             log = self._own().log_of(dead)
-            query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"  # it may have owned other runs
+            # the dead owner may have owned other runs
+            query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"
             if log.exists() and await self._do(lambda opened: opened.execute(query, (dead,)).fetchone()) is None:
                 log.unlink(missing_ok=True)
         return taken_run
@@ -189,7 +190,7 @@ class SqliteStore(Store):
             number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
             raise self._error(error) from error
-        if number is not None:  # usually one line in a file, for which no other process waits
+        if number is not None:  # usually one line in a file, which blocks no other process
             return number
 
         def work(connection: sqlite3.Connection) -> int:
@@ -211,7 +212,7 @@ class SqliteStore(Store):
         values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
 
         def work(connection: sqlite3.Connection) -> None:
-            # later than all earlier steps, even if the clock went back
+            # later than all earlier steps, even if the clock was set back
             self._latest = max(self._latest + 1, time.time_ns())
             done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._own().id})
             self._check_owned(connection, done, run_id)
@@ -275,19 +276,19 @@ class SqliteStore(Store):
     async def close(self) -> None:
         def save_open_steps(connection: sqlite3.Connection) -> None:
             for run_id in self._open_steps.runs:
-                with suppress(RunConflict, RunNotFound):  # it was taken over, or deleted
+                with suppress(RunConflict, RunNotFound):  # the run was taken over or deleted
                     self._check_own(connection, run_id)
                     rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
 
         if self._owner is not None and not (self._writer.closed or self._writer.forked):
-            saved = False  # a log with steps missing in the database is kept for those who take the runs
+            saved = False  # keep a log with steps missing from the database, for processes that take over the runs
             with suppress(StoreError):
                 await self._do(save_open_steps)
                 saved = True
             self._open_steps.close(remove=saved)
         await asyncio.to_thread(self._writer.close)
         owner, self._owner = self._owner, None
-        if owner is not None and not self._writer.forked:  # a fork must not release its parent's lock
+        if owner is not None and not self._writer.forked:  # a forked process must not release its parent's lock
             owner.end()
 
     # The file
@@ -335,14 +336,14 @@ class SqliteStore(Store):
     def _own(self) -> Owner:
         """Return this process's owner, creating it on first use."""
         if self._owner is None:
-            real = Path(os.path.realpath(self._path))  # one folder, independent of links to the file
+            real = Path(os.path.realpath(self._path))  # the same folder, whatever links point to the file
             owner = Owner(real.with_name(f"{real.name}-owners"))
             self._open_steps = OpenSteps(owner.log_of(owner.id))
             self._owner = owner
         return self._owner
 
     async def _end(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
-        """Stop tracking the run if `end` changed its row; its open steps are then in the database."""
+        """Stop tracking the run if `end` changed its row, because its open steps are then in the database."""
         attempts = {} if self._owner is None else self._open_steps.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
@@ -354,18 +355,18 @@ class SqliteStore(Store):
             await self._write(work, single=not attempts, durably=False)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run whose end was not written before it is taken or deleted."""
+        """Release a run whose end could not be written, before the run is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
-        """Track a run's open and finished steps, with attempts that `owner` logged and the database lacks."""
+        """Track a run's open and finished steps, including attempts that are only in the log of `owner`."""
         if owner is not None:
             rows.save_open_steps(connection, run_id, read_open_steps(self._own().log_of(owner), run_id))
         self._open_steps.add_run(run_id, *rows.known_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has since changed the file: running work ends, and nothing new begins."""
+        """Raise StoreError if another version has since changed the file; work in progress ends, and none begins."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

@@ -1,4 +1,4 @@
-"""SQLite writer: group commit on the event loop, one writer thread for everything else."""
+"""SQLite writer: group commit on the event loop, and one writer thread for everything else."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T = TypeVar("T")
 _MOST = 500
 """Maximum number of jobs in a transaction."""
 _LOG_JOBS = 2000
-"""Number of jobs between two checkpoints: about 16 MB, unless they are large."""
+"""Number of jobs between two checkpoints; their log usually takes about 16 MB."""
 
 
 class _Job(Job):
     """Job of the writer.
 
-    `single`: it is a single writing statement whose result is read to its end, so it needs no transaction. `durably`:
-    it is done once its writes are on disk, not as soon as they survive this process.
+    `single`: the job is a single writing statement whose result is read to the end, so it needs no transaction.
+    `durably`: the job is done once its writes are on disk, rather than as soon as they survive this process.
     """
 
     __slots__ = ("durably", "single")
@@ -46,10 +46,10 @@ class _Job(Job):
 class Writer:
     """Execute jobs in order, each completely or not at all, even if its caller is cancelled.
 
-    Writing to the page cache is quick; waiting for locks or for the disk is not. So all writes in one turn of an event
-    loop become one transaction in its next turn, and one thread syncs the disk once for all of them. Another thread
-    takes potentially slow jobs, jobs blocked by a lock on the file, and the writes of a lone task. `connect` opens the
-    connection of this thread, `connect_quick` one that never waits.
+    Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes in one turn of an
+    event loop become one transaction in its next turn, and one thread syncs the disk once for all of them. Another
+    thread handles potentially slow jobs, jobs blocked by a lock on the file, and the writes of a lone task. `connect`
+    opens the connection for this thread, and `connect_quick` a connection that never waits.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class Writer:
         _OPEN.add(self)
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Execute potentially slow `work` in the thread; its writes are on disk when this returns."""
+        """Execute potentially slow `work` in the thread; its writes are on disk on return."""
         self._submit_stranded()
-        self._run_batch(asyncio.get_running_loop())  # these writes come first
+        self._run_batch(asyncio.get_running_loop())  # earlier writes of this turn come first
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        """Execute `work` in the batch of this turn, and return once its writes are on disk: see `_Job`."""
+        """Execute `work` in the batch of this event loop turn, and return once its writes are on disk (see `_Job`)."""
         job = _Job(work, single=single, durably=durably)
         together = self._batches.get(job.loop)
         if together is not None:
             together.append(job)
         elif durably and self._last_batch <= 1 and self._submitted == self._done:
-            self._submit(job)  # the caller has to wait for the disk, and nobody else writes
+            self._submit(job)  # the caller has to wait for the disk anyway, and nobody else writes
         else:
             self._batches[job.loop] = [job]
             job.loop.call_soon(self._run_batch, job.loop)
@@ -121,16 +121,16 @@ class Writer:
 
     @property
     def lost(self) -> OSError | None:
-        """Error of a failed sync, or FileNotFoundError; no further jobs are executed then."""
+        """Error of a failed sync, or FileNotFoundError if the file is gone; no further jobs are executed then."""
         return self._disk.lost
 
     @property
     def forked(self) -> bool:
-        """True if this process was forked from the thread's owner: nothing would execute jobs here."""
+        """True if this process was forked from the thread's process, so that no thread would execute jobs here."""
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Execute the batch of this turn of the loop: here, or in the thread while it is busy with earlier jobs."""
+        """Execute the batch of this event loop turn: here, or in the thread if it is busy with earlier jobs."""
         jobs = self._batches.pop(loop, [])
         if not jobs:
             return
@@ -138,7 +138,7 @@ class Writer:
         if not self._run_here(jobs):
             self._submit_all(jobs)
             return
-        # Another process writes: the thread waits for it, with the store's patience, instead of the event loop.
+        # Another process is writing: let the thread wait for it, with the store's patience, instead of the event loop.
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
         self._submit_all(locked)
         jobs = [job for job in jobs if job not in locked]
@@ -147,7 +147,7 @@ class Writer:
         if waiting:
             finish = partial(_finish, waiting)
             self._disk.sync(finish if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, finish))
-        settle([job for job in jobs if not job.durably])  # the page cache survives the process
+        settle([job for job in jobs if not job.durably])  # these are done: the page cache survives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
         """Submit the batches of loops that were closed before their next turn."""
@@ -169,16 +169,17 @@ class Writer:
             if self._quick is None:
                 self._quick = self._connect_quick()
             _run_jobs(jobs, self._quick)
-        except (sqlite3.Error, OSError):  # it cannot be opened a second time
+        except (sqlite3.Error, OSError):  # the file could not be opened a second time
             return False
         finally:
             self._quick_lock.release()
         return True
 
     def _checkpoint(self, finish: Callable[[OSError | None], None], lost: OSError | None) -> None:
-        """Checkpoint the write-ahead log before `finish`, so that the callers' next write reuses it from the top.
+        """Checkpoint the write-ahead log before `finish`, so that the callers' next write reuses it from the start.
 
-        If others are reading or writing at that moment, the log keeps growing, and the next batch tries again.
+        If other connections are reading or writing at that moment, the log keeps growing, and the next batch tries
+        again.
         """
         with self._quick_lock, suppress(sqlite3.Error):
             if self._quick is not None and lost is None:
@@ -187,7 +188,7 @@ class Writer:
         finish(lost)
 
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
-        """Hand `job` to the thread; return the future of its result."""
+        """Submit `job` to the thread, and return the future of its result."""
         if self._thread is None:
             with self._lock:  # event loops of several threads may get here at once
                 if self._thread is None and not self._closed:
@@ -218,12 +219,12 @@ class Writer:
                     _run_jobs(jobs, connection)
             self._done += len(jobs)
             _finish(jobs, self.lost)
-            del jobs  # with their results, which may be large, while it waits for others
+            del jobs  # free the results, which may be large, before waiting for further jobs
         if connection is not None:
             connection.close()
 
     def _next(self) -> tuple[list[_Job], bool]:
-        """Wait for jobs, and return the queued ones and whether they are the last."""
+        """Wait for jobs; return the queued jobs, and whether they are the last ones."""
         jobs: list[_Job] = []
         item = self._jobs.get()
         while item is not None:
@@ -235,7 +236,7 @@ class Writer:
 
 
 def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
-    """Execute `jobs` in one transaction; if that fails, each in its own transaction."""
+    """Execute `jobs` in one transaction; if that fails, execute each in its own transaction."""
 
     def work(connection: sqlite3.Connection) -> None:
         for job in jobs:
@@ -247,7 +248,7 @@ def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
         else:
             _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
-        if len(jobs) == 1 or _is_lock(error):  # each job would wait just as long again
+        if len(jobs) == 1 or _is_lock(error):  # each job on its own would wait just as long again
             for job in jobs:
                 job.error = error
             return
@@ -263,7 +264,7 @@ def _is_lock(error: BaseException) -> bool:
 
 
 def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
-    connection.execute("BEGIN IMMEDIATE")  # a lock taken at the first write may fail after some reads
+    connection.execute("BEGIN IMMEDIATE")  # take the lock now: taking it at the first write may fail after some reads
     try:
         value = work(connection)
         connection.execute("COMMIT")
@@ -275,7 +276,7 @@ def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3
 
 
 def _finish(jobs: list[_Job], lost: OSError | None) -> None:
-    """Settle the futures of `jobs` from the current thread; `lost` fails them all."""
+    """Settle the futures of `jobs` from the current thread; an error in `lost` fails all of them."""
     if lost is not None:
         for job in jobs:
             job.error = job.error or lost
@@ -287,6 +288,6 @@ _OPEN: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Write all submitted jobs before the process ends, because the thread is a daemon and would be cut off."""
+    """Write all submitted jobs before the process ends, because the daemon thread would be stopped halfway."""
     for writer in list(_OPEN):
         writer.close()
