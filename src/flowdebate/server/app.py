@@ -46,9 +46,11 @@ if TYPE_CHECKING:
 
 _WHERE = "create_app()"
 _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/", "/shared/")
-"""Prefixes of paths that need no token: the first three reveal nothing, and the others contain a signature."""
+"""Prefixes of paths that need no token: the first three reveal nothing, and URLs below the others contain a
+signature.
+"""
 _SHORTEST_TOKEN = 16
-"""Minimum length of a token in characters; shorter ones could be guessed, because wrong tokens are not counted."""
+"""Minimum length of a token, in characters; shorter ones could be guessed, because wrong attempts are not limited."""
 
 
 def create_app(  # noqa: PLR0913 - keyword-only
@@ -73,16 +75,16 @@ def create_app(  # noqa: PLR0913 - keyword-only
     """Create the HTTP interface of `service` as an ASGI application.
 
     Every request needs `token` (None: a random one, `app.state.token`; False: none, because something in front of the
-    application checks requests), or the token of the user named by `authenticate(request)`, who sees only their own
-    runs. It responds to the host names of this machine and to `allow_hosts`. Options of a run may refer to base URLs at
-    or below `allow_base_urls`, sources below a folder of `allow_sources`, and nothing else to read or connect to; and
-    to models that the service allows: its `allow_models`, or otherwise the configured ones; with `own_machine`, for a
-    server that only its user can reach, all models of the configured providers. `openai` adds the OpenAI-compatible
-    endpoint, with the token as its API key; `ag_ui` adds the AG-UI endpoint (extra `ag-ui`). `secret` signs links for
-    humans; None uses the token, or a new secret at each start if there is none. `root_path` is the path under which a
-    proxy serves the application, such as "/debates"; without it the header X-Forwarded-Prefix is used if the host is
-    one of `allow_hosts`. `ping` is the number of seconds between keep-alive messages on quiet streams; each run may
-    have at most `max_readers` streams.
+    application checks requests), or the token of the user identified by `authenticate(request)`, who sees only their
+    own runs. The application responds to the host names of this machine and to `allow_hosts`. Options of a run may
+    refer to base URLs at or below `allow_base_urls`, and sources below a folder of `allow_sources`; nothing else may be
+    read or connected to. They may name the models that the service allows: its `allow_models`, or otherwise the
+    configured ones; with `own_machine`, for a server that only its user can reach, all models of the configured
+    providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key; `ag_ui` adds the AG-UI
+    endpoint (extra `ag-ui`). `secret` signs links for humans; None uses the token, or a new secret at each start if
+    there is none. `root_path` is the path under which a proxy serves the application, such as "/debates"; without it,
+    the header X-Forwarded-Prefix is used if the host is one of `allow_hosts`. `ping` is the number of seconds between
+    keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
 
     When its lifespan ends, the application closes the service, unless `close_service` is False; calls in flight then
     have `patience` seconds to finish.
@@ -90,7 +92,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "left out where there is `authenticate`")
     if token is None and authenticate is None:
-        # by default, each start has a new token, so that a token pasted somewhere does not work later
+        # The default is a new token at each start, so that a token pasted somewhere does not work later.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _SHORTEST_TOKEN:
         raise ConfigurationError(
@@ -138,14 +140,15 @@ def create_app(  # noqa: PLR0913 - keyword-only
     for router in (pages.router, form_pages.router, *protocols):
         app.include_router(router)
     handle_problems(app)
-    app.add_middleware(GZipMiddleware, minimum_size=_SHORTEST_PACKED, compresslevel=_LEVEL)  # not for event streams
+    # event streams are not compressed
+    app.add_middleware(GZipMiddleware, minimum_size=_SHORTEST_PACKED, compresslevel=_LEVEL)
     return app
 
 
 def _other_protocols(
     *, openai: bool, ag_ui: bool
 ) -> tuple[list[APIRouter], dict[str, Callable[[Exception], Response]]]:
-    """Return the routers of the other protocols, and their error formats by path."""
+    """Return the routers of the other protocols, and their error formats keyed by path."""
     routers: list[APIRouter] = []
     refusals: dict[str, Callable[[Exception], Response]] = {}
     if openai:
@@ -154,7 +157,7 @@ def _other_protocols(
         routers.append(chat.router)
         refusals["/v1/"] = chat.error_response
     if ag_ui:
-        # a failed import would only name the missing module, not the extra that contains it
+        # Without this check, a failed import would name the missing module, but not the extra that provides it.
         check_library(_WHERE, "ag_ui", library="ag-ui-protocol", extra="ag-ui")
         from flowdebate.server.protocols import agui
 
@@ -163,7 +166,7 @@ def _other_protocols(
 
 
 _SHORTEST_PACKED = 1_000
-"""Minimum size of a response that is compressed, in bytes."""
+"""Minimum size of compressed responses, in bytes."""
 _LEVEL = 5
 
 
@@ -176,9 +179,9 @@ class _Application(FastAPI):
             version=__version__,
             summary="Debates between language models: begin, follow, answer, cancel, resume and fork runs.",
             openapi_url=f"{API}/openapi.json",
-            docs_url=None,  # these pages load scripts from other hosts
+            docs_url=None,  # FastAPI's documentation pages load scripts from other hosts
             redoc_url=None,
-            # FastAPI would include path and method, and generated clients would name their functions after it
+            # FastAPI would add path and method, and generated clients would name their functions accordingly
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
         )
@@ -188,16 +191,16 @@ class _Application(FastAPI):
         self.state.patience = patience
 
     def openapi(self) -> dict[str, Any]:
-        """Build the OpenAPI document, including the problems of every endpoint."""
+        """Build the OpenAPI document, including the problem responses of every endpoint."""
         if self.openapi_schema is None:
             document = super().openapi()
             schemas = document["components"]["schemas"]
             for kind in (FieldProblem, Problem):
                 schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-            # fields refer to the schemas of the document, not to copies
+            # fields refer to the document's schemas instead of copies
             del schemas[Problem.__name__]["$defs"]
             for name, schema in schemas.items():
-                if not name.endswith("Body"):  # responses may get further fields
+                if not name.endswith("Body"):  # later versions may add fields to responses
                     schema.pop("additionalProperties", None)
         return super().openapi()
 
@@ -209,7 +212,7 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front: Front = app.state.front
     async with AsyncExitStack() as stack:
-        # a read-only server must not continue runs of another process, which pays for them
+        # a read-only server must not continue and pay for the runs of another process
         if not front.read_only:
             await stack.enter_async_context(keep_warm())
             await front.service.recover()
@@ -224,25 +227,23 @@ _MOST_REQUESTS = 2_000
 are answered with 503.
 """
 _MOST_WAITING = 500
-"""Maximum number of connections waiting for their clients: half of the 1,024 open files that a process can
-often have.
-"""
+"""Maximum number of connections waiting for their clients: half of 1,024, a common limit of open files per process."""
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
-"""Time limit in seconds for the head of a request, and for its body: the largest one takes a minute at 200 kbit/s."""
+"""Time limit in seconds for the head of a request, and for its body: the largest body takes a minute at 200 kbit/s."""
 _LONGEST_HEADERS = 32_768
-"""Maximum length of headers in bytes, twice h11's default: a browser sends the cookies of all servers on this host."""
+"""Maximum length of headers in bytes, twice h11's default: browsers send the cookies of all servers on this host."""
 _KEEP_ALIVE = 75
-"""Time in seconds to keep an idle connection open: longer than `?wait=`, so that clients can reuse it."""
+"""Time in seconds for which an idle connection stays open: longer than `?wait=`, so that clients can reuse it."""
 _GRACE = 5
-"""Time limit in seconds for responses to finish; streams have ended before, and calls in flight have a
+"""Time limit in seconds for responses to finish; streams have already ended, and calls in flight have a
 separate limit.
 """
 
 
 class _Connection(H11Protocol):
-    """Connection that counts only while a request on it is answered, and ends if its client is too slow.
+    """Connection that counts only while a request on it is being answered, and that ends if its client is too slow.
 
-    Uvicorn would wait forever for the end of a request while counting its client: a few thousand silent connections,
+    Uvicorn would wait forever for the end of a request while counting its client, so a few thousand silent connections,
     which need no token, would lock everybody else out.
     """
 
@@ -273,7 +274,8 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is h11.IDLE:  # until it sends more, uvicorn's timeout for idle connections applies
+        # uvicorn's timeout for idle connections applies until the client sends more
+        if self.conn.their_state is h11.IDLE:
             self._expect(None)
             self._add_waiting()
 
@@ -301,14 +303,15 @@ class _Connection(H11Protocol):
 
     def _add_waiting(self) -> None:
         self._waiting[self] = None
-        if len(self._waiting) > _MOST_WAITING:  # an honest client sends its request long before it becomes the first
+        # an honest client sends its request long before its connection is the oldest
+        if len(self._waiting) > _MOST_WAITING:
             first = next(iter(self._waiting))
             del self._waiting[first]
             first.transport.abort()
 
 
 class Server(EndingServer):
-    """Uvicorn server that ends its streams before it stops, because uvicorn would wait for them."""
+    """Uvicorn server that ends its streams before it stops, because uvicorn would wait for them to finish."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all streams, then stop as uvicorn does."""
@@ -324,7 +327,7 @@ async def serve(
     port: int = 8377,
     started: Callable[[str, Server], object] | None = None,
 ) -> None:
-    """Serve an application of `create_app` until a signal arrives; then end its runs and close its service.
+    """Serve an application created by `create_app` until a signal arrives; then end its runs and close its service.
 
     Port 0 selects a free port. `started` is called with the address and the server; to stop the server, set
     `server.should_exit = True`. Raises ConfigurationError for an unusable address.
@@ -347,7 +350,7 @@ async def serve(
         if started is not None:
             name = f"[{host}]" if bound.family is socket.AF_INET6 else host
             started(f"http://{name}:{bound.getsockname()[1]}/", server)
-        # a full collection blocks the loop, and objects loaded so far never become garbage
+        # a full collection would block the loop, and objects loaded so far never become garbage
         gc.collect()
         gc.freeze()
         await server.serve(sockets=[bound])

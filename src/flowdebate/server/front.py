@@ -1,4 +1,4 @@
-"""Code shared by all endpoints: the service of a user, and the checks of this server."""
+"""Code shared by all endpoints: the service of a user, and the checks that this server applies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""Document with the time when browsers were last signed out.
+"""Document that stores the last time at which all browsers were signed out.
 
 It is kept in the store, because tokens outlive a server and may be shared by several servers.
 """
@@ -53,11 +53,11 @@ class Front:
     links: Links
     read_only: bool
     base_urls: tuple[str, ...]
-    """URLs allowed in the options of a request, including all URLs below them."""
+    """URLs allowed in the options of a request, together with all URLs below them."""
     sources: tuple[Path, ...] = ()
-    """Folders whose files requests may name as sources; empty if requests have to contain the texts."""
+    """Folders whose files may be used as sources; empty if requests must contain the texts themselves."""
     audience: Audience = field(default_factory=Audience)
-    """Readers of runs started on their behalf: clients of the OpenAI-compatible endpoint and of AG-UI."""
+    """Readers of runs that were started on their behalf: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Front:
         """Sign out all browsers on all servers that share this store."""
         store, now = self.service.store, repr(time.time())
         before = (await store.documents(_SESSIONS)).get(_SIGNED_OUT)
-        await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # fails if somebody has just done the same
+        await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # fails if another request has just done the same
 
     def check_writable(self) -> None:
         """Reject the request with 403 on a read-only server."""
@@ -87,11 +87,11 @@ class Front:
 
     def check_options(self, options: PlanOptions) -> None:
         """Raise ConfigurationError for options that would make this server read a file or open a connection."""
-        for name, paths in options.reached("file").items():  # a file of this machine, which a model would see
+        for name, paths in options.reached("file").items():  # files on this machine, which models would see
             folders = self.sources if name == "sources" else ()
             below = f" unless each path is below one of: {', '.join(map(str, folders))}" if folders else ""
             if refused := outside_of(folders, paths) if folders else paths:
-                value_shown = refused[0] if name == "sources" else "a path"  # other values may be secrets
+                value_shown = refused[0] if name == "sources" else "a path"  # values of other options may be secrets
                 allowed = f"left out over HTTP{below}"
                 raise ConfigurationError("options", name, value_shown, allowed, hint="Send the content itself.")
         for name, addresses in options.reached("server").items():
@@ -100,7 +100,7 @@ class Front:
                 raise ConfigurationError("options", name, None, f"left out over HTTP{places}")
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
-        """Return the lock for starting a run: of several requests with one `runId`, only the first starts the run."""
+        """Return the lock for starting a run, so that simultaneous requests with one `runId` start only one run."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def may_be_given(self, options: type[PlanOptions], name: str) -> bool:
@@ -110,7 +110,7 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Check whether `url` is `allowed` or below it on the same server; `..` is rejected, as it could lead outside."""
+    """Check whether `url` is `allowed` or below it on the same server; reject `..`, which could lead outside."""
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())
@@ -129,7 +129,7 @@ async def _front(request: Request) -> Front:
 
 async def _service(request: Request) -> Service | OwnedService:
     service, owner = request.app.state.front.service, owner_of(request.scope)
-    # endpoints use this service, and so only find the runs of the requesting user
+    # endpoints use this service, so they only find the runs of the requesting user
     return service if owner is None else OwnedService(service, owner)
 
 
@@ -157,7 +157,7 @@ def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: s
 
 
 def limits_of(body: LimitsBody | None) -> Limits | None:
-    """Return the limits specified in a body."""
+    """Return the limits in a request body."""
     return None if body is None else Limits(**body.model_dump())
 
 

@@ -1,4 +1,4 @@
-"""Guard of the HTTP server: checks host, origin, token and body before anything else runs; also signs links."""
+"""Guard of the HTTP server, which checks host, origin, token and body before anything else runs, and signs links."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OWNER = "flowdebate.owner"
 _BROWSER = "flowdebate.browser"
 SESSION = 7 * 24 * 3600
-"""Time in seconds that a browser stays signed in."""
+"""Time in seconds for which a browser stays signed in."""
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
-"""Maximum number of digits in a number, enough for milliseconds since the epoch: parsing a million digits is slow."""
-# maximum size in bytes of a request that starts a run, which may contain 10 MB of images as base64
+"""Maximum number of digits in a number, enough for milliseconds since the epoch; a million digits would be slow to
+parse.
+"""
+# maximum size in bytes of a request to start a run, which may contain 10 MB of images as base64
 _MOST_OF_SOURCES = 14_000_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
@@ -64,13 +66,15 @@ class GuardOptions:
     hosts: frozenset[str] = LOOPBACK
     """Host names allowed in a request's Host header."""
     token: str | None = field(default=None, repr=False)
-    """Token required from every request, as a cookie or as `Authorization: Bearer`; None if there is none."""
+    """Token required in every request, as a cookie or as `Authorization: Bearer`; None if there is none."""
     authenticate: Authenticate | None = None
     """Function that returns the user of each request."""
     public: tuple[str, ...] = ()
-    """Prefixes of paths that need neither, because they check other credentials or reveal nothing."""
+    """Prefixes of paths that require neither a token nor a user, because they check other credentials or reveal
+    nothing.
+    """
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
-    """Error responses in the format of other protocols, by path prefix."""
+    """Error responses in the formats of other protocols, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None
     """Time of the last sign-out of all browsers, in seconds since the epoch."""
     root: str = ""
@@ -78,17 +82,19 @@ class GuardOptions:
     paths: frozenset[str] = frozenset()
     """First path segments that belong to the application itself."""
     max_body: int = 1_000_000
-    """Maximum size of a request body in bytes: fifty times the longest question, but too small to fill the memory."""
+    """Maximum size of a request body, in bytes: fifty times the longest question, but too small to exhaust
+    the memory.
+    """
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
-    """Return the user who sent the request; None on a server with a single user."""
+    """Return the user who sent the request; None on a single-user server."""
     owner: str | None = scope.get(_OWNER)
     return owner
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
-    """Return the path of a request within the application, even if it is mounted in another one."""
+    """Return the path of a request within the application, even if the application is mounted in another one."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
@@ -113,16 +119,16 @@ _LONGEST_PREFIX = 200
 
 
 def browser_root(token: str) -> str:
-    """Return the server's path for browsers, accessible with its cookie, which cannot be guessed without the token.
+    """Return the path prefix for browsers, a secret segment derived from the token.
 
-    Browsers send cookies to all ports of a host, and so also to other users' servers, but only with requests below the
-    cookie's path, and no other server can forge one.
+    Browsers send cookies to all ports of a host, and thus also to other users' servers, but only with requests below
+    the cookie's path. Nobody can guess this path without the token, and no other server can forge such a cookie.
     """
     return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
 
 
 def shared_root_of(request: Request) -> str:
-    """Return the mount path of the application for shared URLs, without the secret part for browsers."""
+    """Return the mount path of the application for shared URLs, without the secret segment for browsers."""
     root: str = request.scope.get("root_path", "")
     return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
 
@@ -130,9 +136,9 @@ def shared_root_of(request: Request) -> str:
 class Guard:
     """ASGI middleware that rejects bad requests to `app` with a problem, and adds security headers to all responses.
 
-    It checks in this order: another host (421), a page of another origin (403), a wrong or missing token (401), a body
-    other than JSON (415) or too large (413, even without a declared length). A correct `?token=` in a URL is exchanged
-    for a cookie, by a redirect to the URL without it, below `browser_root`.
+    In this order, it rejects a wrong host (421), a page of a different origin (403), a wrong or missing token (401),
+    and a body that is not JSON (415) or is too large (413, even without a declared length). A correct `?token=` in a
+    URL is exchanged for a cookie, by a redirect to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -141,7 +147,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            # no endpoint uses WebSockets, and browsers let any page open one
+            # no endpoint uses WebSockets, which browsers let any page open
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -151,7 +157,7 @@ class Guard:
         request = Request(scope)
         FORWARDED.set(any(map(_FORWARDS.fullmatch, request.headers)))
         try:
-            # the host first, because the check of origins compares with it
+            # check the host first, because the origin is compared with it
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
             self._enter_prefix(scope, request.headers)
@@ -176,7 +182,7 @@ class Guard:
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under its proxy's prefix, even if the proxy strips the prefix from requests.
 
-        The header is used only for hosts allowed by name, which nobody uses when reaching this machine directly.
+        The header only counts for hosts allowed by name, because nobody uses these to reach this machine directly.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
@@ -202,18 +208,18 @@ class Guard:
             scope[_BROWSER] = root
 
     def _exchange(self, request: Request) -> RedirectResponse | None:
-        """Redirect to the same URL without its token, with the cookie set; return None without a correct token."""
+        """Redirect to the same URL without its token, and set the cookie; return None if there is no correct token."""
         token, scope = self.options.token, request.scope
         if token is None or request.method != "GET" or _TOKEN not in request.query_params:
             return None
         token_given = request.query_params[_TOKEN]
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
-        scope["query_string"] = urlencode(rest).encode()  # as shown in the server's access log
+        scope["query_string"] = urlencode(rest).encode()  # as it appears in the server's access log
         if not is_same(token_given, token):
             raise _unauthorized("The token in this URL is not valid for this server, or no longer valid.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
         clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
-        # a path that begins with two slashes would lead to another host
+        # a path beginning with two slashes would lead to a different host
         response = RedirectResponse(f"/{clean.lstrip('/')}", HTTPStatus.SEE_OTHER)
         response.set_cookie(
             _cookie_name(token),
@@ -221,13 +227,14 @@ class Guard:
             max_age=SESSION,
             path=root,
             httponly=True,
-            samesite="lax",  # a link in an email opens a page, but other sites cannot act with the cookie
-            secure=scope["scheme"] == "https",  # over plain HTTP, as on this machine, a browser would not send it back
+            samesite="lax",  # a link in an email can open a page, but other sites cannot act with the cookie
+            # over plain HTTP, for example on this machine, browsers would not send a secure cookie back
+            secure=scope["scheme"] == "https",
         )
         return response
 
     async def _authenticate(self, request: Request) -> None:
-        """Store who sent the request; respond with 401 if the user is unknown."""
+        """Record who sent the request; respond with 401 if the user is unknown."""
         if path_of(request.scope).startswith(self.options.public):
             return
         authenticate, token = self.options.authenticate, self.options.token
@@ -250,7 +257,7 @@ class Guard:
                 )
 
     async def _is_signed_in(self, request: Request, token: str) -> bool:
-        """Check whether the request has a valid cookie for this token, below the browsers' path."""
+        """Check whether the request has a valid cookie for this token, and is below the path for browsers."""
         cookie = request.cookies.get(_cookie_name(token), "")
         issued, _, _ = cookie.partition(".")
         if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
@@ -264,13 +271,13 @@ class Guard:
     # Request bodies
 
     def _limit(self, headers: Headers, receive: Receive, *, runs: bool) -> Receive:
-        """Wrap `receive` to raise 413 for a body longer than allowed."""
+        """Wrap `receive` to raise 413 if the body exceeds the maximum size."""
         maximum, read = max(self.options.max_body, _MOST_OF_SOURCES if runs else 0), 0
         too_large = HTTPException(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {maximum:,} bytes.", {"connection": "close"}
         )
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > maximum:  # parsing a number of a million digits is slow
+        if not length.isdecimal() or int(length[:20]) > maximum:  # parsing a number with a million digits is slow
             raise too_large
 
         async def limited() -> Message:
@@ -289,7 +296,8 @@ def _add_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(_HEADERS)
-            headers.setdefault("content-security-policy", _CSP)  # the policy of a report is stricter
+            # set only if missing, because the policy of a report is stricter
+            headers.setdefault("content-security-policy", _CSP)
             headers.setdefault("cache-control", "no-store")
         await send(message)
 
@@ -297,33 +305,33 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Reject unknown host names with 421: another site's name may resolve to this address (DNS rebinding)."""
+    """Reject unknown host names with 421: the name of another site may resolve to this address (DNS rebinding)."""
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """Reject requests from pages of another origin with 403; following a link to a page here is allowed."""
+    """Reject requests from pages of a different origin with 403; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
-    # browsers send "null" for a page in a sandbox or a file, which has no host and is also refused
+    # Browsers send "null" for a page in a sandbox or a file, which has no host and is rejected as well.
     if origin is not None and not _is_same_origin(origin.lower(), headers):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
-    # a link in an email or chat opens the page of a run; a frame, an image or a script on another site does not
+    # A link in an email or chat may open the page of a run, but a frame, an image or a script on another site may not.
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not (request.method == "GET" and follows):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:
-    """Return whether `origin` is this server; a proxy may drop the port from Host, but a browser does not."""
+    """Return whether `origin` is this server; a proxy, unlike a browser, may drop the port from Host."""
     parts, host = urlsplit(origin), headers["host"].lower()
     return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 
 
 def _check_type(request: Request) -> None:
-    """Reject a body other than JSON with 415: forms on other sites can send other types without a preflight."""
+    """Reject a body that is not JSON with 415: forms on other sites can send other types without a preflight."""
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -334,7 +342,7 @@ def _check_type(request: Request) -> None:
 
 
 def _cookie_name(token: str) -> str:
-    # a server on another port can set cookies for this host, but cannot replace one whose name it cannot guess
+    # a server on a different port can set cookies for this host, but cannot guess the name of this one
     return f"flowdebate-{browser_root(token)[2:]}"
 
 
@@ -345,7 +353,7 @@ def _cookie_value(token: str, at: float) -> str:
 
 
 def is_same(value: str, expected: str) -> bool:
-    """Compare two secrets in constant time, so that timing does not reveal where they differ."""
+    """Compare two secrets in constant time, so that the duration does not reveal where they differ."""
     return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
 
@@ -362,15 +370,15 @@ class Link:
 
     run_id: str
     started_at: float
-    """Start of the run, in seconds since the epoch: another run may later have the same id."""
+    """Start time of the run, in seconds since the epoch, because a later run may have the same id."""
     place: str | None = None
-    """Path of the only request that the link covers; None for all requests of `role`."""
+    """Path of the only request covered by the link; None if the link covers all requests of `role`."""
     role: str | None = None
-    """Name of the block whose requests the link covers; None for a single request."""
+    """Name of the block whose requests the link covers; None if it covers a single request."""
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     share: str | None = None
-    """Id of the public link; None for a link that a person uses to answer."""
+    """Id of the public link; None for a link used by a person to answer requests."""
 
     def covers(self, *, block: str, place: str) -> bool:
         """Check whether the link covers the request at `place`, made by `block`."""
@@ -394,26 +402,27 @@ class Links:
 
     def sign(self, link: Link) -> str:
         """Sign a link and return its URL-safe code."""
-        # without the names of fields, because a code is part of a URL that people paste
-        values = astuple(link)[: None if link.share else -1]  # unchanged for links already in use
+        # the codes omit field names, because they are part of URLs that people paste
+        values = astuple(link)[: None if link.share else -1]  # the format stays unchanged for links already in use
         text = json.dumps(values, separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"
 
     def read(self, code: str) -> Link | None:
-        """Decode the link in a code; return None if the code has expired or was not signed here."""
+        """Decode the link in a code; return None if the code has expired or was not signed by this object."""
         body, _, mac = code.partition(".")
         try:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
         except ValueError:
             return None
-        # base64 has several spellings of some bytes; only ours counts, so that a link has one code
+        # Base64 has several spellings of some bytes; only this library's is accepted, so that each link has a single
+        # code.
         if _encode(text) != body or not is_same(mac, self._mac(text)):
             return None
         link = Link(**dict(zip((link_field.name for link_field in fields(Link)), json.loads(text), strict=False)))
         return link if self.clock() < link.expires_at else None
 
     def _mac(self, text: bytes) -> str:
-        # the secret may be the token, which also signs the cookie; the prefix keeps them apart
+        # the secret may be the token, which also signs cookies; the prefix keeps the two signatures apart
         return _encode(hmac.new(self.secret.encode(), b"link 2\n" + text, sha256).digest())
 
 

@@ -1,4 +1,4 @@
-"""Endpoints for signed links: a person answers requests of one run, or anybody reads it, and nothing else."""
+"""Endpoints for signed links, which only let a person answer requests of one run, or let anybody read it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
 MOST_VOTES = 1_000
-"""Maximum number of votes through one public link, because its holder can make up readers."""
+"""Maximum number of votes through one public link, because its holder could invent readers."""
 
 router: APIRouter = APIRouter(tags=["links"])
 
@@ -77,7 +77,7 @@ async def make_link(
 
 
 def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMade:
-    """Build the shared form of a public link."""
+    """Build the description of a public link for a response."""
     root = shared_root_of(request)
     link = Link(run_id=run_id, started_at=share.begun_at, expires_at=share.expires_at, share=share.id)
     code = front.links.sign(link)
@@ -89,7 +89,7 @@ def made_of(share: Share, run_id: str, front: Front, request: Request) -> LinkMa
 
 @router.get("/runs/{run_id}/links", response_model=list[LinkMade], responses=responses(404))
 async def public_links(run_id: str, front: FrontOf, service: ServiceOf, request: Request) -> Response:
-    """List the public links of a run that are still valid."""
+    """List the valid public links of a run."""
     links = [made_of(share, run_id, front, request) for share in await service.shares(run_id)]
     return JSONData([link.model_dump(by_alias=True) for link in links])
 
@@ -115,7 +115,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     if body.reader is None:
         raise ConfigurationError("POST /links/{code}/votes", "reader", None, "a random id of the reader")
     run_id = stored.header.run_id
-    async with front.beginning(share.id):  # otherwise simultaneous votes would all count as the last one
+    async with front.beginning(share.id):  # otherwise, several simultaneous votes could pass as the last one allowed
         cast = await votes_in(front.service.store, stored)
         if sum(reader.startswith(share.id) for reader in cast) >= MOST_VOTES:
             problem = f"has {MOST_VOTES:,} votes by this link, as many as it may bring"
@@ -131,7 +131,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(404, 410, 429)},
 )
 async def events_of_link(code: str, front: FrontOf) -> Response:
-    """Follow the run behind a public link as it happens: `page` contains the fragments of its page. Needs no token."""
+    """Follow the run behind a public link as it happens; with `page`, get fragments of its page. Needs no token."""
     share, stored = await share_of(front, code)
     if share.shows != "run":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not for a run.")
@@ -147,7 +147,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _place(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the path of the pending request: `place`, or the only one; raise NotAwaited otherwise."""
+    """Return the path of the pending request: `place`, or that of the only request; raise NotAwaited otherwise."""
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
@@ -157,14 +157,14 @@ async def _place(run_id: str, place: str | None, front: Front, service: Service 
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
 async def request_of_link(code: str, front: FrontOf) -> Response:
-    """Show the request behind a link, or the one waiting for its role. Needs no token."""
+    """Show the request behind a link, or the request that waits for its role. Needs no token."""
     link, _ = await link_of(front, code)
     return data(await _awaited(front, link))
 
 
 @router.post("/links/{code}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
 async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Response:
-    """Answer the request behind a link, or the one waiting for its role. Needs no token."""
+    """Answer the request behind a link, or the request that waits for its role. Needs no token."""
     front.check_writable()
     link, _ = await link_of(front, code)
     place = link.place or (await _awaited(front, link)).place
@@ -189,7 +189,7 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """Return the public link with this code, and its run; 404 for an invalid code, 410 for a revoked one."""
+    """Return the public link with this code, and its run; raise 404 for an invalid code, and 410 for a revoked link."""
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:
@@ -198,12 +198,15 @@ async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
 
 
 async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Link, StoredRun]:
-    """Return the link with this code, and its run; 404 for an invalid code, another kind of link, or a deleted run."""
+    """Return the link with this code, and its run.
+
+    Raise 404 for an invalid code, a different kind of link, or a deleted run.
+    """
     link = front.links.read(code)
     if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
-            # a new run may have the id of a deleted one, for which the link was made
+            # a new run may have the id of the deleted run for which the link was made
             if stored.header.created_at == link.started_at:
                 return link, stored
     raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or no longer valid.")

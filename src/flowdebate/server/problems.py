@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _LONGEST, _SHOWN = 50, 3
-"""Maximum number of invalid fields in a response, and in its message: a body of 1 MB can contain a million of them."""
+"""Maximum number of invalid fields listed in a response, and in its message; a body of 1 MB can contain a million."""
 _KEPT = ("connection", "retry-after", "www-authenticate")
-"""Headers of a problem that are kept when it is shown as a page."""
+"""Headers of a problem response that are kept when the problem is shown as a page."""
 _OUR_FAULT = "The server failed; its log says why."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ConfigurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    # the application built its pattern this way, which no request can change
+    # the application built its pattern this way, so no request can change it
     errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ModelError: HTTPStatus.BAD_GATEWAY,
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.AuthenticationFailed: HTTPStatus.SERVICE_UNAVAILABLE,  # the server's key is missing or wrong
     errors.ModelTimeout: HTTPStatus.GATEWAY_TIMEOUT,
-    # not 429, which is about too many requests of this client; this is about requests to the provider
+    # Not 429, which means too many requests by this client; here, the provider got too many.
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
-    # it reaches a client only for an answer that a person sent
+    # this error reaches a client only for a person's answer
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -71,7 +71,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.TaskError: HTTPStatus.CONFLICT,
     errors.TaskNotFound: HTTPStatus.NOT_FOUND,
 }
-"""HTTP status of each error class, and of its subclasses without a status of their own."""
+"""HTTP status of each error class, inherited by subclasses that are not listed."""
 
 
 class JSONData(JSONResponse):
@@ -108,7 +108,7 @@ class ProblemResponse(JSONData):
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """List the problems of an endpoint for its description in OpenAPI."""
+    """List the possible problems of an endpoint for the OpenAPI document."""
     content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     fallback = {"description": "Any other request that is refused", "content": content}
     return {
@@ -118,8 +118,8 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
-    """Return the HTTP status of an error, from its class or the nearest base class."""
-    # by default, a new error class has the status of its base class
+    """Return the HTTP status of an error, found by its class or nearest listed base class."""
+    # a new error class gets the status of its base class by default
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 
 
@@ -134,7 +134,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def refusal(request: Request, error: Exception) -> Response:
-    """Respond to an error with a page for a browser opening a URL, and with a problem as JSON otherwise."""
+    """Respond to an error with a page if a browser opened the URL, and otherwise with a problem as JSON."""
     response = problem_response(error)
     if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
         return response
@@ -152,10 +152,10 @@ def problem_response(error: Exception) -> ProblemResponse:
         headers = dict(error.headers or {})
     elif problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         open_for = error.seconds if isinstance(error, errors.CircuitOpen) else None
-        # the wait requested by the provider or set by the circuit breaker, before which attempts would fail
+        # The waiting time requested by the provider, or set by the circuit breaker: earlier attempts would fail.
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
-        if isinstance(error, errors.BudgetReached):  # OpenAI clients retry each 429
+        if isinstance(error, errors.BudgetReached):  # without this header, OpenAI clients retry each 429
             headers["x-should-retry"] = "false"
     return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
 
@@ -175,7 +175,7 @@ def problem_of(error: Exception) -> Problem:
         case HTTPException():
             return _blank(HTTPStatus(error.status_code), str(error.detail))
         case RecursionError():
-            # raised by the JSON parser, before `check_data` can count levels
+            # the JSON parser raises this before `check_data` can count levels
             return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is nested too deeply.")
         case _:
             return _blank(HTTPStatus.INTERNAL_SERVER_ERROR, _OUR_FAULT)
@@ -187,7 +187,7 @@ def _of_library(error: FlowDebateError) -> Problem:
         _LOG.error("%s", _text.error_text(error))
     detail, field_problems = str(error), list[FieldProblem]()
     match error:
-        case errors.StoreError():  # its message names the location of the store, which clients must not see
+        case errors.StoreError():  # the message contains the location of the store, which clients must not see
             detail = error.problem if status < HTTPStatus.INTERNAL_SERVER_ERROR else _OUR_FAULT
         case ConflictingOptions():
             field_problems = [FieldProblem(field=error.field, problem=detail.removeprefix(f"{error.location}: "))]

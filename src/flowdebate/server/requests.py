@@ -52,7 +52,7 @@ def _check_text(value: str) -> str:
 def check_data(value: T) -> T:
     """Reject data that cannot be stored, shown or forwarded.
 
-    It works level by level, because deeply nested data could exhaust the recursion limit.
+    The check proceeds level by level, because recursion into deeply nested data could exceed the limit.
     """
     level: list[object] = [value]
     depth = 0
@@ -83,7 +83,7 @@ def _check_question(value: T) -> T:
 
 Data = Annotated[Any, AfterValidator(check_data)]
 _Text = Annotated[str, AfterValidator(_check_text)]
-# ids are parts of paths and file names: no slash, and no leading dot
+# ids become part of paths and file names, so slashes and a leading dot are not allowed
 _RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_LONGEST_ID)]
 _Place = Annotated[_Text, Field(min_length=1, max_length=1_000)]
 _Name = Annotated[_Text, Field(min_length=1, max_length=_LONGEST_ID)]
@@ -96,7 +96,7 @@ _Options = Annotated[dict[str, Data], AfterValidator(check_data)]
 
 
 def _unknown_field(name: str, names: Sequence[str]) -> PydanticCustomError:
-    """Create the error for a field that a request does not have."""
+    """Create the error for an unknown field in a request."""
     meant = did_you_mean(name, names, form="`{}`") or f"Fields: {', '.join(names)}."
     return PydanticCustomError("unknown_field", "is not a known field. {meant}", {"meant": meant})
 
@@ -175,7 +175,7 @@ class ResumeBody(_Body):
 
 
 class FilterBody(_Body):
-    """Filters for cancelling runs: all matching runs are cancelled."""
+    """Filters for cancelling runs; all matching runs are cancelled."""
 
     status: State | None = Field(None, description="Left out: all runs for which it makes sense.")
     pattern: _Name | None = None
@@ -191,7 +191,7 @@ class ResumeAllBody(FilterBody):
 
 
 class ForkBody(_Body):
-    """A run to start from the journal of another run."""
+    """Options for forking a run."""
 
     at: _Place | None = Field(None, description="The place from which on nothing of the journal is reused.")
     edits: Annotated[dict[_Place, Data], Field(max_length=_MOST_EDITS)] | None = Field(
@@ -251,7 +251,7 @@ class LinkBody(_Body):
 
 
 class AuditQuery(BaseModel):
-    """Filters for runs with judges to audit."""
+    """Filters for the runs whose judges are audited."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
     pattern: Annotated[_Name | None, _EMPTY] = None

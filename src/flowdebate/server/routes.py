@@ -51,8 +51,8 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
 _LONGEST_WAIT = 60
-"""Maximum value of `?wait=` in seconds: shorter than an idle connection is kept open (`serve`), so that clients can
-reuse the connection to wait again.
+"""Maximum value of `?wait=` in seconds: less than the time for which an idle connection stays open (`serve`), so that
+clients can wait again on the same connection.
 """
 
 router: APIRouter = APIRouter(tags=["runs"])
@@ -99,7 +99,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose the sides of a debate: those in its options or question, or otherwise the result of one model call."""
+    """Propose the sides of a debate: from its options or question, or otherwise by one model call."""
     sides = await service.propose_sides(
         body.pattern,
         body.question,
@@ -185,7 +185,7 @@ async def fork(
     request: Request,
     body: Annotated[ForkBody | None, Body()] = None,
 ) -> Response:
-    """Start a run from another run's journal. Models are called again only for the parts that change."""
+    """Start a run from the journal of another. Models are called again only for steps that differ."""
     body = body or ForkBody()
     state = await service.fork(
         run_id,
@@ -207,7 +207,7 @@ async def fork(
 )
 async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
     """Vote on a finished debate. Only a reader's first vote counts."""
-    # a reader without an id has one vote, under a new unique id
+    # a reader without an id gets a new unique id, and thus one vote
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
 
@@ -241,7 +241,7 @@ async def write_note(run_id: str, body: NoteBody, service: ServiceOf) -> Respons
 
 @router.get("/budgets", response_model=list[BudgetState], responses=responses())
 async def budgets(service: ServiceOf) -> Response:
-    """Show how much of the server's budget all runs have used, and how much of your daily budget your own have."""
+    """Show how much of the server's budget all runs have used, and how much of your daily budget yours have."""
     return data(await service.budgets())
 
 
@@ -253,7 +253,7 @@ async def archive(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=1_000
 
 @changes.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def correct(debate: str, body: CorrectionBody, service: ServiceOf) -> Response:
-    """Record the real outcome of a debate, or correct it or the debate's answer."""
+    """Record the actual outcome of a debate, or correct the outcome or the debate's answer."""
     await service.archive().correct(debate, **body.model_dump())
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -276,7 +276,7 @@ catalog: APIRouter = APIRouter(tags=["server"])
 
 
 class PatternDescription(_Shown):
-    """A pattern that runs can use."""
+    """A pattern available to runs."""
 
     name: str
     registered: bool = Field(description="Whether the application registered it; such a pattern has no options.")
@@ -305,7 +305,7 @@ class ModelsState(_Shown):
 
 
 class WrittenRequest(_Shown):
-    """A request to start a run, as text to use elsewhere."""
+    """A request to start a run, formatted as text for use elsewhere."""
 
     toml: str | None = Field(description="As a plan file; null for a pattern that the application registered.")
     python: str = Field(description="As a program.")
@@ -331,7 +331,7 @@ async def health() -> Health:
 
 @catalog.get("/ready", responses=responses(503))
 async def ready(front: FrontOf) -> Health:
-    """Report whether the server is ready: its store has to respond within a second. Needs no token."""
+    """Report whether the server is ready, which means that its store responds within a second. Needs no token."""
     try:
         await asyncio.wait_for(front.service.store.documents("ready"), _READY_WITHIN)
     except TimeoutError:
@@ -348,7 +348,7 @@ async def queue(front: FrontOf) -> Response:
 
 @catalog.post("/logout", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def logout(front: FrontOf) -> Response:
-    """Sign out all browsers. They need the token again; programs that send it with each request are not affected."""
+    """Sign out all browsers, which then need the token again; programs that always send it are not affected."""
     await front.sign_out()
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -356,7 +356,7 @@ async def logout(front: FrontOf) -> Response:
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns that runs can use, and their options."""
-    # a registered block with the name of a built-in pattern replaces it
+    # a registered block replaces a built-in pattern of the same name
     own_patterns = front.service.patterns
     registered = [
         PatternDescription(name=name, registered=True, subject="input", outline=str(outline(block)))
@@ -374,7 +374,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """Format a request to start a run, in all its forms."""
-    # process lists show shell commands, so leave out the path of this browser
+    # omit this browser's secret path, because lists of processes show shell commands
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
     return WrittenRequest(
@@ -383,12 +383,12 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 
 
 def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a request with the default options of its run added, as far as it can be read."""
+    """Return a request with the run's default options added, as far as the request can be read."""
     info, options = find_pattern(body["pattern"]), body.get("options") or {}
     if info is None or not isinstance(body.get("question"), str):
         return body
     page = info.load_page()
-    with suppress(ConfigurationError):  # for input that is still being typed
+    with suppress(ConfigurationError):  # the input may still be incomplete, because the user is typing
         read = page.options.read({}, file={**options, info.subject: body["question"]})
         if defaults := page.defaults(read, page.speakers(read, Models(None))):
             return {**body, "options": {**options, **defaults}}
@@ -396,13 +396,13 @@ def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
-    """Return the default speakers of a run whose options name none; empty if a model has to propose them."""
+    """Return the default speakers for a run without named speakers; empty if a model has to propose them."""
     info = find_pattern(body["pattern"])
     if info is None or not isinstance(body.get("question"), str):
         return []
     page = info.load_page()
     options = {key: value for key, value in (body.get("options") or {}).items() if key == "format"}
-    with suppress(ConfigurationError):  # a format that is still being typed
+    with suppress(ConfigurationError):  # the format may still be incomplete, because the user is typing
         read = page.options.read({}, file={**options, info.subject: body["question"]})
         return speakers_of(page.speakers(read, Models(None)))
     return []

@@ -34,24 +34,24 @@ _Item: TypeAlias = "tuple[str, Update | FlowDebateError]"
 _Queue: TypeAlias = "asyncio.Queue[_Item | None]"
 
 _LOG = logging.getLogger("flowdebate.server")
-# A comment, which readers skip: proxies close a connection on which nothing is sent for a minute or so.
+# A comment, which readers skip: proxies close connections that are silent for a minute or so.
 _PING = b": ping\n\n"
-# Browsers reconnect after a second; by default, they would wait for three or five.
+# Browsers reconnect after one second; their default is three or five seconds.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
-"""Maximum number of updates taken before the reader has received the earlier ones."""
+"""Maximum number of updates fetched before the reader has received the earlier ones."""
 _CHECKED = 5.0
-"""Interval in seconds between checks of a public page's link."""
+"""Interval in seconds at which the link of a public page is checked."""
 _PACE = 0.05
-"""Time in seconds to collect fragments of a page, so that fragments finished together are sent together."""
+"""Time in seconds for which finished page fragments are collected, so that they can be sent together."""
 _AT_ONCE = 16
-"""Maximum number of page fragments created in one turn of the event loop, as when a run is opened late."""
+"""Maximum number of page fragments created in one turn of the event loop, for example when a run is opened late."""
 _BEHIND = 32
-"""Maximum number of messages queued for a slow reader of a page; beyond that, the reader gets the whole
+"""Maximum number of messages queued for a slow reader of a page; a reader further behind gets the whole
 page instead.
 """
 _GOES_ON = ("queued", "running", "left_behind")
-"""Statuses of runs that may continue: a server that recovers its runs resumes those that its process left behind."""
+"""Statuses of runs that may continue, including abandoned runs, because a server may recover its runs."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 # otherwise nginx holds back frames until its buffer is full
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -90,7 +90,7 @@ class Readers:
         """End all streams; readers may reconnect, even to another process, with the id of their last event."""
         self._closed = True
         for queue in self._queues:
-            # a full queue has no room for the end; a reader who reconnects gets what is dropped here
+            # A full queue has no space for the end marker; readers who reconnect get the dropped updates again.
             while not queue.empty():
                 queue.get_nowait()
             queue.put_nowait(None)
@@ -98,7 +98,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of runs, or raise 429 if there are too many; the returned function uncounts the reader."""
+        """Count a reader of runs, or raise 429 if there are too many; the returned function undoes the count."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people watch this run already."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -116,9 +116,9 @@ class Readers:
     ) -> EventStream:
         """Return a stream of page fragments for a run in progress, beginning with all fragments so far.
 
-        However many readers a page has, the run is followed only once, and once more for the readers of its `public`
-        links: they get neither its record nor its failures, and only as long as `is_valid`. `root` is the path of all
-        pages.
+        The run is followed only once for all readers of its page, and once more for all readers of its `public` links.
+        The latter receive neither the record nor the failures, and only as long as `is_valid`. `root` is the path of
+        all pages.
         """
         leave = self._count([run_id])
         pages = self._public_pages if public else self._pages
@@ -134,7 +134,7 @@ class Readers:
         is_valid: Callable[[], Awaitable[bool]] | None,
     ) -> AsyncGenerator[bytes]:
         reader = following.join()
-        # scripts do not see comments, and a connection can die silently: the page checks the time between pings
+        # Scripts do not see comments, and a connection can die silently, so the page measures the time between pings.
         ping = format_sse_event(data_str=json_text({"seconds": self._ping}), event="ping")
         clock = asyncio.get_running_loop().time
         checked = clock()
@@ -148,7 +148,7 @@ class Readers:
                 except TimeoutError:
                     chunk, was_over = ping, False
                 else:
-                    was_over = following.is_over  # it may end while the reader takes its chunk
+                    was_over = following.is_over  # the run may end while the reader takes its chunk
                     chunk = following.take(reader)
                 if is_valid is not None and clock() - checked > _CHECKED:
                     if not await is_valid():
@@ -166,7 +166,7 @@ class Readers:
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
     ) -> EventStream:
-        """Respond with a stream of runs, each starting after its mark; 429 for a run with too many readers."""
+        """Respond with a stream of runs, each starting after its mark; raise 429 for a run with too many readers."""
         leave = self._count(marks.keys())
         frames = _Frames(marks, texts=texts, several=several)
         return EventStream(self._chunks(service, frames), ended=leave)
@@ -191,13 +191,13 @@ class Readers:
                     yield chunk
         finally:
             self._queues.discard(queue)
-            # its followers leave the channels of their runs before the response ends
+            # Wait for the followers to leave the channels of their runs before the response ends.
             pump.cancel()
             await asyncio.wait([pump])
 
 
 def _there(queue: _Queue) -> Iterator[_Item]:
-    """Return the items available now; the end marker stays in the queue."""
+    """Return the items available now, leaving the end marker in the queue."""
     while not queue.empty():
         item = queue.get_nowait()
         if item is None:
@@ -221,14 +221,14 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
         async with asyncio.TaskGroup() as group:
             for run_id, mark in marks.items():
                 group.create_task(follow(run_id, mark))
-    # a bug in a follower only ends this stream, which the reader opens again
+    # a bug in a follower only ends this stream, and the reader reconnects
     except ExceptionGroup:
         _LOG.exception("a stream of events ended early")
     await queue.put(None)
 
 
 class _Frames:
-    """Builder of a stream's frames; if it follows several runs, frame ids contain the marks of all of them."""
+    """Builder of a stream's frames; if the stream follows several runs, frame ids contain the marks of all of them."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)
@@ -236,7 +236,7 @@ class _Frames:
         self._several = several
 
     def of(self, item: _Item) -> bytes:
-        """Build the frame of an update, or of the error that ends a run; empty for a text if texts are off."""
+        """Build the frame for an update, or for the error that ends a run; empty for text if texts are off."""
         run_id, update = item
         if isinstance(update, FlowDebateError):
             return self._frame(run_id, "problem", json_text(problem_of(update).model_dump(exclude_none=True)))
@@ -262,12 +262,12 @@ class _PageReader:
 
     frames: list[bytes] = field(default_factory=list)
     is_behind: bool = True
-    """True if the reader gets the whole page next instead of the news."""
+    """True if the reader gets the whole page next, instead of the latest fragments."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _Following:
-    """A run followed on behalf of all readers of its page: each fragment and each frame is created once."""
+    """A run followed on behalf of all readers of its page; each fragment and each frame is created only once."""
 
     def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id
@@ -301,7 +301,7 @@ class _Following:
         """Return the reader's unread items."""
         reader.news.clear()
         if reader.is_behind and self._page is not None:
-            self._flush()  # pending news becomes part of the whole page
+            self._flush()  # pending fragments become part of the whole page
             reader.is_behind, reader.frames = False, [self._frame(self._page.whole())]
         frames, reader.frames = reader.frames, []
         return b"".join([*frames, self._last])
@@ -322,7 +322,8 @@ class _Following:
                 async with aclosing(self._service.follow(self.run_id)) as updates:
                     async for update in updates:
                         self._take(update, details)
-                        if self._page.waiting >= _AT_ONCE:  # an event can have many pieces; other streams must continue
+                        # an event can have many pieces, and other streams must continue
+                        if self._page.waiting >= _AT_ONCE:
                             self._flush()
                             await asyncio.sleep(0)
                 self._flush()
@@ -344,7 +345,7 @@ class _Following:
     def _take(self, update: Update, details: RunDetails) -> None:
         assert self._page is not None  # noqa: S101 - it is what is followed for
         if update.kind == "reset":
-            # a page with withdrawn events cannot be updated piece by piece
+            # A page with withdrawn events cannot be updated piece by piece.
             self._page, self._mark = self._new_page(details), None
             for reader in self.readers:
                 reader.is_behind = True
@@ -388,7 +389,7 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split the id of a frame into marks for `number` runs; if it belongs to other runs, every mark is unknown."""
+    """Split the id of a frame into marks for `number` runs; if it belongs to different runs, all marks are unknown."""
     if text is None:
         return [None] * number
     parts = text.split(",")

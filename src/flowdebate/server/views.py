@@ -34,7 +34,7 @@ _MOST_RUNS = 20
 _LONGEST_NAME = 60
 """Maximum length of a file name in characters."""
 _LONGEST_MARKS = 4_000
-"""Maximum total length, in characters, of the ids of that many runs, or of the marks in a frame's id."""
+"""Maximum total length, in characters, of the ids of all runs on one connection, or of the marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
@@ -69,7 +69,7 @@ async def events(
 ) -> Response:
     """Follow a run as it happens, or from the beginning if it is over."""
     await stored_run(service, run_id)
-    # all readers share one follower: the owner of the run was checked above
+    # all readers share one follower; access to the run was checked above
     if page:
         return front.readers.page(front.service, run_id, root=root_of(request))
     return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)
@@ -102,7 +102,7 @@ async def schema_of_events() -> dict[str, Any]:
 
 @router.get("/runs/{run_id}/steps", response_model=list[StepState], responses=responses(404))
 async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """List the steps of a run: model calls, side effects, failures, and answers of humans."""
+    """List the steps of a run: model calls, side effects, failures, and human answers."""
     await stored_run(service, run_id)
     return data([StepState.of(step) for step in await front.service.store.steps(run_id)])
 
@@ -117,7 +117,7 @@ async def call(run_id: str, place: str, service: ServiceOf) -> Response:
 
 
 class TaskBoard(BaseModel):
-    """The tasks of a collection, in the order in which they were added."""
+    """Tasks of a collection, in the order in which they were added."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     collection_id: str
@@ -137,7 +137,7 @@ async def tasks(run_id: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/requests", response_model=list[PendingInput], responses=responses(404))
 async def requests(run_id: str, service: ServiceOf) -> Response:
-    """List the requests to humans of a suspended run."""
+    """List a suspended run's requests to humans."""
     return data((await service.run(run_id)).pending)
 
 
@@ -186,13 +186,13 @@ async def report_md(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_page(run_id: str, service: ServiceOf) -> Response:
-    """Return the report of a run as a single HTML file without scripts; it contains the journal it is based on."""
+    """Return the report of a run as a single HTML file without scripts, which includes the journal."""
     try:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
     file_headers = _saved_as(await service.run(run_id), "html")
-    # stricter than the policy of pages, which may load scripts: a report may contain anything
+    # Stricter than the policy of pages, which may load scripts, because a report may contain arbitrary content.
     headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **file_headers}
     return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
 
@@ -217,7 +217,7 @@ def document_in(details: RunDetails) -> Document:
 
 
 def _saved_as(details: RunDetails, suffix: str) -> dict[str, str]:
-    """Return the header that names a saved file after the question of the run (RFC 6266)."""
+    """Return the header that names a saved file after the run's question (RFC 6266)."""
     name = _file_name(details.question) or _UNSAFE.sub("_", details.run_id)
     plain = name if name.isascii() else _UNSAFE.sub("_", details.run_id)
     encoded = f"; filename*=UTF-8''{quote(name, safe='')}.{suffix}" if plain != name else ""

@@ -89,11 +89,11 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
 
 
 def _asked(info: PatternInfo, front: Front) -> str | None:
-    """Return the models of a run without named models, if there is more than one."""
+    """Describe the models used by default if a run names none; None unless there is more than one."""
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
-    with suppress(ConfigurationError):  # none of the allowed models is set up, as the new run will report
+    with suppress(ConfigurationError):  # none of the allowed models is set up; starting the run will report this
         plan = make_plan(info, {info.subject: page.example}, begins=True, allow=front.service.restrict_models())
         return None if plan.dealt is None else models_line(plan)
     return None
@@ -103,7 +103,7 @@ def _asked(info: PatternInfo, front: Front) -> str | None:
 async def answer(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, place: str | None = None
 ) -> Response:
-    """Show a run's question to a person: the request at the path `place`, or the only one."""
+    """Show a run's question to a person: the request at the path `place`, or the only request."""
     details = await service.run(run_id)
     requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
     if not requests:

@@ -44,7 +44,7 @@ from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
 _MOST_RUNS = 10_000
-"""Maximum number of runs in an audit on the page; the command has no such limit."""
+"""Maximum number of runs in an audit on the page; the command-line audit has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
 """Prefixes of the names of figures about positions."""
 
@@ -77,7 +77,7 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build the blind page of a run for a `reader`; with a public link, it links to no other page of the run."""
+    """Build the blind page of a run for a `reader`; pages of public links have no links to other pages."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
@@ -92,7 +92,7 @@ async def blind_page(
     sheet = await sheet_of(record)
     assert sheet is not None  # noqa: S101 - it has a document
     raw = sheet.document.raw
-    if view is None:  # drawn once, and then part of the address, so that a reload keeps the order of sides
+    if view is None:  # chosen at random, and then kept in the URL, so that a reload preserves the order of sides
         query = urlencode({"view": secrets.randbelow(len(blind_views(raw))), **({"reader": reader} if reader else {})})
         return RedirectResponse(f"?{query}", HTTPStatus.SEE_OTHER)
     models = {call.model for call in sheet.trace.calls if call.model is not None}
@@ -116,7 +116,8 @@ async def audit(
 ) -> Response:
     """Show an audit of the judges in the runs that match the filters."""
     items = await service.audited(**query.filters, limit=_MOST_RUNS)
-    audited = await asyncio.to_thread(audit_of, items)  # resampling keeps a core busy, and streams must continue
+    # run in a thread, because resampling keeps a core busy, and streams must continue
+    audited = await asyncio.to_thread(audit_of, items)
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]
     return await page(
@@ -171,7 +172,7 @@ async def _public(
     view: int | None = None,
     reader: str = "",
 ) -> Response:
-    """Build the page of a public link, which search engines may not index."""
+    """Build the page of a public link; it tells search engines not to index it."""
     back = f"{root_of(request)}/shared/{code}"
     try:
         share, stored = await share_of(front, code)
@@ -180,7 +181,7 @@ async def _public(
         response = await page("no-link", request, front, status=error.status_code, menu=False, revoked=revoked)
     else:
         run_id, service = stored.header.run_id, front.service
-        if share.shows == "vote" and presented:  # it would reveal speakers and winner
+        if share.shows == "vote" and presented:  # the presentation would reveal speakers and winner
             response = await page("no-link", request, front, status=404, menu=False)
         elif share.shows == "vote":
             response = await blind_page(
@@ -200,7 +201,7 @@ async def _public(
 def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
     """Build the contributions and the result of a run, without the record of its calls.
 
-    On public pages, failures are also left out, because error messages may contain server addresses.
+    Public pages also omit failures, because error messages may contain server addresses.
     """
     document = details.document
     if document is None:
@@ -214,7 +215,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce the document's failures to their kinds, including in the line above answers that lists them."""
+    """Reduce the document's failures to their kinds, also in the line above the answers that lists failures."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -228,7 +229,7 @@ def _without_reasons(document: Document) -> Document:
 
 
 def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JSON data
-    """Replace a text everywhere in the JSON data."""
+    """Replace a text wherever it occurs in the JSON data."""
     match value:
         case str():
             return value.replace(before, after)
@@ -244,9 +245,9 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 _MOST_WAITING = 20
-"""Maximum number of runs waiting for a person that are shown above the list; the list itself contains all of them."""
+"""Maximum number of runs waiting for a person that are shown above the list; the list contains all of them."""
 _MOST_DEBATES = 100
-"""Maximum number of archived debates on the page; the command lists all of them."""
+"""Maximum number of archived debates on the page; the command-line list contains all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -256,7 +257,8 @@ async def static(name: str) -> Response:
     contents = assets().get(name)
     if contents is None:
         raise HTTPException(404, "There is no such file.")
-    headers = {"cache-control": "max-age=600"}  # names have no version, so a new file is seen after ten minutes
+    # file names have no version, so a changed file takes effect after ten minutes
+    headers = {"cache-control": "max-age=600"}
     return Response(contents, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)
 
 
@@ -287,7 +289,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive for later debates, and the outcomes recorded since."""
+    """Show the archive that later debates use, and the outcomes recorded since."""
     debates = (await service.archive().debates())[:_MOST_DEBATES]
     return await page("archive", request, front, here="/archive", debates=debates, most=_MOST_DEBATES)
 
@@ -332,14 +334,15 @@ async def sheet_of(record: RunRecord) -> Sheet | None:
     document = record.details.document
     if document is None:
         return None
-    events = [*record.events]  # a run in progress continues in the meantime
+    events = [*record.events]  # copied, because a run in progress continues in the meantime
 
     def lay_out() -> Sheet:
         steps = [StepState.of(step) for step in record.steps]
         votes = record.readers.counted
         return Sheet.of(document, details=record.details, steps=steps, events=events, votes=votes)
 
-    return await asyncio.to_thread(lay_out)  # hundreds of turns keep a core busy, and streams must continue
+    # run in a thread, because hundreds of turns keep a core busy, and streams must continue
+    return await asyncio.to_thread(lay_out)
 
 
 async def page(
@@ -352,7 +355,7 @@ async def page(
     menu: bool = True,
     **data: object,
 ) -> Response:
-    """Build the response for page `name`; `here` is the path of its menu entry.
+    """Build the response for page `name`; `here` is the path of the page's menu entry.
 
     Pages opened from a link have no menu.
     """
@@ -365,7 +368,8 @@ async def page(
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
-        return html.encode(errors="replace")  # do not fail because of half a surrogate pair from a model
+        # replaced, so that half of a surrogate pair from a model does not fail the page
+        return html.encode(errors="replace")
 
     return HTMLResponse(await asyncio.to_thread(write), status)
 
@@ -373,9 +377,7 @@ async def page(
 _MOST_FORKS = 20
 """Maximum number of forks listed on a page, each with its own sheet."""
 _PAGE, _MOST_PAGES = 200, 10
-"""Number of runs per page when searching for forks, and the maximum number of pages: the store has no index
-of parents.
-"""
+"""Number of runs per page when searching for forks, and maximum number of pages: the store does not index parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
 
@@ -419,11 +421,11 @@ async def compare(
     a: _RunId = "",
     b: _RunId = "",
 ) -> Response:
-    """Show two runs side by side: `a` and `b`, or the two selected in the list."""
+    """Show two runs side by side: `a` and `b`, or the two runs selected in the list."""
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose two runs to compare, not {len(run_ids) or 'none'}.")
-    a, b = reversed(run_ids) if run else run_ids  # the list shows the older one below
+    a, b = reversed(run_ids) if run else run_ids  # the list shows the older run below the newer one
     records = [await service.record(run_id) for run_id in (a, b)]
     runs, sheets = [record.details for record in records], [await sheet_of(record) for record in records]
     fork: Literal["one", "other"] | None = "other" if runs[1].parent == a else "one" if runs[0].parent == b else None
@@ -444,7 +446,7 @@ async def _forks_of(
 ) -> tuple[list[ForkLine], bool]:
     """Return the newest forks of a run, and whether there may be more.
 
-    Forks are newer than the run and have the same question.
+    The search relies on forks being newer than the run, and having the same question.
     """
     forks: list[RunState] = []
     before: str | None = None

@@ -1,4 +1,4 @@
-"""AG-UI: a POST starts a run of a pattern, or answers a waiting one, and streams it as AG-UI 1.0 events."""
+"""AG-UI: a POST starts a run of a pattern, or answers a waiting run, and streams it as AG-UI 1.0 events."""
 
 from __future__ import annotations
 
@@ -47,19 +47,18 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
-"""Prefix of names, and key in metadata and in the state, which may also contain keys of the application."""
+"""Prefix of this library's names, and its key in metadata and in the state, next to keys of the application."""
 _TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
-"""Events that are not translated individually, because messages and the first and last events cover them."""
+"""Events that are not translated individually, because messages or the first and last events already cover them."""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 
 
 class AgUi:
     """Translator from a run's updates to the events of an AG-UI run.
 
-    Call `start`, then `translate` for each update from the first one on, then `finish`: together the events form a
-    valid sequence, whatever the updates. `thread_id` and `run_id` are those of the AG-UI run. `state` is the
-    application's state, whose keys are kept unchanged. `messages` are those that the client already has; they are not
-    sent again.
+    Call `start`, then `translate` for each update from the first one on, then `finish`: the resulting events always
+    form a valid sequence. `thread_id` and `run_id` identify the AG-UI run. `state` is the application's state, whose
+    keys are left unchanged. `messages` are the ones that the client already has; they are not sent again.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class AgUi:
         self._ids = {"thread_id": thread_id, "run_id": run_id}
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         self._text = list(messages)
-        # updates start with the first one, even after an interrupt; these were sent in the previous AG-UI run
+        # Updates start with the first one, even after an interrupt; these messages were sent in the previous AG-UI run.
         self._known = {message.id.rpartition("~")[0] for message in messages}
         self._known |= {message.tool_call_id for message in messages if isinstance(message, ag_ui.ToolMessage)}
         self.earlier_calls: int = 0
@@ -84,9 +83,9 @@ class AgUi:
 
     def _forget(self) -> None:
         self._speech = Speech()
-        self._open: dict[str, str] = {}  # message ids by utterance
-        self._last: dict[str, str] = {}  # the last message of each block, to which its tool calls belong
-        self._steps: dict[str, str] = {}  # names of open steps, by the path of their pattern
+        self._open: dict[str, str] = {}  # message ids, keyed by utterance
+        self._last: dict[str, str] = {}  # id of each block's last message, to which its tool calls belong
+        self._steps: dict[str, str] = {}  # names of open steps, keyed by the path of their pattern
         self._numbers: Counter[str] = Counter()
         self._collections: set[str] = set()
         self._calls = 0
@@ -103,7 +102,8 @@ class AgUi:
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
         """Emit the last events of a finished or suspended run: open items are closed, and the outcome is reported.
 
-        Limits and cancellation have the outcome "cancelled"; a failure is a RUN_ERROR with the error class as its code.
+        Runs ended by limits or cancellation have the outcome "cancelled"; a failure is a RUN_ERROR with the error class
+        as its code.
         """
         yield from self._close_all()
         match details.status:
@@ -141,13 +141,13 @@ class AgUi:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
 
     def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
-        # error texts begin with their class, the only part of it that is stored
+        # error texts begin with the error class, and the class is not stored separately
         name = message.partition(":")[0]
         code = code or (name if name in errors.__all__ else "failed")
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
 
     def _used(self) -> list[ag_ui.TokenUsage] | None:
-        """Count the tokens of each model, named as provider/model or just by its name."""
+        """Count the tokens of each model, with models named as provider/model or just by name."""
         return [
             ag_ui.TokenUsage(
                 provider=model.partition("/")[0] if "/" in model else None,
@@ -171,7 +171,7 @@ class AgUi:
         self._steps.clear()
 
     def translate(self, update: Update) -> Iterator[ag_ui.BaseEvent]:
-        if update.kind == "reset":  # withdraw what was sent; the client keeps the messages that it sent
+        if update.kind == "reset":  # withdraw messages already sent; the client keeps its own messages
             yield from self._close_all()
             self._forget()
             self._life += "r"
@@ -185,7 +185,7 @@ class AgUi:
     def _tell(self, event: object) -> Iterator[ag_ui.BaseEvent]:
         match event:
             case RoundStarted():
-                # nested patterns have several open steps, and AG-UI only identifies steps by name
+                # nested patterns can have several open steps, but AG-UI identifies steps only by name
                 scope = _LOOP.sub("", event.path.rpartition("/")[0])
                 yield from self._end_step(scope)
                 name = f"round {event.round}"
@@ -200,13 +200,13 @@ class AgUi:
                 patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
                 if collection not in self._collections:
                     self._collections.add(collection)
-                    # a patch that adds below a missing parent is rejected completely
+                    # a patch that adds something below a missing parent is rejected as a whole
                     patch.insert(0, {"op": "add", "path": board, "value": {}})
                 yield ag_ui.StateDeltaEvent(delta=patch, timestamp=_milliseconds(event.at))
             case ToolCalled():
                 yield from self._tool(event)
             case ModelCalled():
-                # replayed calls come first, and were paid for and reported in the previous run
+                # replayed calls come first; the previous run has already reported them
                 if self._calls >= self.earlier_calls:
                     self._usage[event.model] += event.usage
                 self._calls += event.usage.calls
@@ -228,7 +228,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern around `path`; if there is none, of the pattern below `path`."""
+        """End the step of the innermost pattern around `path`, or of the pattern below `path` if there is none."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
@@ -270,7 +270,7 @@ class AgUi:
 
 
 def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
-    """Build a custom event, for events that AG-UI does not define."""
+    """Build a custom event for something that AG-UI does not define."""
     return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
 
 
@@ -280,14 +280,14 @@ def _milliseconds(at: float) -> int:
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
-"""Label that stores the thread of a run."""
+"""Label for the thread to which a run belongs."""
 _LONGEST_ID = 200
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
 
 class _Props(BaseModel):
-    """Contents of `forwardedProps.flowdebate`: plan file options, and the reaction to a disconnecting client."""
+    """Contents of `forwardedProps.flowdebate`: plan file options, and what to do if the client disconnects."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     options: dict[str, Any] = {}
@@ -299,7 +299,7 @@ class _Props(BaseModel):
 async def ag_ui_run(
     pattern: str, body: ag_ui.RunAgentInput, request: Request, front: FrontOf, service: ServiceOf
 ) -> Response:
-    """Start a run with the last message of a thread, or answer the run of this thread that waits for humans."""
+    """Start a run from the last message of a thread, or answer the run of this thread that waits for humans."""
     front.check_writable()
     is_registered = pattern in front.service.patterns
     info = None if is_registered or not front.service.plans else find_pattern(pattern)
@@ -309,7 +309,7 @@ async def ag_ui_run(
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
     latest = (await service.runs(pattern=pattern, labels={_THREAD: body.thread_id}, limit=1)).runs
     if latest and latest[0].status == "awaiting":
-        # an AG-UI client answers interrupts in a new run of the thread, which here continues the same run
+        # AG-UI clients answer interrupts in a new run of the thread, which continues the same run here
         run = latest[0]
         await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:
@@ -324,7 +324,8 @@ async def ag_ui_run(
             pattern,
             question,
             options={**values, **props.options} or None,
-            run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",  # repeating the same input follows its run
+            # derived from the input, so that a repeated request follows the same run
+            run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",
             seed=props.seed,
             labels={_THREAD: body.thread_id},
             check=front.check_options,
@@ -336,7 +337,7 @@ async def ag_ui_run(
 
 
 def _read_props(body: ag_ui.RunAgentInput) -> _Props:
-    """Read this library's part of the input; raise ConfigurationError for invalid values and ids."""
+    """Read the input meant for this library; raise ConfigurationError for invalid values and ids."""
     try:
         check_data(body.model_dump(mode="json", by_alias=True))
     except ValueError as error:
@@ -354,7 +355,7 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
 
 
 def _text_of(message: ag_ui.Message) -> str:
-    """Return the text of a message, without images; empty for tool, reasoning and activity messages."""
+    """Return the text of a message, without images; it is empty for tool, reasoning and activity messages."""
     if isinstance(message, (ag_ui.ToolMessage, ag_ui.ActivityMessage, ag_ui.ReasoningMessage)):
         return ""
     if isinstance(message.content, list):
@@ -363,7 +364,7 @@ def _text_of(message: ag_ui.Message) -> str:
 
 
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
-    """Submit the answers and resume the run, which repeats its request for missing or invalid answers."""
+    """Submit the answers and resume the run, which repeats its requests if answers are missing or invalid."""
     ui.earlier_calls = 0 if waiting.usage is None else waiting.usage.calls
     open_places, answered = {request.place for request in waiting.pending}, False
     for entry in body.resume or ():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WHERE = "chat completion"
 """Location of parameters in errors."""
 DISCONNECT = "flowdebate_on_disconnect"
-"""Key of `metadata`; "continue" lets the run continue when the client disconnects."""
+"""Key of `metadata`; "continue" lets the run continue if the client disconnects."""
 
 _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
@@ -39,12 +39,12 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), ()),
     **dict.fromkeys(("reasoning", "reasoning_effort", "verbosity", "truncation"), ()),
-    # parameters that other servers support
+    # parameters of other OpenAI-compatible servers
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
 """Parameters that clients send by default, with their neutral values.
 
-They are ignored, because models use the settings of their pattern, and a response header lists them.
+They are ignored, because models use the settings of their pattern; a response header lists the ignored ones.
 """
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
@@ -60,7 +60,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "background": (False,),
     "include": ([],),
 }
-"""Values of other parameters that only request the default behaviour."""
+"""Values of other parameters that merely request the default behavior."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
 """Parameters that are accepted because they do not affect the answer."""
 _TOOLS = "Debaters have the tools of their pattern; those of a client are not called."
@@ -78,7 +78,7 @@ _WHY: Mapping[str, str] = {
     "background": "Begin a run over HTTP, and look at it whenever you like.",
     "include": "An answer is text alone.",
 }
-"""Reasons why parameters are not supported; other parameters without a field are unknown."""
+"""Reasons why known parameters are not supported; any other parameter without a field is unknown."""
 
 
 class _Part(BaseModel):
@@ -96,7 +96,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Text of the message, with the texts of its parts on separate lines."""
+        """Text of the message; texts of several parts are on separate lines."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -111,7 +111,7 @@ class StreamOptions(BaseModel):
 
 
 class ForcedTool(BaseModel):
-    """A tool that has to be called, so that its arguments are an answer with a schema."""
+    """A tool that must be called, so that its arguments serve as an answer with a schema."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     name: str = Field(max_length=200)
@@ -134,7 +134,7 @@ class _ToolChoice(BaseModel):
 
 _TOOL_LIST: TypeAdapter[list[_Tool]] = TypeAdapter(list[_Tool])
 _OFFERS = ("tools", "functions")
-"""Parameters that offer tools which the model does not have to call."""
+"""Parameters that offer tools without requiring the model to call them."""
 
 
 class _Schema(BaseModel):
@@ -157,7 +157,9 @@ class _Request(BaseModel):
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
     models: str | list[str] | dict[str, str] | None = None
-    """The `model` option of the pattern: one model for all, models by name and role, or a list with one per member."""
+    """Models of the pattern, as in its `models` option: one model for all, models by name and role, or a list with one
+    model per member.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -185,20 +187,20 @@ class _Request(BaseModel):
 
     @property
     def _calls_no_tool(self) -> bool:
-        """Return whether the request allows an answer as text."""
+        """Return whether the request allows an answer without a tool call."""
         extra = self.model_extra or {}
         return all(extra.get(name) in (None, *_NEUTRAL[name]) for name in ("tool_choice", "function_call"))
 
     @property
     def forced_tool(self) -> ForcedTool | None:
-        """The only tool that the request requires to be called; None if there is none."""
+        """Only tool that the request requires to be called; None if there is none."""
         return None
 
 
 class ChatRequest(_Request):
     """Body of a request for a chat completion.
 
-    Unsupported parameters are rejected, unless clients send them by default.
+    Unsupported parameters are rejected, except those that clients send by default.
     """
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -207,7 +209,7 @@ class ChatRequest(_Request):
 
     @property
     def answer_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the answer; None for text."""
+        """JSON Schema of the answer; None for text."""
         if (tool := self.forced_tool) is not None:
             return tool.parameters
         response_format = self.response_format
@@ -232,14 +234,14 @@ class ChatRequest(_Request):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of a run for this request; raise ConfigurationError for an unknown disconnect policy."""
+        """Labels for the run of this request; raise ConfigurationError for an unknown disconnect policy."""
         labels = dict(self.metadata or {})
         if labels.pop(DISCONNECT, "continue") != "continue":
             raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, '"continue", or left out')
         return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
-        """Return the messages as roles and texts, with the question last: later tool results are moved before it."""
+        """Return the messages as roles and texts, with the question last; tool results after it are moved before it."""
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
         if last_user is not None and chat[-1][0] in ("tool", "function"):
@@ -248,7 +250,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Return the JSON Schema of an object found in a message's text, where clients in JSON mode put it.
+    """Return the JSON Schema of an object if there is one in a message's text, as in the JSON mode of some clients.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}
@@ -267,7 +269,7 @@ def find_schema(text: str) -> dict[str, Any] | None:
 
 
 _MOST_BRACES = 50
-"""Maximum number of positions in a message that are searched for a schema."""
+"""Maximum number of positions in a message to search for a schema."""
 
 
 class _InputPart(BaseModel):
@@ -290,19 +292,19 @@ class _TextFormat(BaseModel):
 
 
 class _TextOptions(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")  # verbosity, which is ignored
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")  # allows `verbosity`, which is ignored
     format: _TextFormat | None = None
 
 
 class ResponseRequest(_Request):
-    """Body of a request for a response; parameters are treated as in `ChatRequest`."""
+    """Body of a request for a response; its parameters are treated as in `ChatRequest`."""
 
     input: str | Annotated[list[_InputMessage], Field(min_length=1)]
     instructions: str | None = None
     text: _TextOptions | None = None
 
     def chat(self) -> ChatRequest:
-        """Convert the request to one for a chat completion, with the instructions as its first message."""
+        """Convert the request to one for a chat completion, with the instructions as the first message."""
         input_messages = [_InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         lead = [] if self.instructions is None else [_InputMessage(role="system", content=self.instructions)]
         messages = [
@@ -321,7 +323,7 @@ class ResponseRequest(_Request):
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
-    r"""Render a chat of names and texts as data that cannot imitate a line of a prompt; "" if there are no messages.
+    r"""Render the names and texts of a chat as data that cannot imitate a line of a prompt; "" if the chat is empty.
 
     >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
     The chat before this question, for reference:
@@ -331,10 +333,10 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     """
     lines: list[str] = []
     room = _MOST
-    # the question is about the last messages
+    # newest first, because the question refers to the last messages
     for name, message in reversed(messages):
         text = message.strip()
-        if len(text) > _LONG:  # debates end with their result, so most of the space is for the end
+        if len(text) > _LONG:  # Debates end with their result, so most of the space goes to the end.
             text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
         line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):
@@ -354,11 +356,11 @@ def read_chat(
     location: str,
     options: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Build options and question of a run from the last message of a chat, written by `role`, and the chat before it.
+    """Build the options and question of a run from the last message of a chat, by `role`, and the chat before it.
 
-    If a built-in pattern takes its speakers from the subject, only the message supplies them, unless the client's
-    `options` name them. Raises ConfigurationError if the last message is not a user's question, and for a chat that is
-    too long.
+    Built-in patterns that take their speakers from the subject take them only from this message, unless the client's
+    `options` name them. Raises ConfigurationError if the last message is not a user's question, or the chat is too
+    long.
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
@@ -372,15 +374,16 @@ def read_chat(
         raise ConfigurationError(location, "messages", f"{len(text):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, text
-    speakers = page.speakers_in(question)  # only from the message; if it names none, a model reads the whole chat
+    # taken only from this message; if it names no speakers, a model reads the whole chat
+    speakers = page.speakers_in(question)
     return {page.options.ROSTER: speakers} if speakers else {}, text
 
 
 _LEAD = "The chat before this question, for reference:"
 _MOST = 8_000
-"""Maximum length of a chat that is included with a question, in characters."""
+"""Maximum length of a chat included with a question, in characters."""
 _LONG = 2_000
-"""Maximum length of a message in characters."""
+"""Maximum length of a message, in characters."""
 
 
 _ANSWER = ":answer"
@@ -391,7 +394,7 @@ _PLAIN = "Should rents be capped?"
 class ChatModel:
     """A pattern offered as a model: `debate/NAME` for a registered one, `flowdebate/NAME` for a built-in one.
 
-    With `:answer` after its name, the completion contains only the output.
+    If `:answer` follows the name, the completion contains only the output.
     """
 
     pattern: str
@@ -404,7 +407,7 @@ class ChatModel:
         return f"{'debate' if self.info is None else 'flowdebate'}/{self.pattern}{_ANSWER * self.answer_only}"
 
     def input(self, request: ChatRequest) -> tuple[dict[str, Any], str]:
-        """Return the options and the question of a run; raise ConfigurationError for unsupported ones."""
+        """Return the options and the question of a run; raise ConfigurationError for unsupported options."""
         chat = request.chat()
         options, text = read_chat(chat, chat[-1][0], self.info, location=WHERE)
         if request.models is not None:
@@ -438,7 +441,7 @@ def find_chat_model(service: Service, name: str) -> ChatModel | None:
     return next((model for model in chat_models(service) if model.id == name), None)
 
 
-# cached: making a plan loads the pattern, and clients list models often
+# Cached, because making a plan loads the pattern, and clients list models often.
 @cache
 def _needs_only_a_question(info: PatternInfo) -> bool:
     try:
@@ -453,7 +456,7 @@ def _writes_output(info: PatternInfo) -> bool:
 
 @cache
 def _has_answer(info: PatternInfo) -> bool:
-    """Check whether a run ends with an output or an answer of the pattern, which a handoff has not."""
+    """Check whether runs of the pattern end with an output or an answer; a handoff has neither."""
     output = info.load_output()
     answer = vars(output).get("answer")
     says = "answer" in output.model_fields or (

@@ -31,7 +31,7 @@ ONLY_ONCE = {"x-should-retry": "false"}
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _LONGEST_MESSAGE = 16_000
-"""Maximum length of a hidden task's message sent to the model, in characters: a title does not need a whole debate."""
+"""Maximum length, in characters, of a message sent to the model for a hidden task: a title needs no whole debate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class End:
     finish_reason: str
     """"stop", or "length" for an interrupted run."""
     run_info: dict[str, Any]
-    """Description of the run, for clients written for this server."""
+    """Description of the run, for clients written specifically for this server."""
     counted: bool
     """True if the token counts are complete."""
 
 
 class Source(ABC):
-    """Source of an answer's text, with the number of tokens used."""
+    """Source of an answer's text, and of the number of tokens used."""
 
     def __init__(self, answer_id: str, created_at: float) -> None:
         self.id: str = answer_id
@@ -63,7 +63,7 @@ class Source(ABC):
         """Return the end of the answer."""
 
     def usage(self) -> dict[str, Any]:
-        """Return the tokens of all calls, as far as they are known."""
+        """Return the known token counts of all calls."""
         prompt_tokens, answered = self._counts["prompt_tokens"], self._counts["completion_tokens"]
         return {
             "prompt_tokens": prompt_tokens,
@@ -81,7 +81,7 @@ class Source(ABC):
 
 
 class RunSource(Source):
-    """A run as the source: its contributions and its result, or only its output with `answer_only`."""
+    """A run as the source: its contributions and its result or, with `answer_only`, just its output."""
 
     def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
         super().__init__(run.run_id, run.created_at)
@@ -129,7 +129,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """Single call to the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
+    """A single call to the model of a run's first seat, for a hidden task of a chat application; nothing is stored."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())
@@ -166,7 +166,7 @@ def _is_counted(usage: Usage | Tokens | None) -> bool:
 
 
 def _about(details: RunDetails) -> dict[str, Any]:
-    """Describe the run behind an answer, including missing participants."""
+    """Describe the run behind an answer, including any missing participants."""
     line = None if details.document is None else details.document.raw.incomplete
     run = {"runId": details.run_id, "status": details.status}
     return run if line is None else {**run, "incomplete": line}

@@ -1,7 +1,7 @@
 """Hidden tasks of chat applications, such as titles, tags and follow-up questions, which no user requested.
 
-Chat applications send them to the model of the chat, after an answer or before it. They are recognized by their
-wording, and answered by a single model call instead of a debate about "Generate a title".
+Chat applications send these tasks to the chat's model, after an answer or before it. The tasks are recognized by their
+wording, and answered with a single model call instead of a debate about "Generate a title".
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any
 _LONGEST = 400
 """Maximum length of a sentence that is examined, in characters."""
 _TURNS = 12
-"""Maximum number of positions in a sentence where a request may begin after other words."""
+"""Maximum number of positions in a sentence at which a request may begin after other words."""
 _MOST = 8_000
-"""Maximum length of a message searched for a task, in characters: half at its beginning, half at its end."""
+"""Maximum length, in characters, of the text that is searched for a task: half at the message's beginning, half at its
+end.
+"""
 
-# The chat of a task, as data inside its prompt
+# The chat that a task is about, included as data in the task's prompt
 
 _BOXES = ("chat_history", "chathistory", "conversation", "messages", "transcript", "text")
-"""XML elements in which prompts enclose the chat or the text that a task is about."""
+"""XML elements in which prompts enclose the chat, or the text of a task."""
 _HISTORIES = _BOXES[:2]
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _SPEAKER = re.compile(r"^\W{0,3}(user|human|assistant|ai|model|query)\W{0,3}:", re.IGNORECASE | re.MULTILINE)
@@ -33,7 +35,7 @@ _KEYS = frozenset({
 """Field names in the answers to hidden tasks."""
 _EXAMPLE = re.compile(r"""\{\s*["'](\w+)["']\s*:""")
 
-# Orders of tasks
+# Wording of tasks
 
 _KINDS = (
     r"titles?|headlines?|subject lines?|tags|labels?|keywords|name|topic|follow[- ]?ups?(?: questions?)?|"
@@ -59,7 +61,7 @@ _LEAD = re.compile(
     r"look at|examine|consider)\s",
     re.IGNORECASE,
 )
-"""Pattern of words that may precede a request, which begins after them or after a match of `_TURN`."""
+"""Regular expression for words that may precede a request; it begins after them, or after a match of `_TURN`."""
 _TURN = re.compile(r"[,:]\s+|\b(?:and|please)\s", re.IGNORECASE)
 _TOOLS = re.compile(r"\W*available tools:", re.IGNORECASE)
 _PERSONA = re.compile(
@@ -95,7 +97,7 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""System message tasks that no user would give an assistant for a whole chat."""
+"""Tasks in system messages that no user would set for a whole chat."""
 
 _CHINESE = re.compile(
     r"(?:总结|概括|生成|提炼|归纳|返回|给出|起|取|写|撰写|建议|提供|总結|產生)[^。？！\n]{0,40}"
@@ -109,7 +111,7 @@ _CHINESE_CHAT = re.compile(r"对话|會話|会话|對話|聊天|这句话|這句
 def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None) -> bool:
     """Return whether a chat, as roles and texts, ends with one of the application's own tasks.
 
-    The task is the last message, or the system message before its subject. `schema` is the schema of the answer.
+    The task is in the last message, or in the system message before its subject. `schema` is the schema of the answer.
 
     >>> is_hidden_task([("user", "Generate a concise, 3-5 word title for this conversation. Only return the title.")])
     True
@@ -136,14 +138,15 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task; if it stands `alone`, it has to mention that it is about a chat."""
+    """Return whether a message is a task; if it is `alone`, it also has to mention the chat."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
-    rest = _excerpt(_FENCE.sub("\n", outside).strip())  # code and the chat are not part of the task's text
+    # ignore code and the chat, which are not part of the task's own text
+    rest = _excerpt(_FENCE.sub("\n", outside).strip())
     if _asks_about_it(rest):
         return False
     if boxed and any(name.lower() in _KEYS for name in _EXAMPLE.findall(rest)):
-        return True  # in any language
+        return True  # recognized in any language
     sentences = [*_sentences(rest)]
     if _CHINESE_FORM.search(rest) and _CHINESE_CHAT.search(rest):
         orders = [sentence for sentence in sentences if _CHINESE.search(sentence)]
@@ -158,7 +161,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find the sentence at the beginning of a message that requests a title or the like; None if there is none."""
+    """Find the sentence at the beginning of a message that requests a title or similar text; None if there is none."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence

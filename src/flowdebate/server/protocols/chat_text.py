@@ -1,4 +1,4 @@
-"""Text of a run for chat clients, as Markdown streamed piece by piece."""
+"""Markdown text of a run for chat clients, streamed piece by piece."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ChatText:
-    """Translator from a run's updates to Markdown; it has to receive all updates from the first one on.
+    """Translator from a run's updates to Markdown; it must receive all updates from the first one on.
 
-    Contributions are in quotes that their text cannot end; their Markdown is rendered by the client. If turns overlap,
-    the first is shown while it is written, and each of the others after the earlier ones.
+    Contributions are quoted in a way that their text cannot end; the client renders their Markdown. If turns overlap,
+    the first is shown while it is being written, and each of the others follows the previous one.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class ChatText:
                     end = self._turns.get(turn.path)
                     places = (
                         at for at, other in enumerate(self._parts) if other is end
-                    )  # parts are equal by their texts
+                    )  # compared by identity, because parts with the same texts are equal
                     self._parts.insert(next(places, len(self._parts)), part)
                 case Piece() if utterance.id in self._said:
                     self._said[utterance.id].say(utterance.text)
@@ -85,7 +85,7 @@ class ChatText:
                     pass
 
     def _shown(self) -> str:
-        """Return the text that can be shown now: everything up to an unfinished contribution."""
+        """Return the text that can be shown now: everything up to the first unfinished contribution."""
         parts = []
         while self._parts:
             parts += self._parts[0].take()
@@ -97,7 +97,7 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """An utterance, or text written by the page itself."""
+    """An utterance, or text that the page itself adds."""
 
     texts: list[str]
     """Texts that have not been shown yet."""
@@ -108,7 +108,7 @@ class _Part:
         self.texts.append(_in_quote(self._stream.feed(text)))
 
     def end(self, void: str | None) -> None:
-        """End the part; `void` is the reason why it does not count."""
+        """End the part; `void` is the reason if the part does not count."""
         remark = "" if void is None else sections_text([Remark(text=f"that does not count: {void}")])
         self.texts.append(f"{_in_quote(self._stream.end())}\n\n{remark}")
         self.done = True
@@ -124,18 +124,18 @@ def _in_quote(text: str) -> str:
 
 
 def _sections(event: object) -> Iterable[Section]:
-    """Render the sections of the page for an event other than speech."""
+    """Render the parts of the page for an event other than speech."""
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # even for a truncated text, which a chat has shown without a mark
+        case RoleFailed():  # also for a truncated text, which the chat has shown without any mark
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the result of the run. An output in text form is shown unchanged, because a chat client requested it."""
+    """Render the result of the run. Output in the form of text is unchanged, because a chat client requested it."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]
@@ -146,7 +146,7 @@ def _outcome(document: Document | None, output: object) -> str:
 
 
 def _ending(details: RunDetails) -> Iterator[Section]:
-    """Explain why the run has no result, or has none yet."""
+    """Explain why the run has no result, or none yet."""
     match details.status:
         case "awaiting":
             for request in details.pending:
@@ -159,7 +159,7 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 
 
 def answer_of(details: RunDetails, output: object = None) -> str | None:
-    """Return only the output: text, or JSON for an output with fields; without a synthesizer, the pattern's answer.
+    """Return only the output: text, or JSON if the output has fields; without a synthesizer, the pattern's answer.
 
     `output` is the output of a run that has no document.
     """

@@ -63,7 +63,7 @@ _UNKNOWN, _INVALID, _OURS = 404, 422, 500
 
 
 def error_response(error: Exception) -> Response:
-    """Respond to an error with its problem in OpenAI's format, using status 400 for invalid requests."""
+    """Respond to an error with its problem in OpenAI's format; invalid requests get status 400."""
     problem_headers = problem_response(error).headers
     headers = {
         name: problem_headers[name]
@@ -129,7 +129,7 @@ async def response(
 
 @router.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
 async def unknown_endpoint(path: str, request: Request) -> Response:
-    """Respond with an error in OpenAI's format: there is no such endpoint."""
+    """Respond with an error in OpenAI's format, because the endpoint does not exist."""
     message = f"There is no {request.method} /v1/{path}: models, chat/completions and responses are there."
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": "unknown_url"}
     return JSONData({"error": error}, status_code=_UNKNOWN)
@@ -144,16 +144,16 @@ async def _answer(
     service: Service | OwnedService,
     key: str | None,
 ) -> Response:
-    """Answer a request, at once or as a stream; cancel its run if the client disconnects."""
+    """Answer a request, either at once or as a stream; cancel its run if the client disconnects."""
     model = _known(front.service, body.model)
     if is_hidden_task(body.chat(), body.answer_schema):
         return await _respond(kind(source=TaskSource(body, model, service), model=model, body=body), request, ignored)
     run_id: str | None = None
-    if key is not None:  # each user has separate keys
+    if key is not None:  # each user has a separate set of keys
         run_id = f"chat-{sha256(json.dumps([owner_of(request.scope), key]).encode()).hexdigest()[:32]}"
     run = await _begin(service, model, body, run_id=run_id)
     reader = front.audience.join(service, run.run_id, cancel=DISCONNECT not in (body.metadata or {}))
-    # requested by the model's name, or because the answer has to match a schema
+    # requested by the model's name, or implied because the answer must match a schema
     answer_only = model.answer_only or body.answer_schema is not None
     source = RunSource(run, service, reader, answer_only=answer_only)
     return await _respond(kind(source=source, model=model, body=body), request, ignored, leave=reader.leave)
@@ -162,7 +162,7 @@ async def _answer(
 async def _respond(
     answer: _Answer, request: Request, ignored: Sequence[str], *, leave: Callable[[], None] = lambda: None
 ) -> Response:
-    """Send an answer, at once or as a stream; call `leave` when its reader has left."""
+    """Send an answer, either at once or as a stream; call `leave` when its reader has left."""
     if answer.body.stream:
         response: Response = EventStream(answer.frames(), ended=leave)
     else:
@@ -190,7 +190,7 @@ def _known(service: Service, name: str) -> ChatModel:
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """Start the run for a request; with a key, return the run started earlier, and resume it if it was cancelled."""
+    """Start the run for a request; with a key, return the run started before, and resume it if it was cancelled."""
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -199,14 +199,14 @@ async def _begin(
     except ConfigurationError as error:
         if body.models is None or not error.field.startswith("model"):
             raise
-        field = f"models{error.field.removeprefix('model')}"  # `model` is the pattern here
+        field = f"models{error.field.removeprefix('model')}"  # in this API, `model` is the pattern
         raise ConfigurationError(WHERE, field, error.got, error.allowed, hint=error.hint) from None
     return await service.resume(run.run_id) if run.status == "interrupted" else run
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Answer made from the text of a source, as a whole or piece by piece."""
+    """Answer made from the text of a source, either whole or piece by piece."""
 
     source: Source
     model: ChatModel
@@ -251,7 +251,7 @@ class _Completion(_Answer):
         return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
     def _said_delta(self, text: str) -> dict[str, Any]:
-        """Build the delta for a piece of the answer; an answer with a schema is a single piece."""
+        """Build the delta for a piece of the answer; an answer with a schema consists of a single piece."""
         if self.body.forced_tool is None:
             return {"content": text}
         return {"tool_calls": [{"index": 0, **self._tool_call(text)}]}
@@ -374,7 +374,7 @@ class _Response(_Answer):
 
 
 def _incomplete(end: End) -> dict[str, str]:
-    """Build the header that marks an answer whose usage lacks the tokens of some server."""
+    """Build the header that marks the usage of an answer as incomplete, because some server did not report tokens."""
     return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 

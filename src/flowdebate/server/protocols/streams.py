@@ -1,4 +1,4 @@
-"""Streams of runs started for their readers: their frames, and cancellation when no reader is left."""
+"""Streams of runs started for their readers: frames, and cancellation when no reader is left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Audience:
         self.readers: Counter[str] = Counter()
         """Number of readers by run."""
         self.closed: asyncio.Event = asyncio.Event()
-        # the loop only has weak references to tasks, and could lose one before it has cancelled the run
+        # The event loop only keeps weak references to tasks, and could lose one before it has cancelled the run.
         self._cancelling: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
@@ -46,14 +46,14 @@ class Audience:
         self.closed.set()
 
     def join(self, service: Service | OwnedService, run_id: str, *, cancel: bool = True) -> Reader:
-        """Add a reader to the run; the reader has to leave it."""
+        """Add a reader to the run; `leave` must be called for the reader later."""
         return Reader(self, service, run_id, cancel=cancel)
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
         """Cancel a run that has no readers."""
 
         async def cancel() -> None:
-            with suppress(FlowDebateError):  # it has ended in the meantime, or another process executes it
+            with suppress(FlowDebateError):  # the run has ended in the meantime, or another process executes it
                 if (await service.run(run_id)).status in ("running", "queued"):
                     await service.cancel(run_id)
 
@@ -65,7 +65,7 @@ class Audience:
 class Reader:
     """A reader for whom a run was started: if the last reader leaves before the end, the run is cancelled.
 
-    Chat clients have no other way to stop an answer. The run stays in the store, and can be resumed.
+    Leaving is the only way in which chat clients can stop an answer. The run stays in the store, and can be resumed.
     """
 
     def __init__(self, audience: Audience, service: Service | OwnedService, run_id: str, *, cancel: bool) -> None:
@@ -90,7 +90,7 @@ class Reader:
         upcoming = asyncio.ensure_future(anext(items, None))
         try:
             while not closed.done():
-                # `wait_for` would cancel the read in a pause, and could lose an update
+                # `wait_for` would cancel the read during a pause, and could lose an update
                 await asyncio.wait(
                     {upcoming, closed}, timeout=self._audience.pause, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -100,13 +100,13 @@ class Reader:
                     upcoming = asyncio.ensure_future(anext(items, None))
                     yield item
                 else:
-                    # the run has ended or waits for a person, so leaving has no effect anymore
+                    # the run has ended or waits for a person, so leaving no longer matters
                     self._cancels = False
                     return
         finally:
             upcoming.cancel()
             closed.cancel()
-            # a client that leaves cancels this task even here; the follower still has to be closed
+            # if a client leaves, this task is cancelled even here, but the follower still has to be closed
             with CancelScope(shield=True):
                 await asyncio.wait({upcoming})
                 await items.aclose()
@@ -114,7 +114,7 @@ class Reader:
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
     """Return the result of `work`; if the client disconnects first, cancel `work` and return None."""
-    # servers only notice a disconnected client while streaming; here nothing would be sent for minutes
+    # servers notice a disconnected client only while streaming, and here nothing would be sent for minutes
     doing = asyncio.ensure_future(work)
 
     async def disconnected() -> None:
@@ -138,6 +138,6 @@ def data_frame(data: object) -> bytes:
     """
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # NaN and infinity, which JSON lacks, as text
+    except ValueError:  # NaN and infinity, which JSON lacks, become text
         text = json.dumps(json.loads(json.dumps(data), parse_constant=str), ensure_ascii=False)
     return f"data: {clean_text(text)}\n\n".encode()
