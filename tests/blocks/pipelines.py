@@ -1,7 +1,7 @@
-"""Random pipelines: recipes drawn by hypothesis, the blocks built from them, and their expected results.
+"""Random pipelines: recipes drawn by Hypothesis, the blocks built from them, and their expected results.
 
-`Recipe.build()` composes real blocks; `Recipe.expected()` computes the result in plain Python, so that two independent
-definitions are compared. Values are integers.
+`Recipe.build()` composes real blocks and `Recipe.expected()` computes the result in plain Python, so that two
+independent definitions are compared. Values are integers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 NAMES = ("a", "b", "loop", "parallel", "branch", "a~2", "a/b", "a[1]", "loop[1]", "a#1", "a%2F", "über uns", "x\ny")
-"""Names, many of which contain the separators of paths."""
+"""Block names, many of which contain path separators."""
 
 
 class Boom(Exception):
-    """An exception that drawn blocks raise."""
+    """An exception raised by drawn blocks."""
 
 
 class Bang(Boom):
@@ -39,17 +39,17 @@ class Bang(Boom):
 
 @dataclass(frozen=True)
 class Told:
-    """The event that a drawn block emits when it acts."""
+    """An event emitted by a drawn block when it acts."""
 
     label: str
     value: int
     seen: int
-    """Number of blocks that have acted before, by the surrounding sequencer's state."""
+    """Number of blocks that have acted before, according to the surrounding sequencer's state."""
 
 
 @dataclass
 class Journal:
-    """The activity of the drawn blocks of one build."""
+    """The activity of the drawn blocks in one build."""
 
     paths: list[str] = field(default_factory=list)
     inside: Counter[str] = field(default_factory=Counter)
@@ -83,7 +83,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Add(Recipe):
-    """Adds `number` after yielding to others `pauses` times."""
+    """A block that adds `number` after yielding to others `pauses` times."""
 
     number: int
     pauses: int = 0
@@ -107,7 +107,7 @@ class Add(Recipe):
 
 @dataclass(frozen=True)
 class Fails(Recipe):
-    """Raises."""
+    """A block that raises."""
 
     error: type[Boom]
 
@@ -124,7 +124,7 @@ class Fails(Recipe):
 
 @dataclass(frozen=True)
 class Verb:
-    """A step: its way into a sequencer and its effect on a value."""
+    """A step: how it is added to a sequencer, and its effect on a value."""
 
     def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
         """Return `to` with the step added."""
@@ -137,7 +137,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Over:
-    """A condition that holds if the value is over `bound`."""
+    """A condition that holds if the value exceeds `bound`."""
 
     bound: int
 
@@ -147,7 +147,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Then(Verb):
-    """Any of `then`, `then_if`, `tap` and `tap_if`."""
+    """One of `then`, `then_if`, `tap` and `tap_if`."""
 
     block: Recipe
     when: Over | None = None
@@ -168,7 +168,7 @@ class Then(Verb):
 
 @dataclass(frozen=True)
 class Plus(Verb):
-    """The verb `map`."""
+    """The step `map`."""
 
     number: int
 
@@ -181,7 +181,7 @@ class Plus(Verb):
 
 @dataclass(frozen=True)
 class AtOnce(Verb):
-    """The verb `parallel`, followed by the sum of the outputs."""
+    """The step `parallel`, followed by the sum of the outputs."""
 
     blocks: tuple[Recipe, ...]
     limit: int | None
@@ -220,7 +220,7 @@ class Each(Verb):
 
 @dataclass(frozen=True)
 class Choice(Verb):
-    """The verb `branch`."""
+    """The step `branch`."""
 
     cases: tuple[tuple[Over, Recipe], ...]
     otherwise: Recipe | None
@@ -240,7 +240,7 @@ class Choice(Verb):
 
 @dataclass(frozen=True)
 class Rescue(Verb):
-    """The verb `rescue`; the sequencer's `expected` decides when it acts."""
+    """The step `rescue`; the sequencer's `expected` decides when it acts."""
 
     gives: int
     name: str
@@ -319,7 +319,7 @@ ERRORS: SearchStrategy[type[Boom]] = st.sampled_from([Boom, Bang])
 
 
 def leaves(*, failing: bool, pauses: int) -> SearchStrategy[Recipe]:
-    """Draw blocks that contain no others."""
+    """Draw blocks that contain no other blocks."""
     adds: SearchStrategy[Recipe] = st.builds(Add, LABELS, SMALL, st.integers(0, pauses))
     return adds | st.builds(Fails, LABELS, ERRORS) if failing else adds
 
@@ -328,7 +328,7 @@ def leaves(*, failing: bool, pauses: int) -> SearchStrategy[Recipe]:
 def recipes(
     draw: DrawFn, /, *, depth: int = 2, failing: bool = True, concurrent: bool = True, pauses: int = 0
 ) -> Recipe:
-    """Draw blocks of any kind, nested `depth` deep; concurrent blocks never fail."""
+    """Draw blocks of any kind, nested `depth` deep. Concurrent blocks never fail."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return draw(leaves(failing=failing, pauses=pauses))
     return draw(pipelines(depth=depth, failing=failing, concurrent=concurrent, pauses=pauses))
@@ -369,7 +369,7 @@ def pipelines(
 
 @dataclass(frozen=True)
 class Outcome:
-    """The parts of a run's result that laws are about."""
+    """The parts of a run's result covered by the invariants."""
 
     output: object
     error: str | None

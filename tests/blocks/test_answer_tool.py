@@ -1,4 +1,4 @@
-"""Tests of `generator(answer_tool=…)`, a tool whose call is the answer."""
+"""Tests for `generator(answer_tool=…)`, whose tool call is the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.patterns.debates import events
 
 
 def call(name: str, **arguments: object) -> ToolCall:
-    """Create a tool call of a model."""
+    """Create a tool call by a model."""
     return ToolCall(id=name, name=name, arguments=json.dumps(arguments))
 
 
@@ -28,14 +28,14 @@ def rate(score: int, why: str = "") -> dict[str, object]:
 
 
 def run_with_tool(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
-    """Run a generator with the tool `rate`, and return the result and its model."""
+    """Run a generator with the tool `rate`, and return the result and the model."""
     model = ScriptedModel(*replies)
     result = generator(**{"name": "ask", "answer_tool": rate, **options}).run_sync("?", model=model)
     model.assert_complete()
     return result, model
 
 
-def test_a_call_of_the_answer_tool_is_the_answer() -> None:
+def test_calling_the_answer_tool_is_the_answer() -> None:
     """The output is the tool's result, and the model is not called again."""
     result, model = run_with_tool(call("rate", score=3))
     assert result.output == {"score": 3, "why": ""}
@@ -46,15 +46,15 @@ def test_a_call_of_the_answer_tool_is_the_answer() -> None:
 
 
 def test_text_is_also_an_answer() -> None:
-    """A model cannot be forced to call a tool; `transform` distinguishes both cases."""
+    """A model cannot be forced to call a tool; `transform` distinguishes the two cases."""
     assert run_with_tool("three")[0].output == "three"
     result, _ = run_with_tool(call("rate", score=3), transform=lambda output, response, _: (output, response.finish))
     assert result.output == ({"score": 3, "why": ""}, "tool_calls")
 
 
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
-def test_only_calls_before_the_answer_tool_are_made(names: list[str]) -> None:
-    """Calls are made in the order of the answer."""
+def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
+    """Earlier calls are made in the order of the answer."""
     looked: list[int] = []
 
     def look() -> None:
@@ -65,8 +65,8 @@ def test_only_calls_before_the_answer_tool_are_made(names: list[str]) -> None:
     assert len(looked) == names[: names.index("rate")].count("look")
 
 
-def test_the_answer_tool_may_follow_rounds_of_other_tools() -> None:
-    """The call may also be in the last allowed answer, where other calls exceed the limit."""
+def test_answer_tool_can_follow_rounds_of_other_tools() -> None:
+    """The call may even be in the last allowed answer, where other calls exceed the limit."""
 
     def look() -> str:
         return "seen"
@@ -84,7 +84,7 @@ def test_invalid_arguments_are_a_schema_violation(arguments: str) -> None:
     assert (caught.value.block, caught.value.answer) == ("ask", arguments)
 
 
-def test_a_block_may_be_the_tool() -> None:
+def test_blocks_can_be_answer_tools() -> None:
     """The block's input is what the model wrote, and its path is separate."""
     paths: list[str] = []
 
@@ -96,7 +96,7 @@ def test_a_block_may_be_the_tool() -> None:
     assert (result.output, paths) == ("YES", ["ask/shout"])
 
 
-def test_exceptions_of_the_tool_are_raised_unchanged() -> None:
+def test_exceptions_in_the_tool_are_raised_unchanged() -> None:
     error = RuntimeError("boom")
 
     def rate(score: int) -> None:
@@ -107,7 +107,7 @@ def test_exceptions_of_the_tool_are_raised_unchanged() -> None:
     assert "in tool 'rate', called by block 'ask'" in caught.value.__notes__
 
 
-def test_text_besides_the_call_is_in_the_response() -> None:
+def test_text_next_to_the_call_is_in_the_response() -> None:
     """A `transform` can use the text."""
     response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
     assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"

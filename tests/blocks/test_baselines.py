@@ -1,4 +1,4 @@
-"""Baselines of a debate: one call, a vote of first drafts, and self-consistency at equal tokens."""
+"""Baselines for a debate: one call, a vote on first drafts, and self-consistency at equal tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def usage(tokens: int) -> Usage:
 
 
 class Voters:
-    """A model that argues in texts of `argument` tokens and answers by `vote` in `answer` tokens."""
+    """A model whose arguments take `argument` tokens and whose answers, given by `vote`, take `answer` tokens."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Voters:
 
 
 def positions_of(request: ModelRequest) -> list[str]:
-    """Return the positions in a request's order."""
+    """Return the positions in the order of a request."""
     _, _, rest = str(request.messages[0]["content"]).partition("Positions:\n")
     return re.findall(r"^- (.*)$", rest.partition("\n\n")[0], re.MULTILINE)
 
@@ -89,8 +89,8 @@ def baselines_of(*names: Any, stances: Sequence[str] = STANCES, **options: Any) 
     return create_baselines(name="town", stances=stances, baselines=list(names), **options)
 
 
-async def test_each_baseline_reports_its_result_and_cost() -> None:
-    """There is one direct call, a draft per role, and as many samples as the debate's tokens allow."""
+async def test_baselines_report_their_result_and_cost() -> None:
+    """There is one direct call, one draft per role, and as many samples as the debate's tokens allow."""
     voters = Voters(argument=50, answer=10)
     answers = (await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)).output
     assert [answer.name for answer in answers] == list(BASELINES)
@@ -102,9 +102,7 @@ async def test_each_baseline_reports_its_result_and_cost() -> None:
 
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 70))
-def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
-    argument: int, answer: int, turns: int, cap: int
-) -> None:
+def test_samples_fit_the_debates_token_budget(argument: int, answer: int, turns: int, cap: int) -> None:
     """At least one sample is made, then as many as fit, up to the cap."""
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("self_consistency", max_samples=cap)
@@ -115,7 +113,7 @@ def test_samples_never_take_more_tokens_than_the_debate_but_for_the_first(
 @pytest.mark.parametrize(
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
-async def test_samples_match_the_budget_that_is_equal(equal: Any, calls: int) -> None:
+async def test_samples_match_the_selected_budget(equal: Any, calls: int) -> None:
     """Four turns of 50 tokens are matched by samples of 10 in tokens, output tokens, price or calls."""
     prices = {"voters": Price(prompt=1.0, completion=16.0)}
     block = baselines_of("self_consistency", equal=equal)
@@ -125,24 +123,24 @@ async def test_samples_match_the_budget_that_is_equal(equal: Any, calls: int) ->
 
 
 def two_sides(**options: Any) -> Any:
-    """Build a debate of one round."""
+    """Build a one-round debate."""
     sides = [{"name": "ann", "stance": "cap"}, {"name": "bob", "stance": "free"}]
     return debate(name="town", debaters=sides, max_rounds=1, synthesizer=False, **options)
 
 
-def caps(request: ModelRequest) -> Any:
-    """Answer every request in favour of one side."""
+def favor_caps(request: ModelRequest) -> Any:
+    """Answer every request in favor of one side."""
     reply = {"reasoning": "So.", "winner": "cap", "verdict": "Cap them."}
     return {key: reply[key] for key in request.output_schema["properties"]} if request.output_schema else "."
 
 
-async def test_a_debate_and_its_plan_set_the_equal_budget() -> None:
-    """The debate is not assembled; equal cost requires prices, and the error precedes any call."""
+async def test_debates_and_plans_accept_the_equal_budget() -> None:
+    """The debate is not assembled. Equal cost requires prices, and the error precedes any call."""
     calls: list[object] = []
 
     def answer(request: ModelRequest) -> Any:
         calls.append(request)
-        return caps(request)
+        return favor_caps(request)
 
     model = FunctionModel(answer)
     with pytest.raises(ConfigurationError, match="`equal` must be used with `prices`"):
@@ -161,7 +159,7 @@ async def test_a_debate_and_its_plan_set_the_equal_budget() -> None:
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
 def test_equal_requires_self_consistency(baselines: Any) -> None:
-    """No other baseline could satisfy `equal`, so Python and plans reject it."""
+    """No other baseline can satisfy `equal`, so Python and plans reject it."""
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
@@ -171,7 +169,7 @@ def test_equal_requires_self_consistency(baselines: Any) -> None:
         make_plan(PATTERNS["debate"], options)
 
 
-async def test_equal_cost_requires_prices_and_other_values_are_rejected() -> None:
+async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
     """The error lists the allowed values."""
     with pytest.raises(ConfigurationError, match="`equal` must be used with `prices` in the run's limits"):
         await town(baselines_of("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
@@ -180,7 +178,7 @@ async def test_equal_cost_requires_prices_and_other_values_are_rejected() -> Non
 
 
 @pytest.mark.parametrize("equal", get_args(Equal))
-async def test_other_baselines_do_not_count_as_the_debate(equal: Equal) -> None:
+async def test_other_baselines_do_not_count_as_part_of_the_debate(equal: Equal) -> None:
     """Drafts made before the debate do not change the number of samples."""
     calls = []
     limits = Limits(prices=lambda _, usage: float(usage.total_tokens or 0))
@@ -191,15 +189,15 @@ async def test_other_baselines_do_not_count_as_the_debate(equal: Equal) -> None:
 
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
-async def test_without_token_counts_samples_match_the_calls(argument: int | None, answer: int | None) -> None:
-    """Unknown token counts are not treated as zero and do not make sampling endless."""
+async def test_samples_match_the_calls_without_token_counts(argument: int | None, answer: int | None) -> None:
+    """Unknown token counts are not treated as zero, which would make sampling endless."""
     voters = Voters(argument=argument, answer=answer)
     (baseline,) = (await town(baselines_of("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
     assert (baseline.calls, baseline.tokens) == (5, None if answer is None else 50)
 
 
-async def test_without_a_debate_there_is_one_sample() -> None:
-    """A block alone has no budget to match, and its input is the question."""
+async def test_one_sample_is_made_without_a_debate() -> None:
+    """A standalone block has no budget to match, and its input is the question."""
     voters = Voters()
     (baseline,) = (await baselines_of("self_consistency").run(QUESTION, model=voters.model)).output
     assert baseline.calls == 1
@@ -221,10 +219,8 @@ async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
 
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 30))
-def test_revisions_use_no_more_tokens_than_the_debate_apart_from_the_drafts(
-    argument: int, answer: int, turns: int, cap: int
-) -> None:
-    """After one draft each, all are revised as often as fits, and the last versions vote."""
+def test_revisions_stay_within_the_debates_tokens(argument: int, answer: int, turns: int, cap: int) -> None:
+    """After one draft each, all answers are revised as often as the budget allows, and the last versions vote."""
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("revision", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -247,8 +243,8 @@ async def test_revisions_see_only_their_own_answer() -> None:
     assert not any("Rents eat wages" in text for text in drafts)
 
 
-async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side() -> None:
-    """Orders are drawn anew for each call, so a bias for the first slot favours no position."""
+async def test_preferring_the_first_position_favors_no_side() -> None:
+    """Orders are drawn per call, so a bias towards the first slot favors no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
     assert baseline.calls == 64
@@ -256,7 +252,7 @@ async def test_a_model_that_takes_the_first_position_is_no_baseline_for_one_side
 
 
 @given(votes=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7), seed=st.integers(0, 5))
-def test_the_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
+def test_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
     voters = Voters(lambda number, _: votes[number - 1])
     block = baselines_of("drafts", stances=("a", "b", "c"), models=[None] * len(votes))
     (baseline,) = town(block).run_sync(QUESTION, model=voters.model, seed=seed).output
@@ -278,7 +274,7 @@ async def test_each_role_drafts_with_its_own_model() -> None:
 
 
 async def test_drafts_are_requested_concurrently() -> None:
-    """Each answer is returned only after all have been requested."""
+    """No answer is returned until all have been requested."""
     gate, call_count = asyncio.Event(), 0
 
     async def answer(request: ModelRequest) -> dict[str, str]:
@@ -295,7 +291,7 @@ async def test_drafts_are_requested_concurrently() -> None:
 
 
 async def test_baselines_are_requested_concurrently() -> None:
-    """No baseline's first answer waits for another baseline."""
+    """No baseline waits for another baseline's first answer."""
     call_count, first = 0, asyncio.Event()
 
     async def answer(request: ModelRequest) -> Any:
@@ -312,8 +308,8 @@ async def test_baselines_are_requested_concurrently() -> None:
     assert [baseline.winner for baseline in result.output] == ["for"] * 3
 
 
-async def test_a_failed_draft_is_excluded_and_reported() -> None:
-    """With one failed draft of three, the other two count, and the report mentions the failure."""
+async def test_failed_drafts_are_excluded_and_reported() -> None:
+    """If one draft out of three fails, the other two count, and the report mentions the failure."""
     voters = Voters(lambda number, _: ProviderFailed("down") if number == 2 else "for")
     (baseline,) = (await town(baselines_of("drafts", models=[None] * 3)).run(QUESTION, model=voters.model)).output
     assert (baseline.winner, baseline.votes, baseline.lost) == ("for", {"for": 2, "against": 0}, 1)
@@ -321,7 +317,7 @@ async def test_a_failed_draft_is_excluded_and_reported() -> None:
     assert "down" in baseline.problem
 
 
-async def test_an_unavailable_provider_gets_one_wave_of_samples() -> None:
+async def test_unavailable_providers_get_one_wave_of_samples() -> None:
     """A failed baseline has no winner and affects nothing else; the run completes."""
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
@@ -333,7 +329,7 @@ async def test_an_unavailable_provider_gets_one_wave_of_samples() -> None:
     ]
 
 
-async def test_an_unknown_position_is_a_failure() -> None:
+async def test_unknown_positions_are_failures() -> None:
     (baseline,) = (await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: "perhaps").model)).output
     assert baseline.winner is None
     assert "SchemaViolation" in str(baseline.problem)
@@ -341,12 +337,12 @@ async def test_an_unknown_position_is_a_failure() -> None:
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no key"), RealModelForbidden(), ZeroDivisionError("oops")])
 async def test_errors_other_than_provider_failures_are_raised(error: Exception) -> None:
-    """A wrong key or an application's error must not look like a weak baseline."""
+    """A wrong key or an application error must not look like a weak baseline."""
     with pytest.raises(type(error)):
         await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: error).model)
 
 
-async def test_a_limit_of_the_run_ends_the_baselines_and_not_the_debate() -> None:
+async def test_run_limits_end_the_baselines_but_not_the_debate() -> None:
     """A call beyond the limit fails like a provider failure."""
     result = await town(create_baselines(name="town", stances=STANCES), turns=2).run(
         QUESTION, model=Voters().model, limits=Limits(calls=4)
@@ -367,7 +363,7 @@ async def test_costs_use_the_prices_of_the_run() -> None:
     assert result.cost == 4 + 23
 
 
-async def test_the_same_seed_gives_the_same_orders() -> None:
+async def test_same_seed_gives_the_same_orders() -> None:
     orders = []
     for seed in (7, 7, 8):
         voters = Voters(argument=500)
@@ -377,8 +373,8 @@ async def test_the_same_seed_gives_the_same_orders() -> None:
 
 
 @pytest.mark.parametrize("cut", [5, 7, 9, 14])
-async def test_a_resumed_run_repeats_no_call_and_has_the_same_result(cut: int) -> None:
-    """A durable run cut at any call repeats no answered request, and failed answers are recorded too."""
+async def test_resumed_runs_repeat_no_call_and_have_the_same_result(cut: int) -> None:
+    """The run can be interrupted at any call. Failed answers are recorded too."""
 
     def vote(number: int, _: Sequence[str]) -> Any:
         return ProviderFailed("down") if number == 3 else STANCES[number % 2]
@@ -419,7 +415,7 @@ async def test_baselines_are_visible_only_as_events() -> None:
 
 
 def test_baselines_are_sorted_and_validated() -> None:
-    """True means all and False none; an unknown or repeated name is rejected with the option's name."""
+    """True means all and False means none; the error for an unknown or repeated name mentions the option."""
     value: Any
     for value, names in (
         (True, BASELINES),
@@ -437,6 +433,6 @@ def test_baselines_are_sorted_and_validated() -> None:
             baselines_of("single", **options)
 
 
-def test_the_outline_lists_the_baselines() -> None:
-    """The outline is part of what a stored run may not change."""
+def test_outline_lists_the_baselines() -> None:
+    """A stored run requires an unchanged outline."""
     assert baselines_of("single", "drafts").outline().text == "town-baselines (single, drafts)"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Stage:
-    """Blocks that wait at gates opened by the test in a drawn order."""
+    """Blocks that wait at gates, which the test opens in a drawn order."""
 
     running: list[int] = field(default_factory=list)
     most: int = 0
@@ -48,7 +48,7 @@ class Stage:
         self.changed.set()
         return item * 10
 
-    async def until(self, holds: Callable[[], bool]) -> None:
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()` is true."""
         while not holds():
             self.changed.clear()
@@ -56,7 +56,7 @@ class Stage:
 
     async def until_run(self, count: int) -> None:
         """Wait until `count` blocks are running."""
-        await self.until(lambda: len(self.running) == count)
+        await self.wait_until(lambda: len(self.running) == count)
 
     def open_gate(self, choice: int) -> int:
         """Open the gate of a waiting block."""
@@ -93,7 +93,7 @@ def test_results_keep_their_order_and_no_slot_is_idle(
         for remaining in range(count, 0, -1):
             await stage.until_run(min(remaining, limit or count))
             order.append(stage.open_gate(choices[remaining - 1]))
-            await stage.until(lambda: stage.ended == order)
+            await stage.wait_until(lambda: stage.ended == order)
         output = (await handle).output
         expected = [item * 10 for item in range(count)]
         assert output == ({str(item): item * 10 for item in range(count)} if as_branches else expected)
@@ -104,8 +104,8 @@ def test_results_keep_their_order_and_no_slot_is_idle(
 
 
 @given(st.integers(2, 5), st.data())
-def test_the_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
-    """The same exception object has a note that names its block; siblings end before the raise."""
+def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
+    """The same exception object has a note naming its block, and siblings end before it is raised."""
     failing = data.draw(st.integers(0, count - 1))
     error = RuntimeError("boom")
 
@@ -131,8 +131,11 @@ def test_the_first_failure_cancels_the_others_and_is_raised_unchanged(count: int
     asyncio.run(scenario())
 
 
-async def test_the_first_failure_in_order_is_raised_with_notes_of_others() -> None:
-    """Order in time does not matter, so the exception does not depend on the event loop."""
+async def test_first_failure_in_declared_order_is_raised() -> None:
+    """The order in time does not matter, so the exception does not depend on the event loop.
+
+    Other failures become notes.
+    """
     names = ("first", "second", "third")
     all_here = asyncio.Barrier(len(names))
 
@@ -154,7 +157,7 @@ async def test_the_first_failure_in_order_is_raised_with_notes_of_others() -> No
     ]
 
 
-async def test_a_block_that_raises_a_group_raises_that_group() -> None:
+async def test_exception_groups_raised_by_a_block_are_unchanged() -> None:
     group = ExceptionGroup("mine", [ValueError("a"), TypeError("b")])
 
     async def fail(_: object) -> None:
@@ -166,8 +169,8 @@ async def test_a_block_that_raises_a_group_raises_that_group() -> None:
     assert caught.value is group
 
 
-async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
-    """A cancelled block has no result to continue with; its siblings end too."""
+async def test_blocks_that_cancel_themselves_cancel_the_run() -> None:
+    """A cancelled block has no result to continue with, and its siblings end too."""
     stage = Stage()
 
     async def cancelled(_: object) -> None:
@@ -185,13 +188,13 @@ async def test_a_block_that_cancels_itself_cancels_the_run() -> None:
 
 
 @given(pipelines(failing=False, pauses=4), st.integers(0, 25), st.integers(1, 3), st.booleans())
-def test_cancelling_ends_every_child(
+def test_cancelling_a_run_ends_every_child(
     recipe: Pipeline,
     after: int,
     times: int,
     max_concurrency: bool,  # noqa: FBT001
 ) -> None:
-    """Wherever the run is and however often it is cancelled, started blocks end and no task stays."""
+    """Wherever the run is and however often it is cancelled, started blocks end and no task remains."""
 
     async def scenario() -> None:
         journal = Journal()
@@ -217,27 +220,27 @@ def test_cancelling_ends_every_child(
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_the_callers_timeout_ends_the_blocks(limit: int | None) -> None:
-    """The caller of `asyncio.timeout` gets TimeoutError after the blocks have ended."""
+async def test_caller_timeouts_end_the_blocks(limit: int | None) -> None:
+    """The caller of `asyncio.timeout` gets `TimeoutError` after the blocks have ended."""
     stage = Stage()
     many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(stage.act, name="act"), max_concurrency=limit)
     before = asyncio.all_tasks()
     with pytest.raises(TimeoutError):  # noqa: PT012 - the timeout is around all of it
         async with asyncio.timeout(None) as deadline:
-            run = asyncio.ensure_future(ripe(stage, limit or 3, deadline))
+            run = asyncio.ensure_future(expire_when_running(stage, limit or 3, deadline))
             await many.run([1, 2, 3])
     await run
     assert stage.running == stage.ended == []
     assert asyncio.all_tasks() == before
 
 
-async def ripe(stage: Stage, count: int, deadline: asyncio.Timeout) -> None:
+async def expire_when_running(stage: Stage, count: int, deadline: asyncio.Timeout) -> None:
     """Expire the deadline as soon as `count` blocks are running."""
     await stage.until_run(count)
     deadline.reschedule(asyncio.get_running_loop().time())
 
 
-async def test_a_second_cancellation_still_waits_for_children() -> None:
+async def test_second_cancellation_still_waits_for_children() -> None:
     """A block with slow cleanup is awaited even after another cancellation."""
     waiting, cleaning, cleaned, allowed = (asyncio.Event() for _ in range(4))
 
@@ -273,7 +276,7 @@ async def test_a_second_cancellation_still_waits_for_children() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """Exceptions such as SystemExit are neither grouped nor rescued, and siblings end."""
+    """Exceptions such as `SystemExit` are neither grouped nor rescued, and siblings end."""
     stage = Stage()
     runs: list[Any] = []
 
@@ -293,7 +296,7 @@ def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurre
 
 
 @given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
-def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int | None) -> None:
+def test_in_order_returns_the_call_results(values: list[int], limit: int | None) -> None:
     def call(value: int) -> Any:
         async def answer() -> int:
             await asyncio.sleep(0)
@@ -305,7 +308,7 @@ def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int
     assert asyncio.run(calls) == values
 
 
-async def test_a_failure_while_cancelling_is_not_rescued() -> None:
+async def test_failures_during_cancellation_are_not_rescued() -> None:
     """A block that raises on cancellation does not make the run continue."""
     started = asyncio.Event()
 

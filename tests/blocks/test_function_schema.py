@@ -1,4 +1,4 @@
-"""Tests of `function_schema`, which turns a signature and a docstring into a tool's schema."""
+"""Tests for `function_schema`, which turns a signature and a docstring into a tool schema."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ WANTED = {
 }
 
 
-def holds(got: object, expected: object) -> bool:
-    """Return whether `got` contains everything in `expected`."""
+def contains(got: object, expected: object) -> bool:
+    """Return True if `got` contains everything in `expected`."""
     if isinstance(expected, dict):
-        return isinstance(got, dict) and all(key in got and holds(got[key], expected[key]) for key in expected)
+        return isinstance(got, dict) and all(key in got and contains(got[key], expected[key]) for key in expected)
     return got == expected
 
 
-def test_the_schema_of_the_handoff_is_complete() -> None:
+def test_handoff_schema_is_complete() -> None:
     """Name, description, types, enum values and required fields are present, and nothing else."""
     definition = function_schema(handoff).to_openai()
-    assert holds(definition, WANTED)
+    assert contains(definition, WANTED)
     parameters = definition["function"]["parameters"]
     assert set(parameters) - set(WANTED["function"]["parameters"]) == {"additionalProperties"}  # type: ignore[index]
     assert list(parameters["properties"]) == ["response", "next_agent_name"]
@@ -171,7 +171,7 @@ class Tree(BaseModel):
 def test_types_become_json_schema_types(annotation: Any, expected: dict[str, Any]) -> None:
     """Enums and literals become `enum`, and models are inlined."""
     schema = schema_of_parameter(annotation)
-    assert holds(schema, expected)
+    assert contains(schema, expected)
     assert "$ref" not in json.dumps(schema)
 
 
@@ -187,7 +187,7 @@ def watch(film: Film, title: str = "title") -> None:
 
 
 def test_titles_are_removed() -> None:
-    """Titles repeat names and cost tokens; parameters and values with that name stay."""
+    """Titles repeat names and cost tokens. Parameters and values with that name remain."""
     parameters = function_schema(watch).to_openai()["function"]["parameters"]
     film = {
         "description": "A film.",
@@ -206,7 +206,7 @@ def test_titles_are_removed() -> None:
     }
 
 
-def test_a_recursive_type_keeps_its_definition() -> None:
+def test_recursive_types_keep_their_definition() -> None:
     parameters = function_schema(lambda_free_tree).parameters
     assert set(parameters["$defs"]) == {"Tree"}
     assert parameters["properties"]["tree"]["$ref"] == "#/$defs/Tree"
@@ -217,11 +217,11 @@ def lambda_free_tree(tree: Tree) -> None:
 
 
 def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], table={}):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, B006, FBT002
-    """Take what is not annotated."""
+    """Take parameters without annotations."""
     return word, count, ratio, loud, tags, note, names, table
 
 
-def test_the_default_determines_a_missing_annotation() -> None:
+def test_defaults_determine_missing_annotations() -> None:
     """A parameter without a default is text."""
     properties = function_schema(without).parameters["properties"]
     assert {name: properties[name].get("type") for name in properties} == {
@@ -242,7 +242,7 @@ def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) 
 
 
 def test_parameters_with_a_default_are_optional() -> None:
-    """Keyword-only parameters follow the rule too; a nullable parameter without a default is required."""
+    """This includes keyword-only parameters. A nullable parameter without a default is required."""
     parameters = function_schema(optional).parameters
     assert parameters["required"] == ["a", "d"]
     assert [parameters["properties"][name].get("default", "-") for name in "abcde"] == ["-", "x", None, "-", 0]
@@ -269,8 +269,8 @@ def described(first: str, second: int = 0, third: str = "") -> None:  # noqa: D4
     """  # noqa: D205
 
 
-def test_the_description_is_the_text_before_the_arguments() -> None:
-    """A parameter's description of several lines is joined into one."""
+def test_description_is_the_text_before_the_arguments() -> None:
+    """A parameter description with several lines is joined into one."""
     spec = function_schema(described)
     assert spec.description == snapshot("""\
 Say what it does
@@ -313,7 +313,7 @@ def test_methods_partials_and_undocumented_functions_work() -> None:
     assert function_schema(part).name == "optional"
 
 
-def test_an_unknown_annotation_is_an_error() -> None:
+def test_unknown_annotations_are_an_error() -> None:
     def strange(x: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
         """Take something."""
 

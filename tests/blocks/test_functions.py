@@ -1,4 +1,4 @@
-"""Functions as blocks: every supported signature, and rejected ones."""
+"""Functions as blocks: supported and rejected signatures."""
 
 from __future__ import annotations
 
@@ -51,36 +51,36 @@ class AsyncDoubler:
 
 
 def times(factor: int, value: int, ctx: Context) -> int:
-    """To be bound by partial."""
+    """Multiply by a factor bound with `partial`."""
     assert isinstance(ctx, Context)
     return factor * value
 
 
 async def times_later(value: int, *, factor: int) -> int:
-    """To be bound by partial."""
+    """Multiply asynchronously by a factor bound with `partial`."""
     return factor * value
 
 
 def with_option(value: int, factor: int = 2) -> int:
-    """Its second parameter is an option, not the context."""
+    """Take an option, not the context, as the second parameter."""
     return value * factor
 
 
 def with_optional_context(value: int, ctx: Context | None = None) -> int:
-    """Its second parameter says that it is the context."""
+    """Take the context as an optional second parameter, identified by its annotation."""
     assert isinstance(ctx, Context)
     return value * 2
 
 
 def anything(*args: Any) -> int:
-    """Takes what it gets."""
+    """Accept any positional arguments."""
     value, ctx = args
     assert isinstance(ctx, Context)
     return int(value * 2)
 
 
 async def plain_later(value: int, ctx: Context) -> int:
-    """Async, of value and context."""
+    """Take value and context asynchronously."""
     assert isinstance(ctx, Context)
     return value * 2
 
@@ -106,7 +106,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_of_function_is_a_block(shape: str) -> None:
+def test_every_supported_function_can_be_a_block(shape: str) -> None:
     """Functions may be sync or async, take the input with or without the context, and replace any block."""
     function = SHAPES[shape]
     empty = sequencer(name="all")
@@ -131,15 +131,15 @@ def test_builtins_and_classes_get_only_the_input(function: Any, value: object, o
 
 
 def none() -> None:
-    """Takes nothing."""
+    """Take no arguments."""
 
 
 def three(a: int, b: int, c: int) -> None:
-    """Takes too much."""
+    """Take too many arguments."""
 
 
 def keyword(value: int, *, ctx: Context) -> None:
-    """Wants the context by name."""
+    """Take the context as a keyword-only argument."""
 
 
 WRONG: list[Any] = [
@@ -158,7 +158,7 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("function", WRONG, ids=case_id)
 def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
-    """ConfigurationError gives the place and the allowed signatures before anything runs; blocks are not functions."""
+    """The `ConfigurationError` gives the location and the allowed signatures up front; blocks are not functions."""
     empty = sequencer(name="all").then(str)
     attempts: dict[str, Callable[[], object]] = {
         "map": lambda: empty.map(function),
@@ -195,7 +195,7 @@ def test_non_blocks_are_rejected_when_built(function: Any) -> None:
             attempt()
 
 
-def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
+def test_decorated_functions_have_their_own_or_a_custom_name() -> None:
     @handler
     def shout(text: str) -> str:
         return text.upper()
@@ -210,14 +210,14 @@ def test_a_decorated_function_is_a_block_with_its_own_name_or_another() -> None:
 
 
 def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
-    """A lambda is named "function", and a callable object by its class."""
+    """A lambda is named "function", and a callable object after its class."""
     assert handler(lambda value: value).name == "function"
     assert handler(Doubler()).name == "Doubler"
     assert handler(functools.partial(times, 2)).name == "partial"
 
 
 @pytest.mark.parametrize("name", ["", "  ", "\n", 5, b"x", ("a",)])
-def test_a_block_has_a_name(name: Any) -> None:
+def test_blocks_need_a_name(name: Any) -> None:
     for make in (
         lambda: handler(str, name=name),
         lambda: sequencer(name=name),
@@ -229,7 +229,7 @@ def test_a_block_has_a_name(name: Any) -> None:
 
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.0, "1"])
-def test_bounds_are_positive_integers(bound: Any) -> None:
+def test_bounds_must_be_positive_integers(bound: Any) -> None:
     empty = sequencer(name="all").then(str)
     for attempt in (
         lambda: empty.for_each(str, max_concurrency=bound),
@@ -244,7 +244,7 @@ def test_bounds_are_positive_integers(bound: Any) -> None:
             attempt()
 
 
-def test_a_loop_requires_a_bound() -> None:
+def test_loops_require_a_bound() -> None:
     empty: Any = sequencer(name="all").then(str)
     attempts: list[Callable[[], object]] = [
         lambda: empty.loop_back("str", when=bool, max_iterations=None),
@@ -256,7 +256,7 @@ def test_a_loop_requires_a_bound() -> None:
 
 
 UNTYPED: Any = (sequencer, router, generator)
-"""The factories, untyped for calls that a type checker would reject."""
+"""The block factories, untyped for calls that a type checker would reject."""
 _sequencer, _router, _generator = UNTYPED
 
 ATTEMPTS: list[Any] = [
@@ -290,7 +290,7 @@ def test_invalid_arguments_are_rejected_with_their_location(attempt: Any) -> Non
 
 
 @given(st.integers())
-def test_a_sync_run_and_an_async_run_are_the_same(value: int) -> None:
+def test_sync_and_async_runs_are_equivalent(value: int) -> None:
     async def ask() -> Any:
         return (await handler(plain_later).run(value)).output
 

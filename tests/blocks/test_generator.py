@@ -1,4 +1,4 @@
-"""Tests of `generator`: the model's input and the use of its answer."""
+"""Tests for `generator`: the model's input and how its answer is used."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def messages_of(value: object = "input", *, session: Session | None = None, **sl
     return [(message["role"], message["content"]) for message in model.calls[0].messages]
 
 
-def test_the_slots_have_an_order() -> None:
-    """The most stable come first: system (prompt, then instructions), context of `uses`, history, user."""
+def test_slots_are_ordered_by_stability() -> None:
+    """The order is system (prompt, then instructions), context from `uses`, history, user."""
     session = Session(history=[{"role": "assistant", "name": "judge", "content": "earlier"}])
     assert messages_of(
         "input",
@@ -59,7 +59,7 @@ TEXTS = st.text(max_size=5)
 
 
 @given(st.fixed_dictionaries({"prompt": TEXTS, "instructions": TEXTS, "user": TEXTS}), st.lists(TEXTS, max_size=2))
-def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], context: list[str]) -> None:
+def test_slots_can_be_values_or_functions(texts: dict[str, str], context: list[str]) -> None:
     """Functions may be sync or async, with or without the context; an empty text adds no message."""
 
     def function(value: Any, shape: int) -> Any:
@@ -78,14 +78,14 @@ def test_a_slot_is_a_value_or_any_function_that_gives_it(texts: dict[str, str], 
     assert [content for _, content in expected] == contents
 
 
-def test_functions_get_the_input_and_the_context_of_the_block() -> None:
+def test_functions_receive_the_blocks_input_and_context() -> None:
     messages = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
     assert messages == [("system", "5 ask ask"), ("user", "6")]
 
 
 @pytest.mark.parametrize("slot", ["context", "history"])
 @pytest.mark.parametrize("as_function", [False, True])
-def test_one_message_by_itself_is_one_message(slot: str, as_function: bool) -> None:  # noqa: FBT001
+def test_single_messages_are_not_split(slot: str, as_function: bool) -> None:  # noqa: FBT001
     """A string is not split into characters, nor a message into keys."""
     ones: list[Any] = ["abc", {"role": "user", "content": "abc"}]
     for one in ones:
@@ -104,8 +104,8 @@ class Point(BaseModel):
 @pytest.mark.parametrize(
     ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
 )
-def test_without_a_user_slot_the_input_is_the_message(value: object, text: str) -> None:
-    """The input, if it is a pydantic model, becomes JSON."""
+def test_input_is_the_message_without_a_user_slot(value: object, text: str) -> None:
+    """A pydantic model becomes JSON."""
     assert messages_of(value) == [("user", text)]
 
 
@@ -138,7 +138,7 @@ JSON_SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "requ
     ids=["pydantic", "dataclass", "TypedDict", "list", "JSON Schema"],
 )
 @pytest.mark.parametrize("as_text", [False, True])
-def test_a_structured_answer_matches_the_schema(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
+def test_structured_answers_match_the_schema(schema: Any, answer: Any, output: object, as_text: bool) -> None:  # noqa: FBT001
     """The schema may have any form, and the answer may be data or JSON text."""
     model = ScriptedModel(json.dumps(answer) if as_text else answer)
     assert generator(name="ask", output_schema=schema).run_sync("?", model=model).output == output
@@ -149,7 +149,7 @@ def test_a_structured_answer_matches_the_schema(schema: Any, answer: Any, output
 @pytest.mark.parametrize(
     "schema", [Point, Place, Spot, JSON_SCHEMA], ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"]
 )
-def test_an_invalid_answer_is_an_error_that_names_the_field(schema: Any) -> None:
+def test_invalid_answers_raise_an_error_naming_the_field(schema: Any) -> None:
     block = generator(name="ask", output_schema=schema)
     with pytest.raises(SchemaViolation) as caught:
         block.run_sync("?", model=ScriptedModel({"x": "one"}, name="small"))
@@ -157,7 +157,7 @@ def test_an_invalid_answer_is_an_error_that_names_the_field(schema: Any) -> None
     assert (caught.value.block, caught.value.model) == ("ask", "small")
 
 
-def test_a_truncated_answer_is_flagged() -> None:
+def test_truncated_answers_are_flagged() -> None:
     """A truncated text is marked and used, but a truncated structured answer is an error."""
     cut = ModelResponse(text='{"x": ', finish="length")
     block = generator(name="ask")
@@ -188,7 +188,7 @@ async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
     return pieces, await handle, streamed
 
 
-async def test_text_is_streamed_to_readers() -> None:
+async def test_text_is_streamed_to_listeners() -> None:
     """Only the whole text is stored."""
     pieces, result, streamed = await pieces_of()
     assert (pieces, streamed) == (["one\n", "two\n"], [True])
@@ -196,8 +196,8 @@ async def test_text_is_streamed_to_readers() -> None:
     assert result.output == "one\ntwo\n"
 
 
-async def test_text_is_not_streamed_without_readers() -> None:
-    """Without a reader, or in an invisible block, the model is not asked to stream."""
+async def test_text_is_not_streamed_without_listeners() -> None:
+    """Without a listener, or in an invisible block, the model is not asked to stream."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:
@@ -224,7 +224,7 @@ def test_visibility_controls_stream_and_history(client: bool, history: bool, as_
 
 
 def test_history_is_optional() -> None:
-    """The history has items of earlier blocks and of earlier runs in the session."""
+    """The history has items from earlier blocks and from earlier runs in the session."""
     model = ScriptedModel("one", "two", "three")
     talk = sequencer(name="talk").tap(generator(name="a")).tap(generator(name="b", history=True))
     session = Session()
@@ -235,8 +235,8 @@ def test_history_is_optional() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_transform_makes_the_output(asynchronous: bool) -> None:  # noqa: FBT001
-    """The function gets the output, the response and the context, and its result goes into events and history."""
+def test_transform_creates_the_output(asynchronous: bool) -> None:  # noqa: FBT001
+    """The function receives the output, the response and the context, and its result goes into events and history."""
 
     def shout(output: str, response: ModelResponse, ctx: Context) -> str:
         return f"{output.upper()} {response.finish} {ctx.block}"
@@ -263,8 +263,8 @@ def test_settings_reach_the_model() -> None:
     assert received == [settings]
 
 
-def test_the_model_of_a_block_overrides_that_of_the_run() -> None:
-    """The run decides on an intent."""
+def test_block_models_override_the_runs_model() -> None:
+    """The run resolves intents."""
     own_model, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
     run_models: Any = {"chat": chat, "synthesize": synthesize}
     assert generator(name="a", model=own_model).run_sync("?", model=run_models).output == "own"
@@ -272,7 +272,7 @@ def test_the_model_of_a_block_overrides_that_of_the_run() -> None:
     assert generator(name="a", model="intent/synthesize").run_sync("?", model=run_models).output == "synthesize"
 
 
-def test_a_choice_comes_with_the_log_probability_of_each() -> None:
+def test_choices_come_with_log_probabilities() -> None:
     """The request has the choices but no tools, and the transform reads the probabilities."""
     received = []
 
@@ -305,6 +305,6 @@ def test_a_choice_comes_with_the_log_probability_of_each() -> None:
     ids=str,
 )
 def test_invalid_choices_are_rejected(options: dict[str, Any], allowed: str) -> None:
-    """The error comes when the block is created and lists the valid choices."""
+    """The error is raised when the block is created and lists the valid choices."""
     with pytest.raises(ConfigurationError, match=f"generator 'ask': `choices` must be {allowed}"):
         generator(name="ask", **options)

@@ -59,7 +59,7 @@ class Finding(BaseModel):
 
 
 def recording(requests: list[HumanRequest], *answers: Any) -> Callable[[HumanRequest], Any]:
-    """Create an `ask` that records the requests and returns the answers in order."""
+    """Create an `ask` function that records the requests and returns the answers in order."""
     remaining = list(answers)
 
     async def ask(request: HumanRequest) -> Any:
@@ -70,7 +70,7 @@ def recording(requests: list[HumanRequest], *answers: Any) -> Callable[[HumanReq
     return ask
 
 
-async def test_a_human_sees_the_complete_request() -> None:
+async def test_people_see_the_complete_request() -> None:
     """The role, prompt, question, further context and transcript appear in this order, and none can be forged."""
     requests: list[HumanRequest] = []
     bob = human(
@@ -97,7 +97,7 @@ async def test_a_human_sees_the_complete_request() -> None:
     assert requests[0].expects == "Answer in text."
 
 
-async def test_the_expected_answer_has_a_line_for_each_field() -> None:
+async def test_expected_answer_has_a_line_per_field() -> None:
     requests: list[HumanRequest] = []
     reviewer = human(name="ann", output_schema=Finding, ask=recording(requests, {"grade": "good"}))
     result = await reviewer.run("a paper")
@@ -123,7 +123,7 @@ async def test_the_expected_answer_has_a_line_for_each_field() -> None:
     ],
     ids=["data", "json", "the one field that is needed", "the model itself"],
 )
-async def test_answers_come_in_several_forms(answer: Any) -> None:
+async def test_answers_can_have_several_forms(answer: Any) -> None:
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     assert (await block.run("a paper")).output == Finding(grade="good")
 
@@ -145,7 +145,7 @@ async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None
         await block.run("a paper")
 
 
-async def test_a_human_judge_has_the_fields_of_a_judge() -> None:
+async def test_human_judges_have_the_fields_of_a_judge() -> None:
     requests: list[HumanRequest] = []
     verdict = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
     judge = human(name="jo", ask=recording(requests, verdict))
@@ -164,8 +164,8 @@ def test_invalid_options_are_rejected() -> None:
     assert str(outline(human(name="ann"))) == "ann"
 
 
-async def test_a_human_inside_a_tool_or_function_suspends_the_run() -> None:
-    """The tool call is suspended and later answered; a rescue does not catch the suspension."""
+async def test_people_inside_a_tool_or_function_suspend_the_run() -> None:
+    """The tool call is suspended and answered later; a rescue does not catch the suspension."""
     expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
     pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
     assert expert.resources, "a run without a store is refused before it begins"
@@ -194,7 +194,7 @@ async def test_asking_without_a_store_is_an_error() -> None:
         await asks.run("Rents?", store=False)
 
 
-async def test_calls_besides_a_waiting_one_finish() -> None:
+async def test_concurrent_calls_finish_while_one_waits() -> None:
     """All open requests are raised together in the order of the calls, but a failure takes precedence."""
     ended: list[str] = []
 
@@ -241,12 +241,12 @@ words = st.sampled_from(["Be brief.", "One line.\n  | Another one."])
 
 
 @given(name=names, stance=st.none() | names, question=names, statements=st.none() | rounds, prompt=st.none() | words)
-def test_a_request_can_be_parsed_into_its_parts(
+def test_requests_can_be_parsed_into_their_parts(
     name: str, stance: str | None, question: str, statements: list[list[Said]] | None, prompt: str | None
 ) -> None:
-    """Parsing with `parse_request` inverts `render_request` for any texts and names.
+    """`parse_request` inverts `render_request` for any texts and names.
 
-    A continuation bar is parsed even in the application's own words, which may quote others.
+    A continuation bar is parsed even in the application's own text, which may quote others.
     """
     who = render_who(name, stance=stance)
     entries = [
@@ -268,7 +268,7 @@ def test_a_request_can_be_parsed_into_its_parts(
     assert parse_request(rendered) == RequestParts(unescaped(who), question, sections)
 
 
-def test_a_request_in_another_form_is_read_as_text() -> None:
+def test_requests_in_another_form_are_parsed_as_text() -> None:
     parts = parse_request("What was said so far:\nlittle\n\n[x y\nRound 2:")
     assert parts == RequestParts("", "", (Section(None, ("little",)), Section(None, ("[x y", "Round 2:"))))
 
@@ -291,8 +291,7 @@ def test_type_and_json_schema_accept_the_same_answers(finding: Finding) -> None:
 
 
 @given(st.text())
-def test_text_is_valid_or_rejected(text: str) -> None:
-    """Valid text can be encoded and is visible."""
+def test_text_is_encodable_and_visible_or_rejected(text: str) -> None:
     try:
         parsed = parse_text(text, block="b")
     except OutputError:
@@ -311,7 +310,7 @@ class Typed:
         self.shown = io.StringIO()
 
     async def ask(self, block: Any) -> Any:
-        """Return the output of a block whose person types here."""
+        """Run a block whose person types here, and return its output."""
         terminal = Terminal(self._read, self.shown)
         block._ask = terminal.ask
         try:
@@ -321,14 +320,14 @@ class Typed:
 
 
 async def test_typed_text_ends_at_an_empty_line() -> None:
-    """The end of input works too; leading empty lines are skipped."""
+    """The end of input works too, and leading empty lines are skipped."""
     assert await Typed("\nOne.\nTwo.\n\nmore").ask(human(name="ann", ask=print)) == "One.\nTwo."
     assert await Typed("One.").ask(human(name="ann", ask=print)) == "One."
     with pytest.raises(OutputError, match="the input has ended"):
         await Typed("").ask(human(name="ann", ask=print))
 
 
-async def test_fields_are_typed_one_by_one_and_requested_again() -> None:
+async def test_fields_are_entered_one_by_one_and_requested_again() -> None:
     """The first answer is rejected with a reason, and the second counts."""
     typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def seq(*blocks: Block[Any, Any]) -> Sequencer[Any, Any]:
-    """Build a sequencer without a state that passes its value through `blocks`."""
+    """Build a stateless sequencer that passes its value through `blocks`."""
     pipeline: Sequencer[Any, Any] = sequencer(name="seq")
     for block in blocks:
         pipeline = pipeline.then(block)
@@ -44,14 +44,14 @@ def seq(*blocks: Block[Any, Any]) -> Sequencer[Any, Any]:
 
 
 def have_same_result(one: Outcome, other: Outcome) -> bool:
-    """Return whether two runs have the same result, regardless of paths."""
+    """Check that two runs have the same result, regardless of paths."""
     return replace(one, paths=()) == replace(other, paths=())
 
 
 @given(pipelines(), SMALL)
 @example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
-def test_a_pipeline_equals_a_plain_evaluation_of_its_steps(recipe: Pipeline, value: int) -> None:
-    """Outputs and failures match the plain evaluation, and a rescue inside a loop does not extend it."""
+def test_pipelines_match_a_plain_evaluation_of_their_steps(recipe: Pipeline, value: int) -> None:
+    """This includes failures. A rescue inside a loop does not extend it."""
     journal = Journal()
     outcome = outcome_of(recipe.build(journal), value, journal)
     assert (outcome.output, outcome.error) == result_of(lambda: recipe.expected(value))
@@ -68,7 +68,7 @@ def test_then_is_associative(a: Recipe, b: Recipe, c: Recipe, value: int) -> Non
 
 
 @given(recipes(), SMALL)
-def test_an_empty_sequencer_changes_nothing(a: Recipe, value: int) -> None:
+def test_empty_sequencers_change_nothing(a: Recipe, value: int) -> None:
     journal = Journal()
     block = a.build(journal)
     alone = outcome_of(block, value, journal)
@@ -91,7 +91,7 @@ def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int)
 
 
 @given(recipes(failing=False), recipes(), SMALL)
-def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
+def test_taps_change_nothing(a: Recipe, b: Recipe, value: int) -> None:
     """The next step gets the tap's input, and a tap without effects leaves no trace."""
     journal = Journal()
     block = b.build(journal)
@@ -105,7 +105,7 @@ def test_a_tap_changes_nothing(a: Recipe, b: Recipe, value: int) -> None:
 
 @given(recipes(), st.booleans(), SMALL)
 def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
-    """A true condition makes them `then` and `tap`, and a false one skips them."""
+    """They are `then` and `tap` if the condition is true, and are skipped otherwise."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -122,7 +122,7 @@ def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: 
 def test_branch_takes_the_first_matching_case(
     cases: list[tuple[bool, Recipe]], otherwise: Recipe | None, value: int
 ) -> None:
-    """Later conditions are not evaluated; without a match `otherwise` or nothing runs."""
+    """Later conditions are not evaluated. Without a match, `otherwise` runs if there is one."""
     journal = Journal()
     checked: list[int] = []
 
@@ -148,7 +148,7 @@ def test_branch_takes_the_first_matching_case(
 
 
 @given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
-def test_parallel_returns_the_separate_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
+def test_parallel_returns_its_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
     """Results follow the order of branches, not of completion, and each branch emits its own events."""
     journal = Journal()
     blocks = {f"key {index}": recipe.build(journal) for index, recipe in enumerate(branches)}
@@ -175,8 +175,8 @@ def test_for_each_applies_the_block_to_each_item(a: Recipe, items: list[int], li
 
 
 @given(recipes(failing=False, depth=1), SMALL)
-def test_verbs_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
-    """Every verb returns a new sequencer, so shared ones do not grow."""
+def test_steps_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
+    """Every method returns a new sequencer, so shared ones do not grow."""
     journal = Journal()
     block = a.build(journal)
     base: Sequencer[Any, Any] = sequencer(name="base").then(block)
@@ -199,7 +199,7 @@ def test_verbs_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
 
 @given(st.integers(1, 6), st.integers(0, 8))
 def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
-    """The steps run once, then again while `when` holds, at most `max_iterations` times, and never raise."""
+    """The steps run once, then again while `when` holds, at most `max_iterations` times. They never raise."""
     passed: list[int] = []
     values: list[int] = []
 
@@ -221,7 +221,7 @@ def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
 
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
-def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
+def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
     """A rescue inside the loop belongs to the pass, and one after the loop ends it."""
     passed: list[int] = []
 
@@ -242,7 +242,7 @@ def test_loop_back_ends_whatever_fails_inside(bound: int, fails: list[bool], lat
     assert len(passed) == times
 
 
-def test_two_loops_of_one_sequencer_count_separately() -> None:
+def test_two_loops_in_one_sequencer_count_separately() -> None:
     """The second loop has all its passes and a separate label in paths."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
@@ -263,7 +263,7 @@ def test_two_loops_of_one_sequencer_count_separately() -> None:
     ]
 
 
-def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
+def test_rescue_after_a_loop_does_not_shorten_the_next_loop() -> None:
     passed: list[str] = []
 
     def fails_in_the_second_pass(_: object) -> None:
@@ -286,7 +286,7 @@ def test_a_rescue_behind_a_loop_leaves_the_next_loop_all_its_passes() -> None:
     assert passed == ["first", "first", "second", "second", "second"]
 
 
-def test_a_loop_starts_counting_at_each_entry() -> None:
+def test_loops_restart_counting_at_each_entry() -> None:
     values: list[int] = []
     inner: Sequencer[Any, Any] = (
         sequencer(name="inner").tap(handler(values.append, name="see")).loop_back("see", when=bool, max_iterations=2)
@@ -301,7 +301,7 @@ ADD = Add("add", 1)
 
 @given(st.integers(1, 5), st.integers(-2, 8))
 def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
-    """After the first pass the block gets its own output; LoopLimitExceeded follows the last allowed pass."""
+    """After the first pass, the block gets its own output. `LoopLimitExceeded` follows the last allowed pass."""
     journal = Journal()
     block = ADD.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -321,7 +321,7 @@ def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
 
 
 def failure_of(block: Block[Any, Any], value: object = 0) -> Exception | None:
-    """Return the exception of a run."""
+    """Return the exception raised by a run."""
     try:
         block.run_sync(value)
     except Exception as error:  # noqa: BLE001 - whatever it is
@@ -331,7 +331,7 @@ def failure_of(block: Block[Any, Any], value: object = 0) -> Exception | None:
 
 @dataclass
 class Adds(Block[int, int]):
-    """An application's block without a hash, like any dataclass with equality."""
+    """An application block without a hash, like any dataclass with equality."""
 
     number: int
 
@@ -345,8 +345,8 @@ class Adds(Block[int, int]):
         return Outline(text="adds", kind="handler")
 
 
-def test_a_block_may_be_a_dataclass() -> None:
-    """The block may run alone or nested, and may change between runs."""
+def test_dataclasses_can_be_blocks() -> None:
+    """The block may be standalone or nested, and may change between runs."""
     block = Adds(1)
     pair = seq(block, block)
     assert (block.run_sync(1).output, pair.run_sync(1).output) == (2, 3)

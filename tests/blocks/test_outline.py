@@ -1,4 +1,4 @@
-"""Drawings of each kind of step as text and as a Mermaid flowchart."""
+"""Outlines of every kind of step, drawn as text and as a Mermaid flowchart."""
 
 from __future__ import annotations
 
@@ -303,8 +303,8 @@ def check(drawing: str) -> None:
 
 
 @given(pipelines(depth=3))
-def test_every_flowchart_is_well_formed(recipe: Pipeline) -> None:
-    """With any nesting, ids differ, groups end, and arrows join existing nodes."""
+def test_flowcharts_are_well_formed(recipe: Pipeline) -> None:
+    """However the blocks are nested, ids differ, groups end, and arrows join existing nodes."""
     check(outline(recipe.build(Journal())).mermaid())
 
 
@@ -325,7 +325,7 @@ HOSTILE = [
 
 @given(st.lists(st.sampled_from(HOSTILE) | st.text(min_size=1).filter(str.strip), min_size=1, max_size=3))
 def test_names_cannot_break_a_drawing(names: list[str]) -> None:
-    """For quotes, line breaks, directives and entities alike, each block has one line of text and one node."""
+    """Whether a name has quotes, line breaks, directives or entities, each block has one line of text and one node."""
     block = empty(names[0])
     for name in names:
         block = block.then(handler(ask, name=name)).parallel({name: ask})
@@ -339,8 +339,8 @@ def test_names_cannot_break_a_drawing(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("tapped", [False, True])
-def test_a_jump_leads_to_its_own_step(tapped: bool) -> None:  # noqa: FBT001
-    """An equally named block may be nested elsewhere, and a verb may precede the name."""
+def test_jumps_lead_to_their_own_step(tapped: bool) -> None:  # noqa: FBT001
+    """A block with the same name may be nested elsewhere, and a verb may precede the name."""
     inner = empty("inner").then(ask).then(ask)
     verb = "tap" if tapped else "then"
     block = getattr(empty().then(inner), verb)(ask)

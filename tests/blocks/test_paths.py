@@ -1,4 +1,4 @@
-"""Paths: the keys under which the steps of a run are found again."""
+"""Paths: the keys used to look up the steps of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def keys_of(block: Block[Any, Any], model: Model) -> list[str]:
 
 
 @given(pipelines(depth=3), SMALL)
-def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
+def test_paths_within_a_run_are_unique(recipe: Pipeline, value: int) -> None:
     """Blocks may be nested, repeated, rescued or concurrent, with any names."""
     journal = Journal()
     paths = outcome_of(recipe.build(journal), value, journal).paths
@@ -40,21 +40,21 @@ def test_all_paths_of_a_run_differ(recipe: Pipeline, value: int) -> None:
 
 
 @given(pipelines(failing=False, pauses=3), SMALL, st.data())
-def test_paths_do_not_depend_on_who_ends_first(recipe: Pipeline, value: int, data: st.DataObject) -> None:
+def test_paths_do_not_depend_on_the_order_of_completion(recipe: Pipeline, value: int, data: st.DataObject) -> None:
     journal, other = Journal(), Journal()
     slow = recipe.build(journal)
-    hasty = without_pauses(recipe, data).build(other)
+    hasty = change_pauses(recipe, data).build(other)
     assert sorted(outcome_of(slow, value, journal).paths) == sorted(outcome_of(hasty, value, other).paths)
 
 
-def without_pauses(recipe: Any, data: st.DataObject) -> Any:
+def change_pauses(recipe: Any, data: st.DataObject) -> Any:
     """Return `recipe` with different pauses."""
     if isinstance(recipe, tuple):
-        return tuple(without_pauses(part, data) for part in recipe)
+        return tuple(change_pauses(part, data) for part in recipe)
     fields = getattr(recipe, "__dataclass_fields__", None)
     if fields is None:
         return recipe
-    changed = {name: without_pauses(getattr(recipe, name), data) for name in fields}
+    changed = {name: change_pauses(getattr(recipe, name), data) for name in fields}
     if "pauses" in fields:
         changed["pauses"] = data.draw(st.integers(0, 3))
     return type(recipe)(**changed)
@@ -63,7 +63,7 @@ def without_pauses(recipe: Any, data: st.DataObject) -> Any:
 @given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))
 @example(["a/b"], ["a%2Fb"])
 @example(["a[1]/b"], ["a", "b"])
-def test_different_names_make_different_paths(names: list[str], other_names: list[str]) -> None:
+def test_different_names_have_different_paths(names: list[str], other_names: list[str]) -> None:
     """Escaped parts stay distinguishable even if names contain separators."""
 
     def path(parts: list[str]) -> str:
@@ -73,8 +73,8 @@ def test_different_names_make_different_paths(names: list[str], other_names: lis
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_steps_of_one_block_have_distinct_keys(name: str) -> None:
-    """`ctx.step` numbers a block's steps under one key, apart from its path and its model calls."""
+async def test_steps_in_one_block_have_distinct_keys(name: str) -> None:
+    """`ctx.step` numbers a block's steps under one key, separate from its path and its model calls."""
 
     async def context(_: str, ctx: Context) -> list[str]:
         return [
@@ -101,8 +101,8 @@ def look() -> str:
     return "seen"
 
 
-async def test_equally_named_generators_do_not_share_keys() -> None:
-    """The third request of one generator is not the first of an equally named one."""
+async def test_generators_with_the_same_name_do_not_share_keys() -> None:
+    """The third request by one generator is not confused with the first by another one."""
     calls = [ToolCall(id="", name="look", arguments="{}")] * 3
     model = ScriptedModel(calls[:2], calls, "one", calls, "two")
     twice: Sequencer[Any, Any] = sequencer(name="twice")
@@ -114,8 +114,8 @@ async def test_equally_named_generators_do_not_share_keys() -> None:
     assert "twice/ask/look[2.3]" in keys
 
 
-async def test_a_block_used_as_a_tool_has_a_path_for_each_call() -> None:
-    """A model may call the block many times with any ids."""
+async def test_blocks_used_as_tools_have_a_path_per_call() -> None:
+    """A model may call the block many times with arbitrary ids."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     inner: Sequencer[Any, Any] = sequencer(name="note-it").then(note)
@@ -153,8 +153,8 @@ async def test_paths_are_readable() -> None:
     ]
 
 
-async def test_answers_of_a_model_do_not_affect_paths() -> None:
-    """A tool call's name and id are the model's choice."""
+async def test_model_answers_do_not_affect_paths() -> None:
+    """The model chooses a tool call's name and id."""
 
     def answer(request: ModelRequest) -> ModelResponse | str | ToolCall:
         if len(request.messages) > 1:

@@ -1,4 +1,4 @@
-"""Tests of `rescue` and of the application's own exceptions."""
+"""Tests for `rescue` and for the application's own exceptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def empty(name: str = "all") -> Sequencer[Any, Any]:
     return sequencer(name=name)
 
 
-def fails(error: BaseException, name: str = "fails") -> Block[Any, Any]:
+def raising_block(error: BaseException, name: str = "fails") -> Block[Any, Any]:
     """Create a block that raises `error`."""
 
     def fail(_: object) -> object:
@@ -36,10 +36,10 @@ def fails(error: BaseException, name: str = "fails") -> Block[Any, Any]:
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=4), st.sampled_from(KINDS))
-def test_the_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], kind: type[Exception]) -> None:
+def test_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], kind: type[Exception]) -> None:
     """Chained rescues are tried in order, and skipped steps do not run."""
     error = kind("x")
-    block = empty().then(fails(error))
+    block = empty().then(raising_block(error))
     for index, on in enumerate(chain):
         block = block.map(lambda value, index=index: (*value, f"map {index}") if isinstance(value, tuple) else 1 / 0)
         block = block.rescue(handler(lambda e, index=index: (e, index), name=f"r{index}"), on=on)
@@ -53,10 +53,10 @@ def test_the_first_matching_rescue_gets_the_exception(chain: list[type[Exception
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
-def test_a_rescue_catches_exceptions_of_nested_blocks(nesting: list[bool], data: st.DataObject) -> None:
+def test_rescue_catches_exceptions_in_nested_blocks(nesting: list[bool], data: st.DataObject) -> None:
     """An inner rescue precedes an outer one, at any depth."""
     error = KeyError("deep")
-    block: Block[Any, Any] = fails(error)
+    block: Block[Any, Any] = raising_block(error)
     takes = data.draw(st.lists(st.booleans(), min_size=len(nesting), max_size=len(nesting)))
     for depth, (max_concurrency, take) in enumerate(zip(nesting, takes, strict=True)):
         inner = empty(f"level {depth}")
@@ -69,13 +69,13 @@ def test_a_rescue_catches_exceptions_of_nested_blocks(nesting: list[bool], data:
             block.run_sync(0)
 
 
-def test_a_rescue_does_not_catch_later_exceptions() -> None:
-    """Exceptions of a rescue are for a later rescue, which sees their cause."""
-    behind = empty().rescue(lambda _: "never").then(fails(KeyError("behind")))
+def test_rescue_does_not_catch_later_exceptions() -> None:
+    """An exception raised by a rescue can be caught by a later one, which sees its cause."""
+    behind = empty().rescue(lambda _: "never").then(raising_block(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
         behind.run_sync(0)
     first, second = KeyError("first"), ValueError("second")
-    chained = empty().then(fails(first)).rescue(fails(second, "again"), on=KeyError)
+    chained = empty().then(raising_block(first)).rescue(raising_block(second, "again"), on=KeyError)
     with pytest.raises(ValueError, match="second") as caught:
         chained.run_sync(0)
     assert caught.value.__context__ is first
@@ -83,7 +83,7 @@ def test_a_rescue_does_not_catch_later_exceptions() -> None:
 
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
-def test_a_rescue_catches_exceptions_of_step_functions(place: str) -> None:
+def test_rescue_catches_exceptions_in_step_functions(place: str) -> None:
     """Conditions and similar functions are part of their step."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
@@ -101,12 +101,12 @@ def test_a_rescue_catches_exceptions_of_step_functions(place: str) -> None:
     "on", [None, (), BaseException, asyncio.CancelledError, KeyboardInterrupt, (KeyError, 3), "KeyError"]
 )
 def test_only_exceptions_can_be_rescued(on: Any) -> None:
-    """Cancellation and process exit are never caught, so requesting that is an error."""
+    """Cancellation and process exit are never caught, so requesting this is an error."""
     with pytest.raises(ConfigurationError, match="a subclass of Exception"):
         empty().rescue(str, on=on)
 
 
-def test_a_block_may_rescue_the_library_s_own_errors() -> None:
+def test_library_errors_can_be_rescued() -> None:
     endless = empty().do_while(lambda n: n + 1, lambda _: True, max_iterations=3).rescue(str, on=LoopLimitExceeded)
     assert (
         endless.run_sync(0).output == "block 'all' did not end within 3 iterations; raise max_iterations if it should"
@@ -114,7 +114,7 @@ def test_a_block_may_rescue_the_library_s_own_errors() -> None:
 
 
 class Frozen(Exception):
-    """An exception that accepts no notes."""
+    """An exception that does not accept notes."""
 
     def add_note(self, note: str, /) -> None:
         raise TypeError(note)
@@ -122,7 +122,7 @@ class Frozen(Exception):
 
 @dataclass(frozen=True)
 class Record(Exception):
-    """An exception that cannot be changed."""
+    """An immutable exception."""
 
     code: int
 
@@ -138,17 +138,17 @@ class Mute(Exception):
     "error", [RuntimeError("boom"), Frozen("boom"), Record(5), Mute(), ExceptionGroup("g", [KeyError(1)])], ids=repr
 )
 @pytest.mark.parametrize("max_concurrency", [False, True])
-def test_an_application_exception_reaches_the_caller_unchanged(error: Exception, max_concurrency: bool) -> None:  # noqa: FBT001
-    failing = fails(error)
+def test_application_exceptions_reach_the_caller_unchanged(error: Exception, max_concurrency: bool) -> None:  # noqa: FBT001
+    failing = raising_block(error)
     block = empty().parallel({"a": failing, "b": failing}) if max_concurrency else empty().then(failing)
     with pytest.raises(type(error)) as caught:
         block.run_sync(0)
     assert caught.value is error
 
 
-def test_a_note_names_the_innermost_block_and_its_path_once() -> None:
+def test_note_names_the_innermost_block_and_its_path_once() -> None:
     """At any depth, `pytest.raises(RuntimeError, match="boom")` still matches the message."""
-    inner = empty("inner").then(fails(RuntimeError("boom")))
+    inner = empty("inner").then(raising_block(RuntimeError("boom")))
     pick = router(name="pick", choose=lambda _: "only", routes={"only": inner})
     outer = empty("outer").tap_each(empty("each").tap(pick), over=lambda _: [1])
     with pytest.raises(RuntimeError, match="boom") as caught:
@@ -156,8 +156,8 @@ def test_a_note_names_the_innermost_block_and_its_path_once() -> None:
     assert caught.value.__notes__ == ["in block 'fails' (at outer/each[0]/pick/inner/fails)"]
 
 
-def test_a_note_names_the_sequencer_whose_function_failed() -> None:
-    """A map has no block."""
+def test_note_names_the_sequencer_whose_function_failed() -> None:
+    """A map does not have a block."""
     with pytest.raises(ZeroDivisionError) as caught:
         empty().map(lambda n: 1 / n).run_sync(0)
     assert caught.value.__notes__ == ["in block 'all' (at all)"]
@@ -168,17 +168,17 @@ def test_other_notes_do_not_hide_the_block() -> None:
     error = RuntimeError("boom")
     error.add_note("see the handbook")
     with pytest.raises(RuntimeError) as caught:
-        empty().then(fails(error)).run_sync(0)
+        empty().then(raising_block(error)).run_sync(0)
     assert caught.value.__notes__ == ["see the handbook", "in block 'fails' (at all/fails)"]
 
 
-def test_a_model_s_error_is_noted_like_any_other() -> None:
+def test_model_errors_have_a_note_like_any_other() -> None:
     with pytest.raises(RuntimeError, match="boom") as caught:
         empty().then(generator(name="ask")).run_sync("q", model=ScriptedModel(RuntimeError("boom")))
     assert caught.value.__notes__ == ["in block 'ask' (at all/ask)"]
 
 
 @pytest.mark.parametrize("value", [5, None, object()])
-def test_for_each_needs_something_to_iterate_over(value: object) -> None:
+def test_for_each_requires_an_iterable(value: object) -> None:
     with pytest.raises(OutputError, match="items to iterate over"):
         empty().for_each(str).run_sync(value)

@@ -31,7 +31,7 @@ def counter(key: str = "counter") -> StateResource[int]:
     return StateResource(key=key, initial=int)
 
 
-def bump(resource: StateResource[int], name: str = "bump", *, by: int = 1) -> Block[Any, int]:
+def bump_block(resource: StateResource[int], name: str = "bump", *, by: int = 1) -> Block[Any, int]:
     """Create a block that increments the counter and returns the new value."""
 
     def add(_: object, ctx: Context) -> int:
@@ -47,7 +47,7 @@ def empty(name: str = "all", **options: Any) -> Sequencer[Any, Any]:
     return sequencer(name=name, **options)
 
 
-def wrapped(block: Block[Any, Any], how: str) -> Block[Any, Any]:
+def wrap(block: Block[Any, Any], how: str) -> Block[Any, Any]:
     """Create a block that contains `block`."""
     ways: dict[str, Callable[[], Block[Any, Any]]] = {
         "then": lambda: empty().then(block),
@@ -72,11 +72,11 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
-    """The block finds its resources at any depth, and also when it runs alone."""
+    """The block finds its resources at any depth, and when it runs standalone."""
     shared = counter()
-    block: Block[Any, Any] = bump(shared)
+    block: Block[Any, Any] = bump_block(shared)
     for how in nesting:
-        block = wrapped(block, how)
+        block = wrap(block, how)
     assert dict(block.resources) == {"counter": shared}
     session = Session()
     block.run_sync("1", session=session, model=TOOL_USER)
@@ -84,7 +84,7 @@ def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) ->
 
 
 class ToolUser:
-    """A model that calls the single tool once."""
+    """A model that calls its only tool once."""
 
     name = "tool user"
 
@@ -101,11 +101,11 @@ TOOL_USER: Any = ToolUser()
 
 
 @pytest.mark.parametrize("how", HOLDERS)
-def test_two_objects_under_one_key_are_rejected_when_built(how: str) -> None:
-    """The error names the key and both blocks, and suggests sharing the reference."""
-    first_block = wrapped(bump(counter(), "mine"), how)
+def test_two_objects_under_one_key_are_rejected(how: str) -> None:
+    """The error is raised at build time, names the key and both blocks, and suggests sharing the reference."""
+    first_block = wrap(bump_block(counter(), "mine"), how)
     with pytest.raises(ResourceConflict) as caught:
-        empty("both").then(first_block).then(bump(counter(), "yours"))
+        empty("both").then(first_block).then(bump_block(counter(), "yours"))
     assert caught.value.key == "counter"
     assert caught.value.owners == (first_block.name, "yours")
     assert "Create the counter once and pass the same reference to every block" in str(caught.value)
@@ -113,10 +113,10 @@ def test_two_objects_under_one_key_are_rejected_when_built(how: str) -> None:
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_an_owned_object_conflicts_with_a_shared_one(order: int) -> None:
-    """A block that shares a counter beside a sequencer that owns one would be ambiguous."""
+def test_owned_objects_conflict_with_shared_ones(order: int) -> None:
+    """Sharing a counter next to a sequencer that owns one would be ambiguous."""
     shared = counter()
-    blocks = [empty("keeps", owns=[shared]).then(bump(shared, "inner")), bump(counter(), "shares")]
+    blocks = [empty("keeps", owns=[shared]).then(bump_block(shared, "inner")), bump_block(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
     with pytest.raises(ResourceConflict):
         empty("both").then(first).then(second)
@@ -124,23 +124,23 @@ def test_an_owned_object_conflicts_with_a_shared_one(order: int) -> None:
 
 def test_two_owners_of_different_objects_do_not_conflict() -> None:
     one, two = counter(), counter()
-    a = empty("a", owns=[one]).then(bump(one, by=1)).then(bump(one, by=1))
-    b = empty("b", owns=[two]).then(bump(two, by=10)).then(bump(two, by=10))
+    a = empty("a", owns=[one]).then(bump_block(one, by=1)).then(bump_block(one, by=1))
+    b = empty("b", owns=[two]).then(bump_block(two, by=10)).then(bump_block(two, by=10))
     parallel = empty("both").parallel([a, b])
     assert parallel.run_sync(0).output == {"a": 2, "b": 20}
     assert not parallel.resources
 
 
-def test_the_same_object_may_be_declared_many_times() -> None:
-    """Blocks and the `resources` of sequencers may declare the object."""
+def test_the_same_object_can_be_declared_many_times() -> None:
+    """Blocks and the `resources` of sequencers may both declare the object."""
     shared = counter()
-    block = empty(resources={"counter": shared}).then(bump(shared, "one")).then(bump(shared, "two"))
+    block = empty(resources={"counter": shared}).then(bump_block(shared, "one")).then(bump_block(shared, "two"))
     assert block.run_sync(0).output == 2
 
 
-def test_an_owner_and_a_member_must_use_the_same_object() -> None:
+def test_owners_and_members_must_use_the_same_object() -> None:
     with pytest.raises(ResourceConflict):
-        empty(owns=[counter()]).then(bump(counter()))
+        empty(owns=[counter()]).then(bump_block(counter()))
 
 
 def test_owned_resources_are_available_to_all_blocks() -> None:
@@ -160,30 +160,30 @@ def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | 
             await asyncio.sleep(0)
         return value
 
-    owner = empty("owner", owns=[private]).tap(bump(private)).then(pause).then(bump(private, "again"))
+    owner = empty("owner", owns=[private]).tap(bump_block(private)).then(pause).then(bump_block(private, "again"))
     session = Session(resources={"counter": saved} if saved else {})
     outputs = empty().for_each(owner, max_concurrency=limit).run_sync(range(count), session=session).output
     assert outputs == [saved + 2] * count
     assert session.resources == {"counter": saved + 2}
 
 
-def test_a_nested_owner_has_its_own_object() -> None:
+def test_nested_owners_have_their_own_object() -> None:
     """Both may own the same object."""
     shared_counter = counter()
-    inner = empty("inner", owns=[shared_counter]).then(bump(shared_counter))
+    inner = empty("inner", owns=[shared_counter]).then(bump_block(shared_counter))
     outer = (
         empty("outer", owns=[shared_counter])
-        .then(bump(shared_counter))
+        .then(bump_block(shared_counter))
         .tap(inner)
         .tap(inner)
-        .then(bump(shared_counter))
+        .then(bump_block(shared_counter))
     )
     assert outer.run_sync(0).output == 2
 
 
 @given(st.integers(1, 4), st.none() | st.integers(1, 4), st.integers(0, 2))
 def test_isolated_resources_start_from_and_update_the_outer_state(count: int, limit: int | None, pauses: int) -> None:
-    """Concurrent executions do not see each other's changes; later ones see those of the last."""
+    """Concurrent executions do not see each other's changes; later ones see the changes of the last one."""
     shared = counter()
 
     async def pause(value: object) -> object:
@@ -200,12 +200,14 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
     isolated = (
         empty("isolated", isolates=[shared])
         .map(look)
-        .tap(bump(shared))
+        .tap(bump_block(shared))
         .then(pause)
-        .tap(bump(shared, "again"))
+        .tap(bump_block(shared, "again"))
         .map(pair)
     )
-    block = empty().tap(bump(shared, by=10)).for_each(isolated, over=lambda _: range(count), max_concurrency=limit)
+    block = (
+        empty().tap(bump_block(shared, by=10)).for_each(isolated, over=lambda _: range(count), max_concurrency=limit)
+    )
     session = Session()
     pairs, after = block.map(lambda value, ctx: (value, look(value, ctx))).run_sync(0, session=session).output
     assert all(end == start + 2 for start, end in pairs)
@@ -218,20 +220,20 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
 
 
 def test_isolates_accepts_only_resources() -> None:
-    """The same is true of `owns`."""
+    """So does `owns`."""
     for options in ({"isolates": [5]}, {"owns": [None]}):
         with pytest.raises(ConfigurationError, match="a resource"):
             empty(**options)
 
 
 @given(st.integers(1, 4), st.integers(1, 4))
-def test_a_shared_resource_is_opened_once_per_run(count: int, depth: int) -> None:
+def test_shared_resources_are_opened_once_per_run(count: int, depth: int) -> None:
     """The number of declaring blocks and sequencers does not matter."""
     opened: list[int] = []
 
     @dataclass(frozen=True, eq=False)
     class Cache:
-        """A resource of the application's own."""
+        """A custom resource."""
 
         key: str = "cache"
 
@@ -252,9 +254,9 @@ def test_a_shared_resource_is_opened_once_per_run(count: int, depth: int) -> Non
     assert len(opened) == 2
 
 
-def test_a_session_keeps_states_from_run_to_run() -> None:
+def test_sessions_keep_states_between_runs() -> None:
     """Without a session, every run starts from the initial state."""
-    block = bump(counter())
+    block = bump_block(counter())
     session = Session()
     assert [block.run_sync(0, session=session).output for _ in range(3)] == [1, 2, 3]
     assert session.resources == {"counter": 3}
@@ -262,8 +264,8 @@ def test_a_session_keeps_states_from_run_to_run() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.permutations(range(5)))
-def test_concurrent_runs_of_a_session_are_isolated(count: int, saved: int, order: list[int]) -> None:
-    """In any order of changes, each run starts from the session's state at its beginning."""
+def test_concurrent_runs_in_a_session_are_isolated(count: int, saved: int, order: list[int]) -> None:
+    """Whatever the order of changes, each run starts from the session's state at its beginning."""
     shared = counter()
 
     async def scenario() -> None:
@@ -273,7 +275,7 @@ def test_concurrent_runs_of_a_session_are_isolated(count: int, saved: int, order
             await gates[value].wait()
             return value
 
-        block = empty().tap(bump(shared)).tap(handler(wait)).then(bump(shared, "again"))
+        block = empty().tap(bump_block(shared)).tap(handler(wait)).then(bump_block(shared, "again"))
         session = Session(resources={"counter": saved})
         handles = [block.start(index, session=session) for index in range(count)]
         for index in order:
@@ -286,10 +288,10 @@ def test_concurrent_runs_of_a_session_are_isolated(count: int, saved: int, order
     asyncio.run(scenario())
 
 
-async def test_a_transcript_can_be_read_during_and_after_a_run() -> None:
+async def test_transcripts_can_be_read_during_and_after_a_run() -> None:
     """Arguments from before the run are kept."""
     shared = counter("transcript")
-    block = empty().tap(bump(shared)).map(lambda _: 1 / 0)
+    block = empty().tap(bump_block(shared)).map(lambda _: 1 / 0)
     handle = block.start(0)
     with pytest.raises(ZeroDivisionError):
         await handle
@@ -323,7 +325,7 @@ def test_non_resources_are_rejected(resources: Any) -> None:
 
 
 def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
-    """Access by attribute and by key gives the same error, which explains how to declare the resource."""
+    """Access by attribute and by key raises the same error, which explains how to declare the resource."""
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
     with pytest.raises(AttributeError, match=r"no resource 'transcript' is in reach \(there: 'counter'\); declare it"):
         block.run_sync(0)
@@ -332,7 +334,7 @@ def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
 
 
 def test_resources_are_a_mapping_of_available_resources() -> None:
-    """A block can check before it reads."""
+    """A block can check whether a resource is available."""
     look = handler(lambda _, ctx: ("counter" in ctx.resources, list(ctx.resources), len(ctx.resources)), name="look")
     assert look.run_sync(0).output == (False, [], 0)
-    assert empty().tap(bump(counter())).then(look).run_sync(0).output == (True, ["counter"], 1)
+    assert empty().tap(bump_block(counter())).then(look).run_sync(0).output == (True, ["counter"], 1)

@@ -1,4 +1,4 @@
-"""Tests of `router`, which selects a block at run time."""
+"""Tests for `router`, which selects a block at run time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tests.blocks.pipelines import Recipe
 
 
-def says(word: str) -> Block[Any, str]:
+def word_block(word: str) -> Block[Any, str]:
     """Create a block that returns `word`."""
     return handler(lambda _: word, name=word)
 
 
 @given(st.dictionaries(st.text(max_size=2), recipes(depth=1), min_size=1, max_size=3), SMALL, st.data())
-def test_a_router_acts_like_the_chosen_block(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
-    """Output, failure and events are equal, for keys and blocks, with a sync and an async choice."""
+def test_routers_act_like_the_chosen_block(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
+    """Output, failure and events are equal, for keys and blocks, with a sync or async choice."""
     journal = Journal()
     blocks = {key: recipe.build(journal) for key, recipe in routes.items()}
     key = data.draw(st.sampled_from(sorted(routes)))
@@ -39,14 +39,14 @@ def test_a_router_acts_like_the_chosen_block(routes: dict[str, Recipe], value: i
         assert (routed.output, routed.error, routed.told) == (alone.output, alone.error, alone.told)
 
 
-def test_routes_may_be_a_list_of_blocks() -> None:
-    one, two = says("one"), says("two")
+def test_routes_can_be_a_list_of_blocks() -> None:
+    one, two = word_block("one"), word_block("two")
     pick = router(name="r", choose=lambda value: {1: one, 2: "two"}[value], routes=[one, two])
     assert [pick.run_sync(1).output, pick.run_sync(2).output] == ["one", "two"]
 
 
-def test_routes_may_be_functions() -> None:
-    """Blocks made from functions are named after the router and their key."""
+def test_routes_can_be_functions() -> None:
+    """Blocks created from functions are named after the router and their key."""
     pick = router(name="r", choose=lambda _: "b", routes={"b": str}, otherwise=lambda value, ctx: ctx.block)
     assert pick.routes["b"].name == "r-b"
     assert (
@@ -55,26 +55,26 @@ def test_routes_may_be_functions() -> None:
     )
 
 
-STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, says("yes"), object()]
+STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, word_block("yes"), object()]
 
 
 @pytest.mark.parametrize("choice", STRANGE, ids=case_id)
-def test_an_unknown_choice_goes_to_otherwise_or_is_an_error(choice: object) -> None:
-    """OutputError lists the choice and the routes; an equally named block is not a route."""
-    routes = {"yes": says("aye"), "no": says("nay")}
+def test_unknown_choices_go_to_otherwise_or_are_an_error(choice: object) -> None:
+    """The `OutputError` lists the choice and the routes; a block with the same name is not a route."""
+    routes = {"yes": word_block("aye"), "no": word_block("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)
     with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: 'yes', 'no'"):
         strict.run_sync(0)
-    lax = router(name="r", choose=lambda _: choice, routes=routes, otherwise=says("perhaps"))
+    lax = router(name="r", choose=lambda _: choice, routes=routes, otherwise=word_block("perhaps"))
     assert lax.run_sync(0).output == "perhaps"
 
 
 def test_otherwise_can_be_chosen_by_its_block() -> None:
-    rest = says("rest")
+    rest = word_block("rest")
     assert router(name="r", choose=lambda _: rest, routes={"a": str}, otherwise=rest).run_sync(0).output == "rest"
 
 
-def test_exceptions_of_a_choice_are_raised_unchanged() -> None:
+def test_exceptions_in_a_choice_are_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         router(name="r", choose=lambda n: 1 / n, routes={"a": str}).run_sync(0)
     assert caught.value.__notes__ == ["in block 'r' (at r)"]

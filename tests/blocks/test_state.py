@@ -32,16 +32,16 @@ class Data:
     count: int = 0
 
 
-def note(states: list[Any]) -> Block[Any, Any]:
+def recording_block(states: list[Any]) -> Block[Any, Any]:
     """Create a block that records the state it sees."""
     return handler(lambda _, ctx: states.append((ctx.sequencer.name, ctx.sequencer.state)), name="note")
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
-def test_a_block_sees_the_nearest_state(owners: list[bool]) -> None:
+def test_blocks_see_the_nearest_state(owners: list[bool]) -> None:
     """Sequencers without a state are transparent, and a nested state hides outer ones."""
     states: list[Any] = []
-    block: Block[Any, Any] = note(states)
+    block: Block[Any, Any] = recording_block(states)
     for level in reversed(range(len(owners))):
         state = (lambda level=level: level) if owners[level] else None
         block = sequencer(name=f"level {level}", state=state).tap(block)
@@ -56,7 +56,7 @@ def test_a_block_sees_the_nearest_state(owners: list[bool]) -> None:
 
 @pytest.mark.parametrize("state", [Model, Data, lambda: {"count": 0}], ids=["model", "dataclass", "dict"])
 def test_update_replaces_fields(state: Any) -> None:
-    """Later blocks, conditions and functions see the new value; values themselves never change."""
+    """Later blocks, conditions and functions see the new value; the values themselves never change."""
     first: list[Any] = []
 
     def count(ctx: Context) -> int:
@@ -78,14 +78,14 @@ def test_update_replaces_fields(state: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [Model, Data])
-def test_an_unknown_field_is_an_error(state: Any) -> None:
-    """A typing error must not get lost in a permissive state."""
+def test_unknown_fields_are_an_error(state: Any) -> None:
+    """A typo must not go unnoticed in a permissive state."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
     with pytest.raises(ConfigurationError, match=r"one of its fields: count .got 'cuont'"):
         block.run_sync(0)
 
 
-def test_a_state_can_be_replaced_completely() -> None:
+def test_states_can_be_replaced_completely() -> None:
     block = sequencer(name="s", state=tuple).tap(lambda v, ctx: setattr(ctx.sequencer, "state", (v,)))
     assert block.map(lambda _, ctx: ctx.sequencer.state).run_sync(5).output == (5,)
 
@@ -107,7 +107,7 @@ def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | 
     assert result == ([2] * count, {"count": 100})
 
 
-def test_exceptions_of_a_state_factory_are_raised_unchanged() -> None:
+def test_exceptions_in_a_state_factory_are_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         sequencer(name="s", state=lambda: 1 / 0).map(str).run_sync(0)
     assert caught.value.__notes__ == ["in block 's' (at s)"]

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def call(name: str, arguments: object = None, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
-    """Create a tool call of a model; `arguments` become JSON unless they are a string."""
+    """Create a tool call by a model; `arguments` become JSON unless they are a string."""
     return ToolCall(
         id=id, name=name, arguments=arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     )
 
 
 def run_with_tools(*replies: Any, **options: Any) -> tuple[list[str], RunResult[Any]]:
-    """Return the tool messages after `replies`, and the result of the run."""
+    """Run a block with tools and return the tool messages after `replies` and the run's result."""
     model = ScriptedModel(*replies, "done")
     result = generator(name="ask", **options).run_sync("?", model=model)
     model.assert_complete()
@@ -60,7 +60,7 @@ async def later(word: str) -> str:
     return f"{word}!"
 
 
-def test_functions_sync_and_async_and_blocks_are_tools() -> None:
+def test_functions_and_blocks_can_be_tools() -> None:
     def seen(value: str, ctx: Context) -> str:
         return f"{value} by {ctx.block}"
 
@@ -79,8 +79,8 @@ def test_functions_sync_and_async_and_blocks_are_tools() -> None:
     ]
 
 
-def test_the_model_sees_its_calls_and_their_answers_in_order() -> None:
-    """The format is that of the chat completions API, and each answer has its call's id."""
+def test_models_see_their_calls_and_the_results_in_order() -> None:
+    """The format is that of the chat completions API, and each result has its call's id."""
     model = ScriptedModel(
         ModelResponse(text="let me see", tool_calls=[call("add", {"a": 1}, id="x")], finish="tool_calls"), "done"
     )
@@ -129,20 +129,20 @@ def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: st
 
 
 @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-def test_any_arguments_of_a_model_are_answered(arguments: str) -> None:
+def test_any_arguments_get_a_reply(arguments: str) -> None:
     answers, result = run_with_tools(call("add", arguments), call(arguments, arguments), tools=[add])
     assert len(answers) == 2
     assert result.output == "done"
 
 
-def test_an_unknown_tool_is_an_error_for_the_model() -> None:
+def test_unknown_tools_are_an_error_for_the_model() -> None:
     answers, _ = run_with_tools(call("divide"), tools=[add, later])
     assert answers == ["Error: there is no tool 'divide'; available: add, later"]
     assert run_with_tools(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]
 
 
 @pytest.mark.parametrize("as_block", [False, True])
-def test_exceptions_of_a_tool_are_raised_unchanged(as_block: bool) -> None:  # noqa: FBT001
+def test_exceptions_in_a_tool_are_raised_unchanged(as_block: bool) -> None:  # noqa: FBT001
     error = RuntimeError("boom")
 
     def fail(input: str) -> None:  # noqa: A002 - what block tools take
@@ -158,8 +158,8 @@ def test_exceptions_of_a_tool_are_raised_unchanged(as_block: bool) -> None:  # n
 
 
 @given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
-def test_the_rounds_of_tool_calls_are_bounded(bound: int, requested: int, max_concurrency: int) -> None:
-    """ToolLoopExceeded is raised if the model wants more, and no tool is called beyond the limit."""
+def test_rounds_of_tool_calls_are_bounded(bound: int, requested: int, max_concurrency: int) -> None:
+    """`ToolLoopExceeded` is raised if the model requests more, and no tool is called beyond the limit."""
     called: list[int] = []
 
     def look() -> None:
@@ -179,20 +179,20 @@ def test_the_rounds_of_tool_calls_are_bounded(bound: int, requested: int, max_co
 
 
 class Colour(enum.Enum):
-    """Values of an enum are told as such."""
+    """An enum, rendered by value."""
 
     RED = "red"
 
 
 class Model(BaseModel):
-    """Models are told as JSON."""
+    """A model, rendered as JSON."""
 
     n: int
 
 
 @dataclass
 class Data:
-    """So are dataclasses."""
+    """A dataclass, rendered as JSON."""
 
     n: int
 
@@ -231,11 +231,11 @@ def test_results_are_text_or_json(result: object, text: str) -> None:
 
 
 def awkward(json: str, schema: int, model_config: bool, copy: str = "x", _x: int = 0) -> str:  # noqa: FBT001
-    """Parameters that could not be fields of a pydantic model."""
+    """Take parameters that cannot be fields of a pydantic model."""
     return f"{json} {schema} {model_config} {copy} {_x}"
 
 
-def test_parameters_may_have_any_name() -> None:
+def test_parameters_can_have_any_name() -> None:
     """Parameters keep their names in the schema, in validation and in the call."""
     spec = function_schema(awkward)
     assert list(spec.parameters["properties"]) == ["json", "schema", "model_config", "copy", "_x"]
@@ -256,7 +256,7 @@ def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", 
     """
 
 
-def test_a_schema_follows_signature_and_docstring() -> None:
+def test_schemas_follow_signature_and_docstring() -> None:
     spec = function_schema(search)
     assert spec.name == "search"
     assert spec.description == "Search the archive.\nIt holds all debates."
@@ -287,23 +287,23 @@ def test_a_schema_follows_signature_and_docstring() -> None:
 
 
 def variadic(*args: int) -> None:
-    """Cannot be called by name."""
+    """Take only arguments that cannot be passed by name."""
 
 
 def by_position(a: int, /) -> None:
-    """Cannot be called by name."""
+    """Take a positional-only argument."""
 
 
 def with_context(query: str, ctx: Context) -> None:
-    """The model does not see the context as an argument."""
+    """Take the context, which the model does not see as an argument."""
 
 
 def unknown(query: Mystery) -> None:  # type: ignore[name-defined]  # noqa: F821
-    """Its annotation means nothing."""
+    """Take an argument with an unknown annotation."""
 
 
 def überall() -> None:  # noqa: PLC2401 - that is what it is for
-    """Its name is not one that providers accept."""
+    """Have a name that providers do not accept."""
 
 
 @pytest.mark.parametrize(
@@ -320,13 +320,13 @@ def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> Non
 
 
 def test_two_tools_with_one_name_are_rejected() -> None:
-    """Tools of capabilities are included."""
+    """Tools from capabilities are included."""
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="tools with different names"):
             generator(name="ask", **options)
 
 
-def test_the_tools_of_capabilities_are_offered_with_the_others() -> None:
+def test_capability_tools_are_offered_with_the_others() -> None:
     model = ScriptedModel("done")
     uses = [Capability(name="c", tools=[later])]
     generator(name="ask", tools=[tool(add)], uses=uses).run_sync("?", model=model)
@@ -334,7 +334,7 @@ def test_the_tools_of_capabilities_are_offered_with_the_others() -> None:
 
 
 async def gives_a_coroutine_later() -> Callable[[], Mapping[str, int]]:
-    """Not awaited twice."""
+    """Return a callable, which is neither called nor awaited."""
     return dict
 
 

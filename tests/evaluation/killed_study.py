@@ -1,7 +1,7 @@
 """Study with a killed process: `python -m tests.evaluation.killed_study FOLDER KILLS SEED` prints its report.
 
-Each attempt is a process of its own. It says a byte for each call of the model, and is killed after a random number of
-them; the last one comes to the end.
+Each attempt is a separate process. It writes a byte for each model call and is killed after a random number of calls;
+the last attempt runs to the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def study() -> Study:
-    """Make a study of two designs, three baselines and noise, on 12 questions."""
+    """Create a study of two designs, three baselines and noise, on 12 questions."""
 
     def design(order: Any, *baselines: Any) -> Any:
         def make_design(_: object, positions: Sequence[str]) -> Block[Any, Any]:
@@ -55,8 +55,8 @@ def study() -> Study:
     return Study(name="killed", rows=rows, designs=designs, noise=True, seed=4)
 
 
-def answering(call: int) -> FunctionModel:
-    """Make a model whose answer depends only on the prompt; each call writes a byte to the pipe."""
+def prompt_model(call: int) -> FunctionModel:
+    """Create a model whose answer depends only on the prompt; each call writes a byte to the pipe."""
 
     def answer(request: ModelRequest) -> ModelResponse:
         os.write(call, b".")
@@ -71,13 +71,13 @@ def answering(call: int) -> FunctionModel:
     return FunctionModel(answer)
 
 
-def attempt(folder: Path, killed_after: int | None) -> bool:
-    """Continue in a separate process; return whether it finished before it was killed."""
+def run_attempt(folder: Path, killed_after: int | None) -> bool:
+    """Continue in a separate process; return True if it finished before it was killed."""
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
         os.close(reading)
-        asking = ask_study(study(), folder / "answers.jsonl", model=answering(writing), store=folder / "runs.db")
+        asking = ask_study(study(), folder / "answers.jsonl", model=prompt_model(writing), store=folder / "runs.db")
         asyncio.run(asking)
         os._exit(0)
     os.close(writing)
@@ -91,14 +91,14 @@ def attempt(folder: Path, killed_after: int | None) -> bool:
 
 
 def main() -> None:
-    """Kill, continue and report; the number of kills goes to stderr."""
+    """Kill, continue and report; print the number of kills to stderr."""
     folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
     # build lazy parts here, not in each attempt
     with Path(os.devnull).open("wb") as nobody:
-        asyncio.run(ask_study(study(), folder / "first.jsonl", model=answering(nobody.fileno()), maximum=2))
+        asyncio.run(ask_study(study(), folder / "first.jsonl", model=prompt_model(nobody.fileno()), maximum=2))
     gc.freeze()
-    kill_count = sum(not attempt(folder, random.randint(1, 12)) for _ in range(kills))
-    while not attempt(folder, None):
+    kill_count = sum(not run_attempt(folder, random.randint(1, 12)) for _ in range(kills))
+    while not run_attempt(folder, None):
         pass
     answers = list(AnswersFile(folder / "answers.jsonl").answers.values())
     sys.stderr.write(f"{kill_count}\n")

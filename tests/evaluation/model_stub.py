@@ -28,29 +28,29 @@ REFUSALS: dict[str, Callable[[Body], bool]] = {
     "schema": lambda body: "json_schema" in json.dumps(body.get("response_format")),
     "formats": lambda body: "response_format" in body,
 }
-"""Predicates of rejected requests by feature."""
+"""Predicates for rejected requests, by feature."""
 
 
 @dataclass
 class Stub:
-    """Server that plays every role; options set what it rejects and how it writes."""
+    """A server that plays every role; options set what it rejects and how it writes."""
 
     refuses: Collection[str] = ()
     words: str = "That cannot be done here."
     status: int = 400
-    """Status of refusals."""
+    """Status of rejections."""
     write: Callable[[str], str] = lambda text: text
     """Function that writes each text, for example surrounded by thinking."""
     finish: str = "stop"
     letters: bool = True
-    """Whether it gives log-probabilities."""
+    """Return log probabilities."""
     calls_tools: bool = True
     data: Callable[[Body, Any], Any] = lambda _, data: data
-    """Function that changes the data of a structured answer, from the request and fitting data."""
+    """Function that changes the data of a structured answer, given the request and valid data."""
     requests: list[Body] = field(default_factory=list)
 
     def server(self) -> ChatServer:
-        """Return the server for any model."""
+        """Return a server that accepts any model."""
         return ChatServer({}, otherwise=self)
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -96,7 +96,7 @@ class Stub:
 
 
 def schema_of(body: Body) -> Any:
-    """Return the schema of a request in any output mode, or None for text."""
+    """Return the schema in a request in any output mode, or None for text."""
     form = body.get("response_format") or {}
     if "json_schema" in form:
         return form["json_schema"]["schema"]

@@ -1,4 +1,4 @@
-"""Ballot files of any origin: audit, quality, ranking and content audit are equal to those of objects."""
+"""Ballot files from any source: audit, quality, ranking and content audit match those of ballot objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.evaluation import (
 
 
 def rows(number: int = 60) -> list[dict[str, Any]]:
-    """Draw ballots of two judges in both orders of pairs of three systems; the longer side wins more often."""
+    """Draw ballots by two judges in both orders of pairs from three systems; the longer side wins more often."""
     random, records = Random(3), []
     for item in range(number):
         pair = random.sample(["ann", "bob", "cy"], 2)
@@ -45,7 +45,7 @@ def rows(number: int = 60) -> list[dict[str, Any]]:
 
 
 def write(path: Path, data: list[dict[str, Any]], separator: str = "|") -> Path:
-    """Write rows in the format of the file's suffix."""
+    """Write rows in the format given by the file's suffix."""
     if path.suffix == ".jsonl":
         path.write_text("\n".join(map(json.dumps, data)))
     elif path.suffix == ".parquet":
@@ -69,7 +69,7 @@ def write(path: Path, data: list[dict[str, Any]], separator: str = "|") -> Path:
 @pytest.mark.parametrize(
     ("name", "separator"), [("b.csv", "|"), ("b.csv", "json"), ("b.tsv", "|"), ("b.jsonl", ""), ("b.parquet", "")]
 )
-def test_all_file_formats_hold_the_same_ballots(tmp_path: Path, name: str, separator: str) -> None:
+def test_all_file_formats_give_the_same_ballots(tmp_path: Path, name: str, separator: str) -> None:
     """Ties are empty cells, and unknown columns are ignored."""
     ballots = read_ballots(write(tmp_path / name, rows(), separator)).ballots
     assert [ballot.model_dump(exclude_none=True) for ballot in ballots] == [
@@ -78,7 +78,7 @@ def test_all_file_formats_hold_the_same_ballots(tmp_path: Path, name: str, separ
 
 
 def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
-    """All four evaluations accept a path."""
+    """This applies to all four evaluations."""
     path = write(tmp_path / "ballots.csv", rows())
     data = read_ballots(path)
     items = [item.ballots for item in data.items]
@@ -101,7 +101,7 @@ def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
 
 
 def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
-    """Games are between systems; unusable ballots and those of a system against itself are skipped."""
+    """Games are between systems. Unusable ballots and those of a system against itself are skipped."""
     data: list[dict[str, Any]] = [
         {"item": "1", "order": ["PRO", "CON"], "systems": ["x", "y"], "choice": "CON"},
         {"item": "2", "order": ["PRO", "CON"], "systems": ["y", "x"], "choice": None},
@@ -126,7 +126,7 @@ def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
         ({"item": "1", "order": ["a", "b"], "lengths": [1, "long"]}, "`lengths.1`"),
     ],
 )
-def test_invalid_row_is_named(tmp_path: Path, row: dict[str, Any], problem: str) -> None:
+def test_invalid_rows_are_reported(tmp_path: Path, row: dict[str, Any], problem: str) -> None:
     """The error has the line, the column and the permitted values."""
     path = write(tmp_path / "bad.jsonl", [{"item": "0", "order": ["a", "b"], "choice": "a", "truth": "a"}, row])
     with pytest.raises(BadFile) as error:
@@ -137,7 +137,7 @@ def test_invalid_row_is_named(tmp_path: Path, row: dict[str, Any], problem: str)
 
 
 def test_commands_read_the_same_files(tmp_path: Path) -> None:
-    """The audit includes judge quality and the content audit; a prior ranks all systems."""
+    """The audit includes judge quality and the content audit; a prior makes it possible to rank all systems."""
     path = str(write(tmp_path / "ballots.csv", rows()))
     result = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
     assert result.exit_code == 0

@@ -32,13 +32,13 @@ CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=
 
 
 def answer_with_credit(credit: float, *, calls: int = 1, tokens: int | None = 100) -> MethodAnswer:
-    """Make an answer that is right, wrong, or a tie of both."""
+    """Create an answer that is right, wrong, or a tie between both."""
     answer = {1.0: ["right"], 0.0: ["wrong"], 0.5: ["right", "wrong"]}[credit]
     return MethodAnswer(answer=answer, calls=calls, tokens=tokens)
 
 
 def item(debate: float, **baselines: float) -> BenefitItem:
-    """Make an item of a question whose right answer is "right"."""
+    """Create an item for a question whose right answer is "right"."""
     answers: Any = {name: answer_with_credit(credit) for name, credit in baselines.items()}
     return BenefitItem(truth="right", debate=answer_with_credit(debate, calls=5, tokens=940), baselines=answers)
 
@@ -46,7 +46,7 @@ def item(debate: float, **baselines: float) -> BenefitItem:
 def items(
     both_right: int, better: int, worse: int, neither: int, baseline: BaselineName = "single"
 ) -> list[BenefitItem]:
-    """Make items by the number that both, only the debate, only the baseline, or nobody answered correctly."""
+    """Create items, given how many were answered correctly by both, only the debate, only the baseline, or nobody."""
     cells = ((1.0, 1.0, both_right), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
     return [item(debate, **{baseline: credit}) for debate, credit, times in cells for _ in range(times)]
 
@@ -66,7 +66,7 @@ def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: 
 
 @given(pairs=CREDITS)
 def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple[float, float]]) -> None:
-    """Intervals are within -1 and 1, have a width, and favour no side."""
+    """Intervals are within -1 and 1, have a nonzero width, and favor no side."""
     firsts, seconds = zip(*pairs, strict=True)
     low, high = newcombe(firsts, seconds)
     difference = (sum(firsts) - sum(seconds)) / len(pairs)
@@ -76,7 +76,7 @@ def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple
 
 
 def test_interval_has_its_nominal_coverage() -> None:
-    """Simulated: about 95 in 100 intervals of 1,500 samples of 40 correlated pairs contain the truth."""
+    """Simulated: about 95 % of the intervals from 1,500 samples of 40 correlated pairs contain the true value."""
     random, covered = Random(5), 0
     for _ in range(1_500):
         cells = random.choices([(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)], [0.5, 0.2, 0.1, 0.2], k=40)
@@ -86,7 +86,7 @@ def test_interval_has_its_nominal_coverage() -> None:
 
 
 @given(better=st.integers(0, 30), worse=st.integers(0, 30))
-def test_test_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
+def test_p_value_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
     """The p-value is the exact probability that a fair coin is at least as uneven."""
     n = better + worse
     tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
@@ -107,7 +107,7 @@ def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None
 
 
 def test_required_number_of_items_has_the_stated_power() -> None:
-    """Simulated: with this number, a gain of 15 points is significant in about four of five evaluations."""
+    """Simulated: with this number, a gain of 15 points is significant in about four out of five evaluations."""
     n, random, significant = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
         differences = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
@@ -120,7 +120,7 @@ def test_required_number_of_items_has_the_stated_power() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Counts of one comparison, and its summary."""
+    """Counts for one comparison, and its summary."""
 
     id: str
     cells: tuple[int, int, int, int]
@@ -178,14 +178,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_summary_states_the_finding_plainly(case: Case) -> None:
-    """Each kind of result has its own words."""
+    """Each kind of result is worded differently."""
     report = benefit_report(items(*case.cells), min_gain=0.1)
     assert (report.finding, report.summary) == (case.finding, case.words)
     assert report.comparisons[0].finding == case.finding
 
 
-def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
-    """All figures of the sentence are fields, too."""
+def test_comparison_states_its_interval_and_p_value() -> None:
+    """All figures in the sentence are fields, too."""
     (compared,) = benefit_report(items(50, 25, 3, 22)).comparisons
     assert compared.summary == (
         "The debate helped: it was right in 75 of 100, one call in 53 (difference +22 points, 95% interval +12.2 to "
@@ -196,8 +196,8 @@ def test_the_comparison_has_its_interval_and_its_p_value_in_words() -> None:
     assert compared.tokens_ratio == pytest.approx(9.4)
 
 
-def test_undecided_gain_after_many_questions_is_reported_as_open() -> None:
-    """With enough questions for a relevant gain, no more are requested."""
+def test_undecided_gains_after_many_questions_are_reported_as_open() -> None:
+    """If there are enough questions to detect a relevant gain, no more are requested."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
@@ -205,12 +205,12 @@ def test_undecided_gain_after_many_questions_is_reported_as_open() -> None:
 
 
 def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
-    """Make items by the credits of the debate, one call, and the drafts."""
+    """Create items from the credits of the debate, one call, and the drafts."""
     return [item(d, single=s, drafts=v) for (d, s, v), times in cells.items() for _ in range(times)]
 
 
-def test_equally_good_vote_rules_out_a_gain() -> None:
-    """The debate beats one call but not the vote, and the summary begins with that."""
+def test_equally_good_votes_rule_out_a_gain() -> None:
+    """The debate beats one call but not the vote, and the summary begins with this."""
     report = benefit_report(
         items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
     )
@@ -221,7 +221,7 @@ def test_equally_good_vote_rules_out_a_gain() -> None:
     )
 
 
-def test_open_comparison_does_not_hide_the_other() -> None:
+def test_open_comparisons_do_not_hide_the_others() -> None:
     """The debate beats one call; the comparison with the vote is undecided."""
     report = benefit_report(
         items_with_credits({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26})
@@ -235,7 +235,7 @@ def test_open_comparison_does_not_hide_the_other() -> None:
 
 
 def test_several_baselines_raise_the_bar_for_a_gain() -> None:
-    """A result that is significant alone is not significant as the best of two."""
+    """A result that is significant on its own is not significant as the best of two."""
     single_baseline = items(50, 12, 3, 35)
     assert benefit_report(single_baseline).finding == "helped"
     with_drafts = [
@@ -255,7 +255,7 @@ def test_several_baselines_raise_the_bar_for_a_gain() -> None:
 
 @pytest.mark.simulation
 def test_useless_debates_are_rarely_found_helpful() -> None:
-    """Simulated: three baselines as good as the debate, 300 evaluations; against any of them "helped" in at most 5%."""
+    """Simulated: with three baselines as good as the debate, at most 5 % of 300 evaluations report that it "helped"."""
     random, wrong = Random(11), 0
     for _ in range(300):
         evaluation = [
@@ -274,12 +274,12 @@ def test_useless_debates_are_rarely_found_helpful() -> None:
     seed=st.integers(0, 9),
 )
 def test_report_adds_up_and_is_independent_of_item_order(drawn: list[tuple[float, ...]], seed: int) -> None:
-    """Rights are sums of credits, intervals contain the accuracy, comparisons match the methods."""
+    """Correct answers are sums of credits, intervals contain the accuracy, and comparisons match the methods."""
     benefit_items = [item(debate, single=single, drafts=drafts) for debate, single, drafts in drawn]
     report = benefit_report(benefit_items)
     shuffled = list(benefit_items)
     Random(seed).shuffle(shuffled)
-    assert rounded(benefit_report(shuffled)) == rounded(report)
+    assert round_sums(benefit_report(shuffled)) == round_sums(report)
     assert [method.method for method in report.methods] == ["debate", "single", "drafts"]
     for result, credit in zip(report.methods, zip(*drawn, strict=True), strict=True):
         assert result.right == pytest.approx(sum(credit))
@@ -293,8 +293,8 @@ def test_report_adds_up_and_is_independent_of_item_order(drawn: list[tuple[float
         assert (compared.finding == "helped") == (compared.p_holm < 0.05 and compared.difference > 0)
 
 
-def rounded(report: BenefitReport) -> str:
-    """Return a report without the last digits of sums."""
+def round_sums(report: BenefitReport) -> str:
+    """Return a report with sums rounded, because their last digits vary."""
     return (
         report.model_dump_json(round_trip=True)
         if not report.n
@@ -308,15 +308,15 @@ def rounded(report: BenefitReport) -> str:
 @pytest.mark.parametrize(
     ("answer", "credit"), list(zip(([], ["a"], ["b"], ["a", "b"], ["b", "c"]), (1 / 3, 1, 0, 0.5, 0), strict=True))
 )
-def test_undecided_answers_count_as_drawing_lots(answer: Sequence[str], credit: float) -> None:
+def test_undecided_answers_count_as_random_choices(answer: Sequence[str], credit: float) -> None:
     """The rule applies to debates and baselines."""
     method_answer = MethodAnswer(answer=list(answer))
     assert method_answer.credit("a", sides=3) == credit
     assert method_answer.credit("a", sides=3, undecided="wrong") == (answer == ["a"])
 
 
-def test_both_scorings_are_shown_if_the_finding_depends_on_them() -> None:
-    """Debates without a winner look harmful if they count as wrong, and neutral if they count as a lot."""
+def test_both_scorings_are_reported_if_the_finding_depends_on_them() -> None:
+    """Debates without a winner look harmful if they count as wrong, and neutral if they count as random choices."""
     single = [MethodAnswer(answer=["a"], calls=1), MethodAnswer(answer=["b"], calls=1)]
     items = [
         BenefitItem(truth="a", debate=MethodAnswer(answer=[], calls=5), baselines={"single": single[number % 2]})
@@ -332,7 +332,7 @@ def test_both_scorings_are_shown_if_the_finding_depends_on_them() -> None:
 
 
 def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
-    """Comparisons use items answered by both; the number of others is shown."""
+    """Comparisons use items that both answered; the number of others is reported."""
     benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
     report = benefit_report([*benefit_items, unknown])
@@ -341,7 +341,7 @@ def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
 
 
 def test_unknown_costs_are_not_estimated() -> None:
-    """Without tokens the calls are shown; without calls the cost is unknown."""
+    """Without token counts, the calls are reported. Without calls, the cost is unknown."""
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
         ({"tokens": None, "calls": 0}, "its cost is not known."),
@@ -364,7 +364,7 @@ def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]
 
 @pytest.mark.parametrize(("field", "value"), list(product(("confidence", "min_gain"), (0, 1, True, "0.5"))))
 def test_shares_out_of_range_are_rejected(field: str, value: object) -> None:
-    """The message has the option."""
+    """The message names the option."""
     options: Any = {field: value}
     with pytest.raises(ConfigurationError, match=field):
         benefit_report(items(1, 0, 0, 0), **options)
@@ -374,19 +374,19 @@ def test_shares_out_of_range_are_rejected(field: str, value: object) -> None:
 
 
 def answer(name: BaselineName, votes: Mapping[str, int], *, tokens: int | None = 100) -> BaselineAnswer:
-    """Make the answer of a baseline with one call per vote."""
+    """Create a baseline answer with one call per vote."""
     tokens_of = {} if tokens is None else {"prompt_tokens": tokens - 10, "completion_tokens": 10}
     return BaselineAnswer(name=name, winner=None, votes=dict(votes), calls=sum(votes.values()) or 1, **tokens_of)
 
 
 def raw(winner: str | None) -> DebateRawOutput:
-    """Make the raw output of a debate."""
+    """Create the raw output of a debate."""
     verdict = DebateVerdict(verdict="So it is.", winner=winner, reasoning="It was not answered.")
     return DebateRawOutput(rounds=1, question="Cap rents?", transcript=[], verdict=verdict)
 
 
 def test_debate_cost_excludes_its_baselines() -> None:
-    """Calls and tokens of baselines are subtracted; a baseline without a vote failed and is not wrong."""
+    """The baselines' calls and tokens are subtracted. A baseline without a vote failed and does not count as wrong."""
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
     unanswered = answer("self_consistency", {"yes": 0, "no": 0})
     benefit = benefit_item(raw("yes"), baselines=[*answers, unanswered], calls=9, tokens=1_340, truth="yes")
@@ -422,7 +422,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
-def test_without_a_truth_the_summary_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
+def test_summary_without_a_truth_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
     """A single run shows no more than that."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)

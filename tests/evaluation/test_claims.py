@@ -1,4 +1,4 @@
-"""Reports claim no more than was measured: an example for each earlier overstatement."""
+"""Reports claim no more than was measured; there is an example for each earlier overstatement."""
 
 from __future__ import annotations
 
@@ -37,37 +37,45 @@ SIDES = [{"name": "a", "stance": "yes, even"}, {"name": "b", "stance": "no, odd"
 
 
 def method_answer(right: float, *, calls: int = 5, tokens: int = 100) -> MethodAnswer:
-    """Make an answer that is right or wrong."""
+    """Create an answer that is right or wrong."""
     return MethodAnswer(answer=["y"] if right else ["n"], calls=calls, tokens=tokens)
 
 
-def compared(right: float, baseline: float, cluster: str | None = None) -> BenefitItem:
-    """Make a question answered by the debate and by self-consistency."""
+def compared_item(right: float, baseline: float, cluster: str | None = None) -> BenefitItem:
+    """Create a question answered by the debate and by self-consistency."""
     baselines: Any = {"self_consistency": method_answer(baseline)}
     return BenefitItem(truth="y", debate=method_answer(right), baselines=baselines, cluster=cluster)
 
 
 def failed() -> BenefitItem:
-    """Make a question whose debate has no verdict."""
+    """Create a question whose debate has no verdict."""
     return BenefitItem(truth="y", debate=MethodAnswer(answer=[]), baselines={}, failed=True)
 
 
 def ballot(order: str, winner: str, **more: Any) -> JudgeBallot:
-    """Make a ballot on sides of one letter each."""
+    """Create a ballot on one-letter sides."""
     return JudgeBallot(order=list(order), winner=winner, **more)
 
 
-def leaning(last: int, of: int = 3) -> list[JudgeBallot]:
-    """Make an item with `of` ballots, `last` of them for the last slot."""
+def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
+    """Create an item with `of` ballots, `last` of them for the last slot."""
     return [ballot(order, order[at < last]) for at, order in zip(range(of), ("ab", "ba") * of, strict=False)]
 
 
 # Did the debate help?
 
 
-def test_gain_below_the_minimum_is_not_reported_as_none() -> None:
-    """36 better and 22 worse of 300 rule out 10 points, but not any gain; the headline has the interval."""
-    items = [compared(1, 0)] * 36 + [compared(0, 1)] * 22 + [compared(1, 1)] * 180 + [compared(0, 0)] * 62
+def test_gains_below_the_minimum_are_not_reported_as_none() -> None:
+    """With 36 better and 22 worse out of 300, 10 points are ruled out, but a smaller gain is not.
+
+    The headline has the interval.
+    """
+    items = (
+        [compared_item(1, 0)] * 36
+        + [compared_item(0, 1)] * 22
+        + [compared_item(1, 1)] * 180
+        + [compared_item(0, 0)] * 62
+    )
     report = benefit_report(items, min_gain=0.1)
     assert report.finding == "none_worth_it"
     assert report.summary.startswith(
@@ -80,8 +88,8 @@ def test_gain_below_the_minimum_is_not_reported_as_none() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("names", [("single",), ("single", "drafts", "self_consistency")])
-def test_a_true_gain_is_rarely_ruled_out_however_many_baselines_there_are(names: Sequence[str]) -> None:
-    """Simulated: a gain of just `min_gain` over each baseline is excluded in at most 5 of 100 reports."""
+def test_true_gains_are_rarely_ruled_out_with_many_baselines(names: Sequence[str]) -> None:
+    """Simulated: a gain of exactly `min_gain` over each baseline is excluded in at most 5 out of 100 reports."""
     random, wrong = Random(2), 0
     for _ in range(200):
         items = []
@@ -95,7 +103,7 @@ def test_a_true_gain_is_rarely_ruled_out_however_many_baselines_there_are(names:
 
 
 def test_failed_debates_count_as_wrong_and_are_reported() -> None:
-    """The judge's provider fails on all questions that the debate would get wrong."""
+    """The judge's provider fails on exactly those questions that the debate would get wrong."""
 
     def answer(request: ModelRequest) -> Any:
         number = int(str(request.messages).split("Number ")[1].split(" ")[0])
@@ -136,8 +144,8 @@ def test_failed_debates_count_as_wrong_and_are_reported() -> None:
 def test_bounds_hold_for_every_possible_result_of_failed_debates(
     cells: list[tuple[bool, bool]], missing: int, data: st.DataObject
 ) -> None:
-    """`worst` and `best` contain the difference for any missing results."""
-    items = [compared(one, other) for one, other in cells]
+    """`worst` and `best` contain the difference whatever the missing results."""
+    items = [compared_item(one, other) for one, other in cells]
     (comparison,) = benefit_report([*items, *[failed()] * missing]).comparisons
     would = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=missing, max_size=missing))
     difference = sum(one - other for one, other in [*cells, *would]) / len([*cells, *would])
@@ -145,10 +153,10 @@ def test_bounds_hold_for_every_possible_result_of_failed_debates(
     assert comparison.worst - 1e-9 <= comparison.difference <= comparison.best + 1e-9
 
 
-def test_repeating_questions_adds_no_evidence() -> None:
-    """40 questions asked five times give the interval and the p-value of 40, not of 200."""
+def test_repeated_questions_add_no_evidence() -> None:
+    """Asking 40 questions five times gives the interval and the p-value for 40 questions, not 200."""
     random = Random(5)
-    questions = [compared(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
+    questions = [compared_item(random.random() < 0.75, random.random() < 0.55, f"q{number}") for number in range(40)]
     (single,), (fivefold,) = (benefit_report(questions * times).comparisons for times in (1, 5))
     assert (fivefold.n, fivefold.clusters) == (200, 40)
     assert fivefold.p == pytest.approx(single.p)
@@ -156,8 +164,8 @@ def test_repeating_questions_adds_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
-def test_intervals_of_correlated_questions_have_their_coverage(shared: float) -> None:
-    """Simulated: with 30 topics of 5 correlated questions, 93% of the 95% intervals or more contain the truth."""
+def test_intervals_for_correlated_questions_have_their_coverage(shared: float) -> None:
+    """Simulated: with 30 topics of 5 questions, at least 93 % of the 95 % intervals contain the true value."""
     random, covered = Random(7), 0
     ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
     topics = [topic for topic in range(30) for _ in range(5)]
@@ -179,8 +187,8 @@ def test_intervals_of_correlated_questions_have_their_coverage(shared: float) ->
     assert covered / 400 >= 0.93
 
 
-def test_repeats_and_topics_are_counted_as_clusters() -> None:
-    """Repeated rows, rows with one question, and rows of one topic are one cluster each."""
+def test_repeats_and_topics_count_as_clusters() -> None:
+    """Repeated rows, rows with the same question, and rows on the same topic form one cluster each."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -198,8 +206,8 @@ def test_repeats_and_topics_are_counted_as_clusters() -> None:
         evaluate_sync(pattern, rows, repeats=0, **options)
 
 
-def test_the_right_position_does_not_always_speak_first() -> None:
-    """Choices are shuffled by the seed, although the right one is first in all rows of the data set."""
+def test_correct_position_does_not_always_speak_first() -> None:
+    """Choices are shuffled by seed, although the correct one comes first in all rows of the data set."""
 
     def make_debate(row: dict[str, Any], positions: Sequence[str]) -> Any:
         spoke.append(positions[0] == row["choices"][0])
@@ -228,12 +236,12 @@ def test_the_right_position_does_not_always_speak_first() -> None:
         evaluate_sync(make_debate(rows[0], ["it is", "it is not"]), rows, **options)
 
 
-def test_vote_of_two_drafts_is_not_a_separate_comparison() -> None:
-    """With two debaters it is as accurate as one call, so it is shown without an adjustment for it."""
+def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
+    """With two debaters, it is as accurate as one call, so it is reported without adjusting for it."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
         benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})
-        for benefit_item in [compared(1, 0)] * 9
+        for benefit_item in [compared_item(1, 0)] * 9
     ]
     report = benefit_report(items)
     assert [method.method for method in report.methods] == ["debate", "drafts", "self_consistency"]
@@ -245,8 +253,8 @@ def test_vote_of_two_drafts_is_not_a_separate_comparison() -> None:
     assert [comparison.baseline for comparison in benefit_report(items).comparisons] == ["drafts", "self_consistency"]
 
 
-def test_completion_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
-    """A debate mostly reads and self-consistency writes, so equal tokens are not equal cost."""
+def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
+    """A debate mostly reads and self-consistency mostly writes, so equal tokens are not equal cost."""
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
     report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
@@ -261,7 +269,7 @@ def test_completion_tokens_and_price_are_reported_with_tokens_and_calls() -> Non
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
 def test_required_number_of_questions_gives_the_test_its_power(gain: float, differing: float) -> None:
-    """All outcomes of the exact test give 80% with this number, and less with one fewer."""
+    """Enumerating the exact test gives a power of 80 % with this number, and less with one fewer."""
 
     def power(n: int) -> float:
         total = 0.0
@@ -283,21 +291,21 @@ def test_required_number_of_questions_gives_the_test_its_power(gain: float, diff
 
 
 def test_slot_interval_agrees_with_its_test() -> None:
-    """An item with a lean of three counts three times as much as one with a lean of one, in both."""
-    strong = full_audit([leaning(3)] * 12 + [leaning(1)] * 28 + [leaning(2)] * 22)
+    """In both, an item with a lean of three counts three times as much as one with a lean of one."""
+    strong = full_audit([leaning_ballots(3)] * 12 + [leaning_ballots(1)] * 28 + [leaning_ballots(2)] * 22)
     assert strong.slots[0].p is not None
     assert strong.slots[0].p <= 0.05
     assert strong.findings[0].startswith("favours the last slot")
-    borderline = full_audit([leaning(3)] * 10 + [leaning(1)] * 28 + [leaning(2)] * 22).slots[0]
+    borderline = full_audit([leaning_ballots(3)] * 10 + [leaning_ballots(1)] * 28 + [leaning_ballots(2)] * 22).slots[0]
     assert borderline.p == pytest.approx(0.0509, abs=1e-4)
     assert borderline.places[1].low is not None
     assert borderline.places[1].low <= 0.5
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
-def test_an_interval_never_excludes_what_its_test_does_not_reject(items: list[tuple[int, int]]) -> None:
-    """With p above 5%, the intervals of both slots contain one half."""
-    (slots,) = full_audit([leaning(min(last, of), of) for last, of in items], resamples=200).slots
+def test_intervals_never_exclude_what_their_test_does_not_reject(items: list[tuple[int, int]]) -> None:
+    """With p above 5 %, the intervals for both slots contain one half."""
+    (slots,) = full_audit([leaning_ballots(min(last, of), of) for last, of in items], resamples=200).slots
     assert slots.p is not None
     for place in slots.places:
         assert place.low is not None
@@ -306,8 +314,7 @@ def test_an_interval_never_excludes_what_its_test_does_not_reject(items: list[tu
 
 
 @given(st.lists(st.integers(-3, 3), max_size=9))
-def test_sign_flip_test_enumerates_all_assignments_of_signs(leans: list[int]) -> None:
-    """The test equals a complete enumeration."""
+def test_sign_flip_test_enumerates_all_sign_assignments(leans: list[int]) -> None:
     sums = [0]
     for lean in leans:
         sums = [total + sign * lean for total in sums for sign in (1, -1)]
@@ -318,7 +325,7 @@ def test_sign_flip_test_enumerates_all_assignments_of_signs(leans: list[int]) ->
 @pytest.mark.simulation
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_consistency_intervals_have_their_coverage(n: int) -> None:
-    """The exact interval grows with the share and covers 95% at any rate of consistent items."""
+    """The exact interval grows with the share and covers 95 % at any rate of consistent items."""
     consistent, inconsistent = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
     intervals = []
     for k in range(n + 1):
@@ -336,8 +343,8 @@ def test_consistency_intervals_have_their_coverage(n: int) -> None:
 
 
 @pytest.mark.simulation
-def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
-    """Five fair judges give 12 tests; about one of twenty audits reports a preference."""
+def test_fair_panels_are_rarely_accused_with_many_tests() -> None:
+    """Five fair judges result in 12 tests; about one in twenty audits reports a preference."""
     random, accused = Random(3), 0
     for _ in range(60):
         items = []
@@ -354,7 +361,7 @@ def test_fair_panels_are_rarely_accused_however_many_tests_are_made() -> None:
     assert any("12 tests were made and p-values are adjusted for that" in finding for finding in report.findings)
 
 
-def test_result_of_one_among_many_tests_is_not_a_finding() -> None:
+def test_one_result_among_many_tests_is_not_a_finding() -> None:
     """P = .04 among four tests gives neither "favours" nor "no slot bias found"."""
     cast = [[ballot("ab", "a", model="m"), ballot("ba", "ab"[at % 2], model="n")] for at in range(37)]
     cast += [[ballot("ba", "a", model="m"), ballot("ab", "ab"[at % 2], model="n")] for at in range(23)]
@@ -365,7 +372,7 @@ def test_result_of_one_among_many_tests_is_not_a_finding() -> None:
 
 
 def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
-    """With three judges on 60 items the interval contains the estimate; 49 items give none."""
+    """With three judges on 60 items, the interval contains the estimate; with 49 items, there is none."""
     random = Random(4)
     items = [
         [ballot("ab", "a" if random.random() < 0.5 + 0.3 * (side == "a") else "b", model=model) for model in "xyz"]
@@ -384,7 +391,7 @@ def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
 
 
 def rebuttals_win(request: ModelRequest) -> Any:
-    """Judge for whoever has answered the other side."""
+    """Judge in favor of the side that answered the other one."""
     text = str(request.messages[-1]["content"]).split("Round 1:")[1]
     replies = dict(re.findall(r"\[(tea|coffee)\] (I [a-z]+)", text))
     return {
@@ -394,8 +401,8 @@ def rebuttals_win(request: ModelRequest) -> Any:
     }
 
 
-def test_preference_for_the_last_speaker_is_found_if_the_speaking_order_is_known() -> None:
-    """With one speaking order in all views, slots look unbiased; the order of turns shows the bias."""
+def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
+    """With the same speaking order in all views, slots look unbiased; the order of turns shows the bias."""
 
     def chat(request: ModelRequest) -> str:
         text = " ".join(str(message["content"]) for message in request.messages)
@@ -438,10 +445,10 @@ def test_preference_for_the_last_speaker_is_found_if_the_speaking_order_is_known
             lambda: required_n(-0.1, differing=0.3),
             r"required_n\(\): `gain` must be a number between 0 and 1 \(got -0.1\)",
         ),
-        (lambda: benefit_report([compared(1, 1)], missing="ignored"), "`missing` must be one of"),  # type: ignore[arg-type]
+        (lambda: benefit_report([compared_item(1, 1)], missing="ignored"), "`missing` must be one of"),  # type: ignore[arg-type]
     ],
 )
-def test_statistics_of_empty_input_are_rejected(call: Any, message: str) -> None:
-    """The error has the permitted values; there is no division by zero."""
+def test_statistics_on_empty_input_are_rejected(call: Any, message: str) -> None:
+    """The error has the permitted values instead of a division by zero."""
     with pytest.raises(ConfigurationError, match=message):
         call()

@@ -31,13 +31,13 @@ pytestmark = pytest.mark.anyio
 TEXTS = {"a": "a good answer", "b": "a bad one"}
 
 
-def good(text: str) -> float:
+def quality_of(text: str) -> float:
     """Return the quality of a text."""
     return 2.0 * text.count("good")
 
 
 def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
-    """Make rows of texts of different lengths."""
+    """Create rows of texts with different lengths."""
     draw = Random(seed)
     return [
         {"question": f"Q{at}?", **{name: f"{name} {at} " + "x" * draw.randint(1, 40) for name in names}}
@@ -45,8 +45,8 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
     ]
 
 
-async def test_each_judge_reads_each_text_first_once_and_no_names() -> None:
-    """Three texts have six orders; shares count all ballots; a judge with several winners has flipped."""
+async def test_judges_read_each_text_first_once_and_without_names() -> None:
+    """Three texts have six orders. Shares count all ballots; a judge with several winners has flipped."""
     prompts: list[str] = []
 
     class RecordingJudge(SimJudge):
@@ -55,7 +55,7 @@ async def test_each_judge_reads_each_text_first_once_and_no_names() -> None:
             return await super().request(request)
 
     texts = {"gpt-9": "a good answer", "llama-9": "bad", "own": "bad as well"}
-    judges = [RecordingJudge(quality=good, name="fair"), SimJudge(quality=good, slot=9.0, name="biased")]
+    judges = [RecordingJudge(quality=quality_of, name="fair"), SimJudge(quality=quality_of, slot=9.0, name="biased")]
     comparison = await compare("Which?", texts, judges=judges, reference="the answer", seed=3, store=False)
     assert (comparison.winner, comparison.flips, len(comparison.ballots)) == ("gpt-9", 1, 12)
     assert [(judge.judge, judge.flipped, judge.for_first, judge.ballots) for judge in comparison.judges] == [
@@ -70,14 +70,14 @@ async def test_each_judge_reads_each_text_first_once_and_no_names() -> None:
     assert all("  | the answer" in prompt for prompt in prompts)
 
 
-async def test_comparison_stopped_by_a_limit_reports_no_verdict() -> None:
+async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
     """The error has the run id."""
     with pytest.raises(FlowDebateError, match=r"run \w+ ended without a verdict"):
-        await compare("Which?", TEXTS, judges=[SimJudge(quality=good)], limits=Limits(calls=1), store=False)
+        await compare("Which?", TEXTS, judges=[SimJudge(quality=quality_of)], limits=Limits(calls=1), store=False)
 
 
-async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
-    """Criteria have means, and shares follow the weighted sums, as for a debate's judge."""
+async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
+    """Criteria have means, and shares follow the weighted sums, as with a debate's judge."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -98,8 +98,8 @@ async def test_a_rubric_is_scored_by_criterion_and_weighted() -> None:
         JudgeOptions(criteria={"correct": 1}, answer_form="letter")
 
 
-async def test_side_missing_from_all_rows_is_rejected() -> None:
-    """A misspelt name would omit a system."""
+async def test_sides_missing_from_all_rows_are_rejected() -> None:
+    """A misspelled name would omit a system."""
     with pytest.raises(ConfigurationError, match=r"`sides` must be keys of texts.*\['theirz'\]"):
         await compare_all(
             rows_of(2, "ours", "theirs", "third"), sides=["ours", "theirs", "theirz"], judges=[SimJudge()]
@@ -107,8 +107,8 @@ async def test_side_missing_from_all_rows_is_rejected() -> None:
 
 
 @pytest.mark.slow
-async def test_models_of_any_vendor_can_judge() -> None:
-    """Services without log-probabilities are included, by name or object, large or small."""
+async def test_models_from_any_vendor_can_judge() -> None:
+    """This includes services without log probabilities, by name or object, large or small."""
 
     def say(request: Asked) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
@@ -120,14 +120,14 @@ async def test_models_of_any_vendor_can_judge() -> None:
         for judges in (names, [resolve_model(name) for name in names]):
             compared = await compare("Q?", TEXTS, judges=judges, store=False)
             assert [(judge.judge, judge.flipped) for judge in compared.judges] == [(name, True) for name in names]
-    small = SimJudge(quality=good)
+    small = SimJudge(quality=quality_of)
     small.profile, small.gives_logprobs = "concise", False  # type: ignore[attr-defined] # attributes that models may have
     assert (await compare("Q?", TEXTS, judges=[small], store=False)).winner == "a"
 
 
 async def test_local_model_judges_by_letter() -> None:
     """A model with the profile "concise" can contradict its winner in its reasons."""
-    judge = SimJudge(quality=good)
+    judge = SimJudge(quality=quality_of)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
     comparison = await compare("Q?", TEXTS, judges=[judge], store=False)
     assert comparison.winner == "a"
@@ -156,7 +156,7 @@ async def test_local_model_judges_by_letter() -> None:
     ],
 )
 async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: dict[str, Any], field: str) -> None:
-    """The error has the field, and the row if there are several."""
+    """The error has the field and, with several rows, the row."""
     judge = SimJudge()
     with pytest.raises(ConfigurationError, match=field):
         await compare("Q?", texts, **{"judges": [judge], "store": False, **options})
@@ -166,8 +166,8 @@ async def test_invalid_input_is_rejected_before_any_call(texts: Any, options: di
             await compare_all(rows, **{"judges": [judge], "store": False, **options})
 
 
-async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_path: Path) -> None:
-    """Only failed rows are repeated, and the tables are equal."""
+async def test_interrupted_comparisons_compare_each_row_once(tmp_path: Path) -> None:
+    """Only failed rows are repeated, and the resulting tables are equal."""
     rows, prompts, broken = rows_of(8, "left", "right"), [], True
 
     class Breaking(SimJudge):
@@ -196,8 +196,8 @@ async def test_rows_are_compared_once_however_often_the_call_is_interrupted(tmp_
     assert len(prompts) == 16
 
 
-async def test_a_table_says_how_often_judges_are_right() -> None:
-    """Accuracy is shown by order and for agreeing orders; judges do not see the truth, which may be unknown."""
+async def test_tables_report_the_accuracy_of_judges() -> None:
+    """Accuracy is reported by order and for agreeing orders. Judges do not see the truth, which may be unknown."""
     printed_lines: list[str] = []
 
     def by_number(request: ModelRequest) -> dict[str, Any]:
@@ -244,15 +244,15 @@ async def test_a_table_says_how_often_judges_are_right() -> None:
 
 @pytest.mark.parametrize(("rows", "better"), [(4, False), (5, False), (6, True)])
 async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
-    """Two equal systems reach four wins of four in one of eight tables."""
+    """Two equal systems reach four wins out of four in one in eight tables."""
     texts = [{"question": f"Q{number}?", "ours": "a good answer", "theirs": "a bad one"} for number in range(rows)]
-    table = await compare_all(texts, judges=[SimJudge(quality=good, noise=0.0)], store=False)
+    table = await compare_all(texts, judges=[SimJudge(quality=quality_of, noise=0.0)], store=False)
     assert table.p == 2 / 2**rows
     assert table.findings[0].startswith("ours is better" if better else "ours is not clearly better")
 
 
-async def test_a_judge_that_favours_the_first_place_is_found_over_200_rows() -> None:
-    """The table names it with intervals, and does not name the fair judge."""
+async def test_judges_favoring_the_first_slot_are_found() -> None:
+    """Over 200 rows, the table names the biased judge with intervals, and does not name the fair one."""
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges
@@ -264,8 +264,8 @@ async def test_a_judge_that_favours_the_first_place_is_found_over_200_rows() -> 
     assert "95% interval" in sentence
 
 
-async def test_a_table_equals_reference_libraries() -> None:
-    """Kappa, alpha and Wilson's intervals agree to 1e-9, a ranking of three systems to 1e-6."""
+async def test_tables_match_reference_libraries() -> None:
+    """Kappa, alpha and Wilson intervals agree to 1e-9, a ranking of three systems to 1e-6."""
     rows = rows_of(40, "a", "b", "c")
     for row in rows[:10]:
         del row["c"]
@@ -290,7 +290,7 @@ async def test_a_table_equals_reference_libraries() -> None:
     assert len(table.ranking.systems) == 3
 
 
-def cover_share(studies: int, judges: int, *, seed: int) -> float:
+def measure_coverage(studies: int, judges: int, *, seed: int) -> float:
     """Return how often the interval of a share contains the mean of the simulated judges."""
     from flowdebate.evaluation.statistics import share_interval
 
@@ -305,16 +305,16 @@ def cover_share(studies: int, judges: int, *, seed: int) -> float:
 
 def test_intervals_have_their_coverage() -> None:
     """The coverage is at least .93 in simulated studies."""
-    assert min(cover_share(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
+    assert min(measure_coverage(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
 @pytest.mark.simulation
-def test_intervals_have_their_coverage_in_thousands_of_studies() -> None:
+def test_intervals_have_their_coverage_in_many_studies() -> None:
     """The coverage is at least .93."""
-    assert min(cover_share(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
+    assert min(measure_coverage(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
-def test_empty_table_is_reported_as_empty() -> None:
+def test_empty_tables_are_reported_as_empty() -> None:
     """All rows failed."""
     table = tabulate([], failed={0: "no"})
     assert (table.rows, table.systems, table.findings) == (0, [], ["left out, because their judging failed: 1 row"])

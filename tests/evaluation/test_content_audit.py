@@ -1,4 +1,4 @@
-"""Content audit: a regression equal to a reference fit recovers planted effects, and length in real ballots."""
+"""Content audit: a regression that matches a reference fit and recovers planted effects, and length in real ballots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRENGTHS = {"a": 0.5, "b": 0.0, "c": -0.5}
 
 
 def draw_choices(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -> list[ContentChoice]:
-    """Draw ballots in both orders of pairs of three systems; length, the first place and kin have effects."""
+    """Draw ballots in both orders of pairs from three systems, with effects of length, first place and kinship."""
     rng, choices = np.random.default_rng(seed), []
     for item in range(items):
         one, other = rng.choice([*STRENGTHS], 2, replace=False)
@@ -83,7 +83,7 @@ def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noq
 
 
 def ballots_of(group: str) -> list[ContentChoice]:
-    """Return ballots by letter of the local judge, in both orders, on written debates with a better side."""
+    """Return the local judge's letter ballots, in both orders, on written debates with a better side."""
     cases_by_id, choices = {case.id: case for case in cases()}, []
     for record in found_in():
         case = cases_by_id[record.case]
@@ -95,8 +95,8 @@ def ballots_of(group: str) -> list[ContentChoice]:
 
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
-def test_length_effect_is_found_in_the_project_s_ballots(group: str) -> None:
-    """The local judge favours length and the first text; at equal length the better side is still ahead."""
+def test_length_effect_is_found_in_the_projects_ballots(group: str) -> None:
+    """The local judge favors length and the first text; at equal length, the better side is still ahead."""
     report = content_audit(ballots_of(group))
     assert [*report.effects] == ["order", "length"]
     assert all((effect.low or 0) > 0 for effect in report.effects.values())
@@ -105,7 +105,7 @@ def test_length_effect_is_found_in_the_project_s_ballots(group: str) -> None:
 
 
 def test_controlling_for_length_removes_the_length_effect() -> None:
-    """Two systems that differ only in length, where the longer one wins more, are even at equal length."""
+    """Two systems differ only in length, and the longer one wins more. At equal length, they are even."""
     rng, choices = np.random.default_rng(7), []
     for number in range(1_500):
         lengths = [float(rng.normal(1, 1)), float(rng.normal())]
@@ -123,8 +123,8 @@ def test_controlling_for_length_removes_the_length_effect() -> None:
     assert lay_out(audited) is not None
 
 
-def test_ballots_give_the_features_of_each_side() -> None:
-    """Length, Markdown and kin come from texts, lengths from letter ballots; invalid ballots are skipped."""
+def test_ballots_have_the_features_of_each_side() -> None:
+    """Length, Markdown and kinship come from texts, lengths from letter ballots. Invalid ballots are skipped."""
     texts = {"yes": "# So\n- **it** is\n", "no": "x" * 64}
     ballots = [
         JudgeBallot(order=["no", "yes"], model="m", winner="yes"),
@@ -138,7 +138,7 @@ def test_ballots_give_the_features_of_each_side() -> None:
     assert choice.columns["style"] == [0, pytest.approx(np.log(5))]
 
 
-def test_purely_positional_judge_has_no_regression() -> None:
+def test_purely_positional_judges_have_no_regression() -> None:
     """The report has the reason."""
     slot = [ContentChoice(systems=["a", "b"], shares=[1, 0], columns={"order": [0.5, -0.5]}) for _ in range(9)]
     report = content_audit(slot)
@@ -159,7 +159,7 @@ def test_purely_positional_judge_has_no_regression() -> None:
     ids=["none", "one side", "other columns"],
 )
 def test_incomparable_choices_are_rejected(choices: Any) -> None:
-    """The error has the number of the first one."""
+    """The error has the number of the first such choice."""
     with pytest.raises(ConfigurationError, match="choices"):
         content_audit(choices)
 
@@ -167,7 +167,7 @@ def test_incomparable_choices_are_rejected(choices: Any) -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 def test_false_alarms_are_rare_with_ten_questions() -> None:
-    """In at most .06 of 1,000 audits, while length is found where it counts; docs/judges.md has how often."""
+    """At most .06 of 1,000 audits have one, while length is found where it matters; docs/judges.md has the rates."""
     assert max(alarms(10, studies=1_000).values()) <= 0.06
     assert alarms(10, studies=400, length=1.0)["length"] >= 0.28
     assert alarms(20, studies=400, length=1.0)["length"] >= 0.75
@@ -176,7 +176,7 @@ def test_false_alarms_are_rare_with_ten_questions() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
 def test_length_effect_is_found_only_if_present() -> None:
-    """False alarms in at most .07 of 400 audits (coverage .93), an effect of 1 in at least .7 of 100 with 60 items."""
+    """At most .07 of 400 audits have a false alarm, and an effect of 1 is found in at least .7 of 100 with 60 items."""
     alarms, hits = 0, 0
     for seed in range(400):
         none = content_audit(draw_choices(seed, 80, length=0.0)).effects["length"]

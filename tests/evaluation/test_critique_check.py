@@ -1,4 +1,4 @@
-"""Critique checks: decisions about labelled answers, and the advice that follows."""
+"""Critique checks: decisions about labeled answers, and the resulting advice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FACT = "The bridge of the town was built in 1874 by its own masons."
 
 
 def rows_of(count: int) -> list[dict[str, Any]]:
-    """Return rows of which every second is wrong, each about another bridge."""
+    """Return rows about different bridges, of which every second one is wrong."""
     return [
         {
             "question": f"When was bridge {number} built?",
@@ -32,7 +32,7 @@ def rows_of(count: int) -> list[dict[str, Any]]:
 
 
 def model_of(*, critic: float, alone: float, failing: str = "") -> FunctionModel:
-    """Return a model whose critic and whose judge alone notice these shares of wrong answers."""
+    """Create a model whose critic and standalone judge notice these shares of wrong answers."""
 
     def notices(request: ModelRequest, share: float) -> bool:
         text = str(request.messages[-1]["content"])
@@ -52,7 +52,7 @@ def model_of(*, critic: float, alone: float, failing: str = "") -> FunctionModel
     return FunctionModel(reply)
 
 
-def test_a_critic_that_finds_more_than_the_judge_is_recommended() -> None:
+def test_critics_that_find_more_than_the_judge_are_recommended() -> None:
     """The report has both rates and the paired interval of their difference."""
     check = critique_check_sync(rows_of(100), model=model_of(critic=0.9, alone=0.3))
     assert check.critique.found is not None
@@ -70,8 +70,8 @@ def test_a_critic_that_finds_more_than_the_judge_is_recommended() -> None:
     assert 2 <= check.calls <= 3
 
 
-def test_critic_that_finds_less_than_the_judge_is_not_recommended() -> None:
-    """Too few answers decide nothing, and the report has the required number."""
+def test_critics_that_find_less_than_the_judge_are_not_recommended() -> None:
+    """With too few answers nothing is decided, and the report has the required number."""
     worse = critique_check_sync(rows_of(100), model=model_of(critic=0.3, alone=0.9))
     assert worse.helps is False
     assert "Do not use critique()" in worse.summary
@@ -80,7 +80,7 @@ def test_critic_that_finds_less_than_the_judge_is_not_recommended() -> None:
     assert re.search(r"takes about [\d,]+ labelled answers, and there are 6", weak.advice)
 
 
-def test_answers_without_a_decision_are_left_out_and_counted() -> None:
+def test_answers_without_a_decision_are_excluded_and_counted() -> None:
     """A failed call is neither right nor wrong."""
     model = model_of(critic=1.0, alone=1.0, failing="bridge 4 ")
     check = critique_check_sync(rows_of(10), model=model)
@@ -91,7 +91,7 @@ def test_answers_without_a_decision_are_left_out_and_counted() -> None:
 
 
 @pytest.mark.anyio
-async def test_stored_check_repeats_no_call() -> None:
+async def test_stored_checks_repeat_no_call() -> None:
     """The same `batch_id` continues where it stopped."""
     store, requests = MemoryStore(), []
     inner = model_of(critic=1.0, alone=1.0)
@@ -111,8 +111,8 @@ async def test_stored_check_repeats_no_call() -> None:
 @pytest.mark.parametrize(
     ("value", "right"), [(True, True), ("wrong", False), ("Yes", True), (0, False), ([], True), (["late"], False)]
 )
-def test_labels_are_words_or_lists_of_faults(value: object, right: bool) -> None:  # noqa: FBT001 - a label
-    """Data sets have both."""
+def test_labels_can_be_words_or_lists_of_faults(value: object, right: bool) -> None:  # noqa: FBT001 - a label
+    """Data sets use both."""
     [row] = rows_of(1)
     check = critique_check_sync([{**row, "label": value}], truth="label", model=model_of(critic=1, alone=1))
     assert check.answers[0].is_right is right
@@ -127,14 +127,14 @@ def test_labels_are_words_or_lists_of_faults(value: object, right: bool) -> None
     ],
 )
 def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
-    """The error comes before any call."""
+    """The error is raised before any call."""
     with pytest.raises(ConfigurationError) as error:
         critique_check_sync([{**rows_of(1)[0], **change}], model=FunctionModel(lambda _: pytest.fail("asked")))
     assert error.value.field == field
 
 
-def test_critics_and_judge_use_the_models_of_the_pattern() -> None:
-    """The lone judge is the judge of the critique."""
+def test_critics_and_judge_use_the_patterns_models() -> None:
+    """The standalone judge is the judge of the critique."""
     models: dict[str, set[str]] = {}
 
     def named_model(name: str) -> FunctionModel:

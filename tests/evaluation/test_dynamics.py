@@ -1,4 +1,4 @@
-"""Dynamics: planted rates are recovered, and outputs of each pattern show how answers changed."""
+"""Dynamics: planted rates are recovered, and each pattern's outputs show how answers changed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 TRUTH, LIE = "yes", "no"
 
 
-def planted(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> list[AnswerCourse]:
-    """Simulate three voices, right at first in six of ten; a contradicted voice is followed at the rate `adopts`."""
+def planted_courses(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> list[AnswerCourse]:
+    """Simulate three voices, initially right in six out of ten; a contradicted voice follows at the rate `adopts`."""
     random = Random(seed)
     courses = []
     for _ in range(runs):
@@ -51,8 +51,8 @@ def planted(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_planted_rates_are_recovered(seed: int) -> None:
-    """The rates of 800 runs are within .03: right to wrong .25, wrong to right .10, adoption .4."""
-    courses = planted(800, lost=0.25, won=0.10, adopts=0.4, seed=seed)
+    """The rates from 800 runs are within .03: right to wrong .25, wrong to right .10, adoption .4."""
+    courses = planted_courses(800, lost=0.25, won=0.10, adopts=0.4, seed=seed)
     alone = dynamics(
         [
             course.model_copy(update={"voices": {n: a for n, a in course.voices.items() if n != "d"}})
@@ -76,10 +76,10 @@ def test_planted_rates_are_recovered(seed: int) -> None:
 
 @pytest.mark.simulation
 def test_planted_rates_are_recovered_in_two_hundred_studies() -> None:
-    """Over all seeds the mean error is 0, and 93 of 100 95 % intervals contain the planted rate."""
+    """Over all seeds, the mean error is 0, and 93 % of the 95 % intervals contain the planted rate."""
     covered, errors = 0, []
     for seed in range(200):
-        figure = dynamics(planted(300, lost=0.25, won=0.10, adopts=0.4, seed=seed)).right_to_wrong
+        figure = dynamics(planted_courses(300, lost=0.25, won=0.10, adopts=0.4, seed=seed)).right_to_wrong
         assert figure is not None
         assert figure.low is not None
         assert figure.high is not None
@@ -100,7 +100,7 @@ COURSES = st.builds(
 
 @settings(max_examples=example_count(100))
 @given(courses=st.lists(COURSES, min_size=1, max_size=12))
-def test_a_perfect_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
+def test_perfect_choices_are_never_worse(courses: list[AnswerCourse]) -> None:
     """The gap is at least 0, intervals contain their shares, and flips account for the change."""
     report = dynamics(courses)
     assert report.oracle_gap is not None
@@ -120,7 +120,7 @@ def test_a_perfect_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
     assert round(gained) == moved["won"] - moved["lost"]
 
 
-def test_without_truth_only_changes_are_reported() -> None:
+def test_only_changes_are_reported_without_a_truth() -> None:
     """At least one course is required."""
     report = dynamics([AnswerCourse(voices={"a": ["rent caps", "Rent caps."], "b": ["no", "rent caps, in cities"]})])
     assert report.changed is not None
@@ -132,7 +132,7 @@ def test_without_truth_only_changes_are_reported() -> None:
 
 
 def test_consensus_agents_have_positions() -> None:
-    """Bob abandons the right position in his revision; the others keep it."""
+    """Bob abandons the right position in his revision; the others keep theirs."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     report = dynamics(courses_of(raw, truth="build homes"))
     assert (report.courses, report.adopted) == (1, None)
@@ -144,7 +144,7 @@ def test_consensus_agents_have_positions() -> None:
 
 
 def test_reviewers_and_moderators_have_positions() -> None:
-    """The author of a finding confirms it or withdraws it; a reviewer without an opinion has no answer."""
+    """The author of a finding confirms or withdraws it; a reviewer without an opinion has no answer."""
     statement = {"agentName": "ann", "title": "t", "claim": "c", "severity": "minor", "place": {}}
     refutes = {"finding": "F1", "agentName": "bob", "verdict": "refute", "reason": "no"}
     neither = {**refutes, "agentName": "cy", "verdict": "neither"}
@@ -174,14 +174,14 @@ def test_reviewers_and_moderators_have_positions() -> None:
 
 
 def note_on(pattern: str, raw: PatternOutput) -> list[str]:
-    """Return the notes of the run on every front end."""
+    """Return the run's notes on every front end."""
     document = document_of({"pattern": pattern, "status": "complete", "raw": raw.to_wire()}, location="here")
     return [note for note in document.notes if note.startswith("Changed")]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_has_courses_or_none(name: str) -> None:
-    """Any run's raw output works, so that a batch can be measured."""
+    """Any run's raw output is accepted, so a whole batch can be measured."""
     raw = PATTERNS[name]().run_sync(QUESTION, model=FunctionModel(answer_to), seed=1).raw
     courses = courses_of(raw)
     assert all(isinstance(course, AnswerCourse) for course in courses)
@@ -201,7 +201,7 @@ print(report(document_of(json.loads(sys.argv[1]), location="here")))
 
 
 def test_report_does_not_import_scipy() -> None:
-    """A base installation lacks it: changes are counted without an interval."""
+    """A base installation lacks SciPy: changes are counted without an interval."""
     raw = plan(max_rounds=1).run_sync(TASK, model=agents(stating)).output
     value = json.dumps({"pattern": "consensus", "status": "complete", "raw": raw.to_wire()})
     command = [sys.executable, "-c", _WITHOUT_SCIPY, value]

@@ -1,4 +1,4 @@
-"""Comparison of an escalation with always debating: accuracy, cost and who decided, against counts by hand."""
+"""Comparison of an escalation with always debating: accuracy, cost and who decided, against manual counts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ pytest.importorskip("scipy")
 SAME = Agreement(agree=lambda pair: pair.first == pair.second)
 
 
-def replayed(answers: list[tuple[str, str, str]], *, tokens: bool = True) -> tuple[Any, Any, list[dict[str, str]]]:
-    """Make an escalation of two answers and a panel, the panel alone, and rows with the right answer "a"."""
+def replayed_escalation(
+    answers: list[tuple[str, str, str]], *, tokens: bool = True
+) -> tuple[Any, Any, list[dict[str, str]]]:
+    """Create an escalation of two answers and a panel, the panel alone, and rows with the right answer "a"."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         row, at = int(str(request.messages[-1]["content"])), ["one", "two", "panel"].index(request.block)
@@ -42,9 +44,9 @@ def replayed(answers: list[tuple[str, str, str]], *, tokens: bool = True) -> tup
 ANSWERS = [("a", "a", "b"), ("b", "b", "a"), ("a", "b", "a"), ("a", "b", "b"), ("a", "a", "a"), ("b", "a", "a")]
 
 
-def test_accuracy_tokens_and_shares_match_a_count_by_hand() -> None:
-    """Three of six questions are decided by agreement, one of them wrongly."""
-    escalation, panel, rows = replayed(ANSWERS)
+def test_accuracy_tokens_and_shares_match_a_manual_count() -> None:
+    """Three out of six questions are decided by agreement, one of them incorrectly."""
+    escalation, panel, rows = replayed_escalation(ANSWERS)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.n, report.failed) == (6, 0)
     assert report.escalation.accuracy.value == report.always.accuracy.value == pytest.approx(4 / 6)
@@ -62,24 +64,24 @@ def test_accuracy_tokens_and_shares_match_a_count_by_hand() -> None:
 
 
 def test_cost_is_counted_in_calls_if_tokens_are_unknown() -> None:
-    """The ratio of tokens is None, and the summary says calls."""
-    escalation, panel, rows = replayed(ANSWERS, tokens=False)
+    """The token ratio is None, and the summary mentions calls."""
+    escalation, panel, rows = replayed_escalation(ANSWERS, tokens=False)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.tokens_ratio, report.escalation.tokens) == (None, None)
     assert "of its calls" in report.summary
 
 
-def test_a_failed_run_counts_as_wrong_and_is_counted() -> None:
-    """In the way of answering in which it failed."""
-    escalation, panel, rows = replayed([("a", "a", "down"), ("a", "b", "a")])
+def test_failed_runs_count_as_wrong_and_are_counted() -> None:
+    """The failure counts only for the method in which it occurred."""
+    escalation, panel, rows = replayed_escalation([("a", "a", "down"), ("a", "b", "a")])
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.failed, report.escalation.accuracy.value, report.always.accuracy.value) == (1, 1, 0.5)
 
 
 @given(st.lists(st.tuples(*[st.sampled_from("ab")] * 3), min_size=1, max_size=8))
-def test_escalation_differs_from_its_last_step_only_if_two_agree(answers: list[tuple[str, str, str]]) -> None:
-    """Its cost is at most that of its steps, and its intervals hold their figures."""
-    escalation, panel, rows = replayed(answers)
+def test_escalations_differ_from_their_last_step_only_on_agreement(answers: list[tuple[str, str, str]]) -> None:
+    """The cost is at most that of all steps, and the intervals contain their figures."""
+    escalation, panel, rows = replayed_escalation(answers)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     agreed = [row for row in answers if row[0] == row[1]]
     assert report.better == sum(one == "a" != last for one, _, last in agreed)
@@ -96,6 +98,6 @@ def test_escalation_differs_from_its_last_step_only_if_two_agree(answers: list[t
 
 def test_empty_input_is_rejected() -> None:
     """There is nothing to compare."""
-    escalation, panel, _ = replayed(ANSWERS)
+    escalation, panel, _ = replayed_escalation(ANSWERS)
     with pytest.raises(ConfigurationError, match="`rows` must be at least one"):
         run_sync(lambda: compare_escalation(escalation, panel, [], truth="truth"))

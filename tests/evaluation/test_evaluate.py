@@ -1,4 +1,4 @@
-"""Debates with baselines, alone and over a data set: results and benefit."""
+"""Debates with baselines, individually and over a data set: results and benefit."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ ROWS = [{"question": f"Is {number} even?", "truth": "for" if number % 2 == 0 els
 
 
 def rent(**options: Any) -> Sequencer[Any, Any]:
-    """Make a short debate with its baselines."""
+    """Create a short debate with its baselines."""
     pattern = debate(name="rent", debaters=SIDES, max_rounds=1, **{"synthesizer": False, **options})
     return with_baselines(pattern, SIDES, baselines=["single", "drafts"])
 
 
-def answering(
+def evaluation_model(
     judge: Callable[[str], Any], direct: Callable[[str], Any], blocks: list[str] | None = None
 ) -> FunctionModel:
-    """Make a model whose judge and whose direct answers are functions of the prompt."""
+    """Create a model whose judge and direct answers are functions of the prompt."""
 
     def answer(request: ModelRequest) -> Any:
         if blocks is not None:
@@ -52,16 +52,16 @@ def answering(
     return FunctionModel(answer)
 
 
-def knows(prompt: str) -> str:
-    """Answer as somebody who knows which numbers are even."""
+def answer_correctly(prompt: str) -> str:
+    """Answer like somebody who knows which numbers are even."""
     number = re.search(r"Is (\d+) even", prompt)
     assert number is not None
     return "for" if int(number[1]) % 2 == 0 else "against"
 
 
 async def test_baselines_leave_the_debate_unchanged() -> None:
-    """Verdict, output and transcript are those of the debate; the raw output adds the baselines."""
-    result = await rent().run(QUESTION, model=answering(lambda _: "for", lambda _: "against"), seed=1)
+    """Verdict, output and transcript are the debate's; the raw output adds the baselines."""
+    result = await rent().run(QUESTION, model=evaluation_model(lambda _: "for", lambda _: "against"), seed=1)
     assert result.output is result.raw
     assert result.raw.verdict.winner == "for"
     assert [(baseline.name, baseline.winner, baseline.calls) for baseline in result.raw.baselines] == [
@@ -72,8 +72,8 @@ async def test_baselines_leave_the_debate_unchanged() -> None:
     assert result.raw.to_wire()["baselines"][0]["name"] == "single"
 
 
-async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines() -> None:
-    """It is passed on unchanged."""
+async def test_synthesizer_output_is_the_output_with_baselines() -> None:
+    """Adding baselines passes it on unchanged."""
     model = by_role(last="Cap them.")
 
     def answer(request: ModelRequest) -> Any:
@@ -84,10 +84,10 @@ async def test_a_synthesizers_output_is_the_output_of_the_debate_with_baselines(
     assert result.raw.baselines[0].winner == "for"
 
 
-async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
+async def test_debates_without_a_verdict_run_no_baseline() -> None:
     """There would be nothing to compare with."""
     blocks: list[str] = []
-    model = answering(lambda _: "nobody", lambda _: "for", blocks)
+    model = evaluation_model(lambda _: "nobody", lambda _: "for", blocks)
 
     def answer(request: ModelRequest) -> Any:
         if request.block == "rent-judge":
@@ -101,7 +101,7 @@ async def test_a_debate_without_a_verdict_pays_for_no_baseline() -> None:
 
 async def test_limits_never_cost_the_verdict() -> None:
     """A limit that ends the baselines keeps the debate's verdict."""
-    model = answering(lambda _: "for", lambda _: "against")
+    model = evaluation_model(lambda _: "for", lambda _: "against")
     for calls in (3, 4, 5, 6):
         result = await rent().run(QUESTION, model=model, limits=Limits(calls=calls))
         assert result.raw.verdict.winner == "for"
@@ -109,8 +109,10 @@ async def test_limits_never_cost_the_verdict() -> None:
 
 
 async def test_evaluation_reports_whether_the_debate_helped() -> None:
-    """Knowing judges are compared with ignorant calls, row by row."""
-    evaluation = await evaluate(rent(), ROWS, truth="truth", model=answering(knows, lambda _: "for"), batch_id="even")
+    """Knowledgeable judges are compared with ignorant calls, row by row."""
+    evaluation = await evaluate(
+        rent(), ROWS, truth="truth", model=evaluation_model(answer_correctly, lambda _: "for"), batch_id="even"
+    )
     assert [result.right for result in evaluation.report.methods] == [6, 3, 3]
     assert evaluation.report.summary.startswith("Too few to say: the debate was right in 6 of 6, one call in 3")
     assert [item.truth for item in evaluation.items] == [row["truth"] for row in ROWS]
@@ -118,21 +120,21 @@ async def test_evaluation_reports_whether_the_debate_helped() -> None:
     assert evaluation.items[0].debate.calls == 3
 
 
-async def test_interrupted_evaluation_is_resumed() -> None:
-    """With a store and a name nothing is paid twice; failures count as wrong until they are retried."""
+async def test_interrupted_evaluations_are_resumed() -> None:
+    """With a store and a name, no call is repeated; failures count as wrong until they are retried."""
     store, blocks = MemoryStore(), list[str]()
 
     def fails(prompt: str) -> Any:
         if "Is 3 even" in prompt:
             raise ProviderFailed("down")
-        return knows(prompt)
+        return answer_correctly(prompt)
 
     options: dict[str, Any] = {"truth": lambda row: row["truth"], "store": store, "batch_id": "even"}
-    first = await evaluate(rent(), ROWS, model=answering(fails, knows, blocks), **options)
+    first = await evaluate(rent(), ROWS, model=evaluation_model(fails, answer_correctly, blocks), **options)
     # the debate itself is there, without a verdict
     assert (first.report.n, first.report.failed, len(first.result.failed)) == (6, 1, 0)
     paid = len(blocks)
-    second = await evaluate(rent(), ROWS, model=answering(knows, knows, blocks), **options)
+    second = await evaluate(rent(), ROWS, model=evaluation_model(answer_correctly, answer_correctly, blocks), **options)
     assert (second.report.n, second.report.failed, len(blocks) - paid) == (6, 0, 4)
 
 
@@ -150,13 +152,13 @@ def test_each_row_can_have_different_positions() -> None:
         assert number is not None
         return f"{number[1]} is"
 
-    evaluation = evaluate_sync(of, rows, truth=lambda row: row["sides"][1], model=answering(first, first))
+    evaluation = evaluate_sync(of, rows, truth=lambda row: row["sides"][1], model=evaluation_model(first, first))
     assert [result.right for result in evaluation.report.methods] == [0, 0]
 
 
 async def test_invalid_evaluations_are_rejected() -> None:
-    """Missing rows, an unknown truth and a debate without baselines have errors with the requirement."""
-    model = answering(knows, knows)
+    """Missing rows, an unknown truth and a debate without baselines raise errors with the requirement."""
+    model = evaluation_model(answer_correctly, answer_correctly)
     bare = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     for pattern, rows, truth, message in (
         (rent(), [], "truth", "rows"),
@@ -169,9 +171,9 @@ async def test_invalid_evaluations_are_rejected() -> None:
 
 @pytest.mark.parametrize("options", [{"missing": "ignored"}, {"confidence": 1.5}, {"min_gain": 0}], ids=repr)
 async def test_report_options_are_checked_before_any_call(options: dict[str, Any]) -> None:
-    """The report itself comes last."""
+    """The report itself is created last."""
     blocks: list[str] = []
-    model = answering(knows, knows, blocks)
+    model = evaluation_model(answer_correctly, answer_correctly, blocks)
     with pytest.raises(ConfigurationError, match=rf"evaluate\(\): `{next(iter(options))}` must be"):
         await evaluate(rent(), ROWS, truth="truth", model=model, **options)
     assert blocks == []

@@ -1,4 +1,4 @@
-"""Figures of judge audits: examples by hand, and laws."""
+"""Figures in judge audits: manual examples and invariants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIDES = ("yes", "no", "both")
 
 
 def ballot(order: str, winner: str | None, **more: object) -> JudgeBallot:
-    """Make a ballot on sides of one letter each."""
+    """Create a ballot on one-letter sides."""
     return JudgeBallot.model_validate({"order": list(order), "winner": winner, **more})
 
 
@@ -56,11 +56,11 @@ anything = st.builds(
 
 
 def all_figures(report: JudgeAudit) -> list[JudgeFigures]:
-    """Return the figures of all ballots, and those of each model."""
+    """Return the figures for all ballots, and those for each model."""
     return [report, *report.models.values()]
 
 
-def test_judge_that_always_picks_the_first_side_has_extreme_figures() -> None:
+def test_always_picking_the_first_side_has_extreme_figures() -> None:
     """No item is consistent and all prefer the first slot, so PC is 0 and PF is -1."""
     report = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
     assert report.position_consistency is not None
@@ -73,7 +73,7 @@ def test_judge_that_always_picks_the_first_side_has_extreme_figures() -> None:
     assert (slots.n, slots.items, slots.leaning, slots.first) == (6, 3, 3, 3)
 
 
-def test_decided_judge_is_consistent_and_unbiased() -> None:
+def test_decisive_judges_are_consistent_and_unbiased() -> None:
     """Each slot wins once by design, so there is no preference."""
     report = audit([[ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "b"), ballot("ba", "b")]])
     assert report.position_consistency is not None
@@ -82,7 +82,7 @@ def test_decided_judge_is_consistent_and_unbiased() -> None:
     assert (report.slots[0].places[0].rate, report.slots[0].leaning) == (0.5, 0)
 
 
-def test_preference_fairness_matches_its_paper() -> None:
+def test_preference_fairness_matches_the_paper() -> None:
     """PF is (recency² - primacy²) / inconsistent over its maximum; a tie in one order counts as inconsistent."""
     primacy = [[ballot("ab", "a"), ballot("ba", "b")], [ballot("ab", "a"), ballot("ba", None)]]
     recency = [[ballot("ab", "b"), ballot("ba", "a")], [ballot("ab", None), ballot("ba", "a")]] * 2
@@ -97,7 +97,7 @@ def test_preference_fairness_matches_its_paper() -> None:
 
 
 def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> None:
-    """Only ballots of one model on one view are repetitions."""
+    """Only ballots by one model on one view are repetitions."""
     repeats = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
     report = audit([[*repeats, ballot("ba", "b"), ballot("ab", "b", model="other")]])
     assert report.repetition_stability is not None
@@ -107,13 +107,13 @@ def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> Non
 
 
 def test_scores_determine_the_winner() -> None:
-    """The largest share wins and a tie has no winner, as in verdicts."""
+    """The largest share wins, and a tie has no winner, as in verdicts."""
     report = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
     assert (report.slots[0].places[1].wins, report.undecided) == (1, 1)
 
 
 def test_labels_are_counted_like_slots() -> None:
-    """The label of the winner in the view counts."""
+    """The label of the winner in each view counts."""
     report = audit(
         [[ballot("ab", "a", labels={"a": "Y", "b": "X"})], [ballot("ab", "b", labels={"a": "X", "b": "Y"})]],
     )
@@ -138,8 +138,8 @@ def test_unusable_ballots_are_counted_and_excluded() -> None:
     assert (report.slots[0].n, report.unparsed_share) == pytest.approx((1, 1 / 9))
 
 
-def test_several_models_have_separate_figures_and_are_compared() -> None:
-    """Models that always agree are worth one."""
+def test_models_have_separate_figures_and_are_compared() -> None:
+    """Models that always agree count as one."""
     cast = [
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
         for winner in ("a", "b", "a", "b", "b") * 10
@@ -170,7 +170,7 @@ def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
         audit([[a] for a in one_ballots], truth=["a"])
 
 
-def test_empty_audit_has_no_figures() -> None:
+def test_empty_audits_have_no_figures() -> None:
     """Without items or ballots, the findings say so."""
     nothing: list[list[list[JudgeBallot]]] = [[], [[]]]
     for empty in nothing:
@@ -181,14 +181,14 @@ def test_empty_audit_has_no_figures() -> None:
 
 
 @given(items, st.data())
-def test_the_order_of_items_and_ballots_changes_nothing(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
+def test_order_of_items_and_ballots_does_not_matter(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
     """Results are equal to the last bit."""
     shuffled = [data.draw(st.permutations(cell)) for cell in data.draw(st.permutations(cast))]
     assert audit(shuffled) == audit(cast)
 
 
 @given(items)
-def test_side_names_change_nothing(cast: list[list[JudgeBallot]]) -> None:
+def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
     """Each side of every item is renamed."""
     names = {"yes": "zeta", "no": "alpha", "both": "mu"}
     original, renamed = audit(cast), audit([[_renamed(vote, names) for vote in item] for item in cast])
@@ -213,7 +213,7 @@ def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) ->
 
 
 @given(items)
-def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
+def test_figures_stay_within_their_bounds(cast: list[list[JudgeBallot]]) -> None:
     """Rates add up to 1, shares are from 0 to 1, |PF| is at most 1 - PC, and counts add up."""
     for figure in all_figures(audit(cast)):
         for places in (*figure.slots, *figure.labels):
@@ -230,7 +230,7 @@ def test_figures_stay_in_their_bounds(cast: list[list[JudgeBallot]]) -> None:
 
 @given(st.lists(st.lists(anything, max_size=4), max_size=4))
 def test_no_ballot_makes_the_audit_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
-    """Hostile ballots are counted and reported; the last finding always states the limits."""
+    """Hostile ballots are counted and reported. The last finding always states the limits."""
     report = audit(cast)
     assert report.ballots == sum(map(len, cast))
     assert report.findings[-1] == LIMITS
@@ -253,7 +253,7 @@ def _scored(order: str, share: float, **more: object) -> JudgeBallot:
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
-    """The threshold is .8 of the ballots with a share of .99; ballots without scores or by letter are ignored."""
+    """The threshold is .8 of the ballots with a share of .99. Letter ballots and ballots without scores are ignored."""
     cast = [[_scored("ab", 0.99), _scored("ba", 0.01)] for _ in range(full // 2)]
     cast += [[_scored("ab", 0.99)] for _ in range(full % 2)]
     cast += [[_scored("ab", 0.98)] for _ in range(20 - full)]

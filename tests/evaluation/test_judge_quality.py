@@ -1,4 +1,4 @@
-"""Judge quality: each figure equals a reference library's, and invalid calibrations are rejected."""
+"""Judge quality: each figure matches a reference library, and invalid calibrations are rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = st.sampled_from("abc")
 
 @given(pairs=st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=40))
 def test_kappa_matches_scikit_learn(pairs: list[tuple[str, str]]) -> None:
-    """Values agree to 1e-9, and are undefined in the same cases."""
+    """Values agree to 1e-9 and are undefined in the same cases."""
     from sklearn.metrics import cohen_kappa_score
 
     firsts, seconds = ([pair[place] for pair in pairs] for place in (0, 1))
@@ -70,7 +70,7 @@ def test_alpha_matches_krippendorff_with_missing_ratings(table: list[list[int | 
 
 @given(outcomes=st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=2, max_size=60))
 def test_brier_score_and_calibration_error_match_the_reference(outcomes: list[tuple[bool, float]]) -> None:
-    """Brier's score is scikit-learn's; the calibration error uses ten equal bins."""
+    """The Brier score is scikit-learn's; the calibration error uses ten equal bins."""
     from sklearn.metrics import brier_score_loss
 
     items = [
@@ -89,7 +89,7 @@ def test_brier_score_and_calibration_error_match_the_reference(outcomes: list[tu
 
 
 def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
-    """Make items of a judge whose log-odds are `slope` times too extreme."""
+    """Create items by a judge whose log-odds are `slope` times too extreme."""
     random, items = Random(seed), []
     for _ in range(n):
         odds = random.gauss(0, 1.5)
@@ -101,7 +101,7 @@ def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
 
 
 @pytest.mark.slow
-def test_overconfident_judges_are_calibrated_and_calibrated_ones_unchanged() -> None:
+def test_only_overconfident_judges_are_calibrated() -> None:
     """The slope is undone on new items; a slope that does not help is rejected."""
     bold = judge_quality(judged_items_of(400, 3.0, seed=1))
     assert bold.calibration.helps
@@ -118,7 +118,7 @@ def test_overconfident_judges_are_calibrated_and_calibrated_ones_unchanged() -> 
 
 @pytest.mark.simulation
 def test_corrected_rates_have_their_coverage() -> None:
-    """94 of 100 intervals or more contain the truth for a one-sided judge, whose own rate never does."""
+    """At least 94 out of 100 intervals contain the true value for a one-sided judge, whose own rate never does."""
     random, covered, uncorrected = Random(3), 0, 0
     for _ in range(2_000):
         truth = [float(random.random() < 0.6) for _ in range(600)]
@@ -131,8 +131,8 @@ def test_corrected_rates_have_their_coverage() -> None:
     assert uncorrected == 0
 
 
-def test_ballots_of_audit_items_become_judged_items() -> None:
-    """Orders are combined; items without a truth or a usable ballot are skipped."""
+def test_audit_ballots_become_judged_items() -> None:
+    """Orders are combined. Items without a truth or a usable ballot are skipped."""
 
     def ballot(order: list[str], yes: float) -> JudgeBallot:
         return JudgeBallot(order=order, scores={"yes": yes, "no": 1 - yes}, winner="yes" if yes > 0.5 else "no")
@@ -160,8 +160,8 @@ def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
 
 
 @pytest.mark.slow
-def test_calibration_error_is_shown_with_that_of_a_calibrated_judge() -> None:
-    """With 40 items chance gives an error of .1, which is no finding; an overconfident judge is one."""
+def test_calibration_error_is_reported_with_a_calibrated_judges() -> None:
+    """With 40 items, chance gives an error of .1, which is not a finding; an overconfident judge is."""
     random, larger, values = Random(8), 0, []
     for _ in range(25):
         items = []

@@ -1,4 +1,4 @@
-"""Mistakes in calls of patterns, which cause an error or a warning before any cost, with the correct spelling."""
+"""Mistakes in calls to patterns, which raise an error or warning up front that suggests the correct spelling."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def build(pattern: str, **options: Any) -> Any:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 @pytest.mark.parametrize("blank", ["", "  \n", "\u200b", "\u3164"], ids=ascii)
-def test_a_blank_question_is_rejected(pattern: str, blank: str) -> None:
-    """The error is raised before any call, with the field and the value."""
+def test_blank_questions_are_rejected(pattern: str, blank: str) -> None:
+    """The error is raised before any call and names the field and the value."""
     model = ScriptedModel()
     with pytest.raises(ConfigurationError, match="must not be blank") as caught:
         build(pattern).run_sync(blank, model=model)
@@ -79,8 +79,8 @@ UNSEEN = [
 
 @pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
 @pytest.mark.parametrize("field", ["stance", "name"])
-def test_texts_that_look_the_same_are_rejected(unseen: str, field: str) -> None:
-    """Readers cannot tell apart stances or names that differ only in invisible characters."""
+def test_visually_identical_texts_are_rejected(unseen: str, field: str) -> None:
+    """Readers cannot distinguish stances or names that differ only in invisible characters."""
     sides = [dict(SIDES[0]), dict(SIDES[1])]
     sides[1][field] = sides[0][field] + unseen
     with pytest.raises(ConfigurationError, match="unseen characters alone") as caught:
@@ -88,8 +88,8 @@ def test_texts_that_look_the_same_are_rejected(unseen: str, field: str) -> None:
     assert caught.value.field == f"debaters[1].{field}"
 
 
-def test_a_debate_has_two_stances() -> None:
-    """Debaters on the same side have nothing to argue about, but a team of two may oppose a single debater."""
+def test_debates_need_two_stances() -> None:
+    """Debaters on the same side have nothing to argue about, but a team of two can oppose a single debater."""
     same = [{"name": "anna", "stance": "for"}, {"name": "ben", "stance": "for"}]
     with pytest.raises(ConfigurationError, match="a debate needs two stances"):
         debate(name="rent", debaters=same)
@@ -99,14 +99,14 @@ def test_a_debate_has_two_stances() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_settings_must_be_model_settings(pattern: str) -> None:
-    """A dict is rejected when the pattern is built, with the correct way to write the settings."""
+    """A dict is rejected at build time, with the correct way to write the settings."""
     with pytest.raises(ConfigurationError, match=r"Write settings=ModelSettings\(temperature=0\)"):
         build(pattern, settings={"temperature": 0})
     build(pattern, settings=ModelSettings(temperature=0))
 
 
-def test_settings_of_a_role_must_be_model_settings() -> None:
-    """The check includes the settings of a judge and of a custom generator."""
+def test_role_settings_must_be_model_settings() -> None:
+    """This includes the settings of a judge and of a custom generator."""
     settings: Any = {"temperature": 0}
     with pytest.raises(ConfigurationError, match="settings"):
         debate(name="rent", debaters=SIDES, judge=JudgeOptions(settings=settings))
@@ -124,7 +124,7 @@ def test_settings_of_a_role_must_be_model_settings() -> None:
         ("on_failure", "'failures=FailurePolicy(on_failure=…)'"),
     ],
 )
-def test_an_unknown_option_is_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
+def test_unknown_options_are_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
     """The message names the function, the option and the suggestion."""
     with pytest.raises(TypeError) as caught:
         build(pattern, **{option: 0})
@@ -147,14 +147,14 @@ def test_an_unknown_option_is_a_type_error_with_a_suggestion(pattern: str, optio
         ("equal", "baselines=BaselineOptions(equal=…)"),
     ],
 )
-def test_options_of_other_libraries_are_understood(option: str, meant: str) -> None:
-    """The message names the corresponding option of this library."""
+def test_options_from_other_libraries_are_recognized(option: str, meant: str) -> None:
+    """The message names the corresponding option in this library."""
     with pytest.raises(TypeError, match="did you mean") as caught:
         build("debate", **{option: 3})
     assert f"did you mean {meant!r}?" in str(caught.value)
 
 
-def test_an_option_unlike_any_other_lists_all_options() -> None:
+def test_options_without_a_close_match_list_all_options() -> None:
     """An unlikely guess would be worse than the list."""
     with pytest.raises(TypeError, match=r"'xyzzy'; it takes: name, debaters, max_rounds, judge"):
         build("debate", xyzzy=1)
@@ -167,7 +167,7 @@ def test_role_factories_suggest_options(create: Any) -> None:
 
 
 def test_other_type_errors_are_unchanged() -> None:
-    """A missing option causes Python's own message, and errors inside the call are not mistaken for wrong options."""
+    """A missing option causes Python's own message, and errors inside the call are not mistaken for invalid options."""
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'debaters'"):
         debate(name="rent")  # type: ignore[call-overload]
 
@@ -181,8 +181,8 @@ def test_other_type_errors_are_unchanged() -> None:
 
 
 @pytest.mark.parametrize("pattern", FACTORIES)
-def test_many_members_cause_a_warning(pattern: str) -> None:
-    """The warning points to the caller's line and recommends a number, as for many rounds."""
+def test_large_rosters_cause_a_warning(pattern: str) -> None:
+    """The warning points to the caller's line and recommends a number, as with many rounds."""
     field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
         pattern, "debaters"
     )

@@ -1,4 +1,4 @@
-"""Options of every pattern: the blocks that receive them, the choice of models, and visible items."""
+"""Options common to all patterns: which blocks receive them, which models are used, and which items are visible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONTEXT = [{"role": "user", "content": "Rents rose."}, "By 9 %."]
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_tools_and_settings_reach_every_default_block(pattern: str) -> None:
-    """All models may call the tools, at the configured temperature."""
+    """All models may call the tools and use the configured temperature."""
     make, roles = ROLES[pattern]
     requests = requests_of(make(tools=[search], settings=ModelSettings(temperature=0.3)))
     assert {block for block, _ in roles.values()} <= {request.block for request in requests}
@@ -55,7 +55,7 @@ def test_capabilities_and_context_reach_every_default_block(pattern: str, as_fun
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_a_tool_is_answered_before_the_speaker_speaks(pattern: str) -> None:
+def test_tool_calls_precede_the_speakers_answer(pattern: str) -> None:
     """The function receives the model's arguments, and the model receives the result."""
     tool_results: list[Any] = []
 
@@ -108,7 +108,7 @@ def test_options_do_not_reach_custom_blocks(pattern: str, role: str) -> None:
 
 
 def named_model(name: str) -> FunctionModel:
-    """Create a model for all blocks, which events identify by its name."""
+    """Create a model for all blocks, identified in events by this name."""
     return FunctionModel(give_answer, name=name)
 
 
@@ -121,7 +121,7 @@ def people(pattern: str, **anns: Any) -> dict[str, Any]:
 
 
 def models_of(pattern: Any, **run: Any) -> dict[str, set[str]]:
-    """Return the models that ann's blocks, bea's blocks and all other roles called in a run."""
+    """Return the models called by ann's blocks, by bea's blocks and by all other roles in a run."""
     models_by_speaker: dict[str, set[str]] = {}
     for event in events(pattern.run_sync(QUESTION, seed=1, **run), ModelCalled):
         speaker = event.block.rpartition("-")[2]
@@ -130,8 +130,8 @@ def models_of(pattern: Any, **run: Any) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_a_speakers_model_takes_precedence(pattern: str) -> None:
-    """The speaker's model comes first, then the run's, then the pattern's; an override applies to all."""
+def test_speaker_models_take_precedence(pattern: str) -> None:
+    """The order is the speaker's model, the run's, and the pattern's; an override applies to all."""
     make, roles = ROLES[pattern]
     pattern_of_ann = make(**people(pattern, model=named_model("anns")), model=named_model("ours"))
     other_roles = {"others": {"ours"}} if roles else {}
@@ -142,8 +142,8 @@ def test_a_speakers_model_takes_precedence(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_intents_are_resolved_by_the_run_then_by_the_pattern(pattern: str) -> None:
-    """Speakers use "intent/chat", all other roles "intent/synthesize"; a speaker's own model comes first."""
+def test_intents_are_resolved_by_the_run_and_then_the_pattern(pattern: str) -> None:
+    """Speakers use "intent/chat", all other roles "intent/synthesize". A speaker's own model takes precedence."""
     make, roles = ROLES[pattern]
     other_roles = [{"others": {name}} if roles else {} for name in ("thinker", "ours")]
     intents = {"chat": named_model("talker"), "synthesize": named_model("thinker")}
@@ -168,7 +168,7 @@ VISIBILITIES: dict[str, dict[str, tuple[str, bool]]] = {
     "council": {"member": ("-member-", False), "chair": ("-chair", True)},
     "review": {"reviewer": ("-reviewer-", False)},
 }
-"""Roles of each pattern that have a visibility, with their blocks and whether the history stores them by default."""
+"""Roles with a visibility, by pattern, with their blocks and whether the history stores them by default."""
 
 
 def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
@@ -182,8 +182,8 @@ def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
 @pytest.mark.parametrize(
     ("pattern", "role"), [(pattern, role) for pattern, roles in VISIBILITIES.items() for role in roles]
 )
-def test_the_visibility_of_a_role_controls_its_items(pattern: str, role: str) -> None:
-    """By default all items are visible, but speakers' items are not stored; events of turns are always emitted."""
+def test_role_visibility_controls_its_items(pattern: str, role: str) -> None:
+    """By default, all items are visible, but speakers' items are not stored. Turn events are always emitted."""
     part, by_default = VISIBILITIES[pattern][role]
     visible, stored, turns = items_of(pattern)
     role_blocks = {block for block in visible if part in block}
@@ -198,8 +198,8 @@ def test_the_visibility_of_a_role_controls_its_items(pattern: str, role: str) ->
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_the_audit_trail_has_the_patterns_name_or_the_given_id(pattern: str) -> None:
-    """The option `collection_id` replaces the name."""
+def test_collection_id_names_the_audit_trail(pattern: str) -> None:
+    """The pattern's name is the default."""
     make, _ = ROLES[pattern]
     for options, expected in (({}, "x"), ({"collection_id": "trail-7"}, "trail-7")):
         assert make(**options).run_sync(QUESTION, model=FunctionModel(give_answer)).tasks.collection_id == expected

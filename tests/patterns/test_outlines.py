@@ -13,7 +13,7 @@ from tests.patterns.deliberation.deliberations import PERSONAS, deal
 from tests.patterns.round_robin.panels import PANEL, bridge, refereed
 
 
-def test_a_debate_without_a_moderator_has_a_turn_for_each_debater_in_a_loop() -> None:
+def test_debate_outline_has_a_turn_per_debater_in_a_loop() -> None:
     """The loop is between the opening and the judge, with turns in declared order."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False)
     assert str(outline(rent)) == snapshot("""\
@@ -33,13 +33,13 @@ rent
 """)
 
 
-def test_a_synthesizer_is_the_last_step() -> None:
+def test_synthesizer_is_the_last_step() -> None:
     """The synthesizer follows the raw output."""
     lines = str(outline(debate(name="rent", debaters=SIDES))).splitlines()
     assert lines[-2:] == snapshot(["  → rent-build-raw-output", "  → rent-synthesizer"])
 
 
-def test_a_custom_synthesizer_has_a_validating_step() -> None:
+def test_custom_synthesizers_have_a_validating_step() -> None:
     """The step validates the output against `output_schema`."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=lambda raw: raw, output_schema=dict[str, int])
     assert str(outline(rent)).splitlines()[-3:] == snapshot(
@@ -47,8 +47,8 @@ def test_a_custom_synthesizer_has_a_validating_step() -> None:
     )
 
 
-def test_a_moderator_opens_each_round_and_chooses_speakers() -> None:
-    """The moderator is at the top of the loop, and only the speakers it names have turns."""
+def test_moderator_opens_each_round_and_chooses_speakers() -> None:
+    """The moderator is at the top of the loop, and only the named speakers have turns."""
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=4, **moderated())
     assert str(outline(rent)) == snapshot("""\
 rent
@@ -71,7 +71,7 @@ rent
 """)
 
 
-def test_an_outline_can_be_a_flowchart() -> None:
+def test_outlines_can_be_flowcharts() -> None:
     """The Mermaid flowchart also has the edge back to the start of the loop."""
     assert outline(debate(name="rent", debaters=SIDES)).mermaid() == snapshot("""\
 flowchart TD
@@ -107,7 +107,7 @@ flowchart TD
 
 
 def test_moderator_may_be_true_false_or_none() -> None:
-    """True is the block made by `create_moderator`; None and False omit the moderator."""
+    """True uses the block created by `create_moderator`; None and False omit the moderator."""
     without = str(outline(debate(name="rent", debaters=SIDES)))
     assert str(outline(debate(name="rent", debaters=SIDES, moderator=False))) == without
     opened = str(outline(debate(name="rent", debaters=SIDES, moderator=True))).splitlines()
@@ -116,7 +116,7 @@ def test_moderator_may_be_true_false_or_none() -> None:
     )
 
 
-def test_all_speak_at_once_and_the_moderator_closes_the_round() -> None:
+def test_personas_speak_concurrently_before_the_moderator() -> None:
     """The loop has parallel turns, the entries, and the report."""
     assert str(outline(deal())) == snapshot("""\
 deal
@@ -142,13 +142,13 @@ deal
 
 
 def test_failure_policies_do_not_change_the_outline() -> None:
-    """The guard of a role is not a step."""
+    """Failure handling around a role is not a step."""
     guarded = deal(on_failure=StandIn(ScriptedModel()), quorum=1, turn_timeout=5, round_timeout=9)
     assert str(outline(guarded)) == str(outline(deal()))
 
 
-def test_custom_blocks_take_the_roles_of_a_deliberation() -> None:
-    """A custom block of a persona or the moderator is named after its role."""
+def test_custom_blocks_can_fill_deliberation_roles() -> None:
+    """A custom persona or moderator block is named after its role."""
 
     def speak(topic: object) -> str:
         return "said"
@@ -158,8 +158,8 @@ def test_custom_blocks_take_the_roles_of_a_deliberation() -> None:
     assert "→ tap deal-close-round\n    → deal-moderator\n" in lines
 
 
-def test_without_a_moderator_nothing_closes_a_round() -> None:
-    """With `moderator=False`, the deliberation ends by its number of rounds, without a decision."""
+def test_rounds_without_a_moderator_have_no_closing_step() -> None:
+    """With `moderator=False`, the deliberation ends after its number of rounds, without a decision."""
     assert "deal-close-round" not in str(outline(deal(moderator=False)))
     model = ScriptedModel("In.", "Out.")
     output = deal(moderator=False, max_rounds=1).run_sync("Invest?", model=model).output
@@ -171,7 +171,7 @@ def test_without_a_moderator_nothing_closes_a_round() -> None:
     )
 
 
-def test_a_panel_is_a_loop_over_its_panelists() -> None:
+def test_panel_outline_is_a_loop_over_the_panelists() -> None:
     """The loop has the turns in declared order, between the opening and the raw output."""
     assert str(outline(bridge())) == snapshot("""\
 bridge
@@ -189,8 +189,8 @@ bridge
 """)
 
 
-def test_a_referee_follows_the_turns_of_each_round() -> None:
-    """The referee is inside the loop after all speakers, and can neither choose them nor end it."""
+def test_referee_follows_the_turns_of_each_round() -> None:
+    """The referee is inside the loop, after all speakers, but can neither choose them nor end it."""
     assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
         [
             "  → tap bridge-turn-ada",
@@ -208,7 +208,7 @@ def test_a_referee_follows_the_turns_of_each_round() -> None:
     )
 
 
-def test_a_panels_synthesizer_is_the_last_step() -> None:
+def test_panel_synthesizer_is_the_last_step() -> None:
     """A custom synthesizer is followed by a step that validates the output."""
     default = str(outline(round_robin(name="bridge", debaters=PANEL))).splitlines()
     assert default[-2:] == snapshot(["  → bridge-build-output", "  → bridge-synthesizer"])
@@ -219,13 +219,13 @@ def test_a_panels_synthesizer_is_the_last_step() -> None:
 
 
 def test_referee_may_be_true_false_or_none() -> None:
-    """True is the block made by `create_referee`; None and False omit the referee."""
+    """True uses the block created by `create_referee`; None and False omit the referee."""
     assert str(outline(bridge(referee=False))) == str(outline(bridge()))
     assert str(outline(bridge(referee=True))) == str(outline(bridge(**refereed())))
 
 
-def test_a_consensus_has_a_role_for_each_agent_in_each_phase() -> None:
-    """The phases are context, proposals, a loop of critique and revision, the vote, and its count."""
+def test_consensus_outline_has_a_role_per_agent_and_phase() -> None:
+    """The phases are context, proposals, a loop of critique and revision, the vote, and the count."""
     assert str(outline(plan(("ann", "bob")))) == snapshot("""\
 plan
   → tap plan-stamp-question
@@ -267,7 +267,7 @@ plan
 """)
 
 
-def test_the_judge_of_a_consensus_is_at_the_end_of_the_loop() -> None:
+def test_consensus_judge_is_at_the_end_of_the_loop() -> None:
     """The judge is a separate step, and an agent's custom block acts in every phase."""
     agents = [{"name": "ann", "block": lambda request: request}]
     drawing = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))

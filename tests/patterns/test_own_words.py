@@ -1,4 +1,4 @@
-"""Speakers' own words, without their labels and without turns of other speakers."""
+"""A speaker's own words, without its label and without other speakers' turns."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("kind", LABELLED)
-def test_a_speakers_own_label_is_removed(kind: str) -> None:
+def test_speaker_labels_are_removed(kind: str) -> None:
     """The transcript adds a tag, so a label would be redundant."""
     words, text = LABELLED[kind]
     assert words.separate(text) == ("Rents rise.", None)
 
 
 @pytest.mark.parametrize("kind", CUT)
-def test_turns_of_other_speakers_are_removed(kind: str) -> None:
+def test_other_speakers_turns_are_removed(kind: str) -> None:
     """Only the text before such a turn counts."""
     words, text, other = CUT[kind]
     assert words.separate(text) == ("Rents rise.", other)
@@ -88,7 +88,7 @@ def test_other_texts_are_unchanged(kind: str) -> None:
 
 
 @pytest.mark.parametrize("instructions", ["Begin each turn with `Ada:`.", "Start with your name and a colon."])
-def test_a_requested_label_is_unchanged(instructions: str) -> None:
+def test_requested_labels_are_unchanged(instructions: str) -> None:
     """Instructions or the speaker's own prompt may ask for a label."""
     assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
     parser = OwnWords(name="Ada", other_stances={}, system_prompt=instructions)
@@ -103,8 +103,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=10).map("".join)
 
 
 @given(TEXTS)
-def test_separating_words_is_idempotent(text: str) -> None:
-    """The first separation leaves nothing to remove."""
+def test_extracting_a_speakers_words_is_idempotent(text: str) -> None:
     first, _ = ADA.separate(text)
     assert text.rstrip().endswith(first.rstrip()) or first in text
     assert ADA.separate(first)[0] == first
@@ -117,8 +116,8 @@ def test_texts_without_labels_are_never_changed(text: str) -> None:
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
-def test_a_streamed_answer_has_no_label_for_any_chunks(text: str, cuts: list[int]) -> None:
-    """The stream equals the transcript, except for turns of other speakers."""
+def test_streamed_answers_have_no_label(text: str, cuts: list[int]) -> None:
+    """Whatever the chunks, the stream equals the transcript, except for other speakers' turns."""
     pieces: list[str] = []
     listen = ADA.listen(pieces.append)
     for begin, end in pairwise([0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]):
@@ -141,7 +140,7 @@ PATTERNS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None:
+async def test_all_patterns_remove_other_speakers_turns(pattern: str) -> None:
     """The transcript has only the speaker's words, the output has the whole answer, and a note reports the removal."""
     result = await PATTERNS[pattern]().run("Cap rents?", model=ScriptedModel(DIALOGUE, "Ben: They fall."))
     raw = result.raw
@@ -153,7 +152,7 @@ async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None
 
 
 async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
-    """The model ran out of tokens only in the removed words."""
+    """The model ran out of tokens only within the removed words."""
     from flowdebate.models import ModelResponse
 
     model = ScriptedModel(ModelResponse(text=f"{DIALOGUE} And", finish="length"), "They fall.")
@@ -168,7 +167,7 @@ async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
         ("text", f"{DIALOGUE}\n\nTransition to Ben"),
     ],
 )
-async def test_a_handoff_removes_turns_of_other_speakers(transition: Any, answer: Any) -> None:
+async def test_handoffs_remove_other_speakers_turns(transition: Any, answer: Any) -> None:
     """Any form of handover works, and the whole answer is recorded."""
     block = handoff(name="x", debaters=PEOPLE, max_turns=1, transition=transition)
     result = await block.run("Cap rents", model=ScriptedModel(answer))
@@ -178,8 +177,8 @@ async def test_a_handoff_removes_turns_of_other_speakers(transition: Any, answer
 
 
 @pytest.mark.parametrize("words", ["Begin each answer with your name.", "Write **Ada:** in front of it."])
-async def test_a_label_requested_by_a_handoff_is_unchanged(words: str) -> None:
-    """A turn of a different speaker is still removed."""
+async def test_labels_requested_by_a_handoff_are_unchanged(words: str) -> None:
+    """Another speaker's turn is still removed."""
     answer = {"response": DIALOGUE, "next_agent_name": "Ben"}
     speakers = [Persona("Ada", system_prompt=words), Persona("Ben")]
     cases: list[tuple[list[Persona], dict[str, Any]]] = [(speakers, {}), (PEOPLE, {"instructions": words})]
@@ -203,8 +202,8 @@ async def test_a_label_requested_by_a_handoff_is_unchanged(words: str) -> None:
         ("Some models write <think> first.", "Some models write <think> first."),
     ],
 )
-async def test_the_transcript_has_only_the_speakers_words(written: str, expected: str) -> None:
-    """Neither the opponent nor the judge sees any other text of the model."""
+async def test_transcript_has_only_the_speakers_words(written: str, expected: str) -> None:
+    """Neither the opponent nor the judge sees the rest of the model's text."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     pattern = debate(name="x", debaters=sides, max_rounds=1, synthesizer=False)
     model = ScriptedModel(written, "No.", VERDICT)
@@ -232,7 +231,7 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
     ids=["debate", "round_robin", "handoff"],
 )
 async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -> None:
-    """a41: the remark is in the result, in the stored run, and among the notes of the document."""
+    """Report a41: the remark is in the result, in the stored run, and in the document's notes."""
     store = MemoryStore()
     result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
     remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
@@ -243,7 +242,7 @@ async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -
 
 
 async def test_short_or_different_texts_are_not_repetitions() -> None:
-    """Texts that only begin alike are not repetitions either."""
+    """Texts with only the same beginning are not repetitions either."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
     replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
     assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

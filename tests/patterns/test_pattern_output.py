@@ -1,4 +1,4 @@
-"""Fields that the raw outputs of all patterns have in common."""
+"""Fields common to the raw outputs of all patterns."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SAID = ["Yes.", "No."]
         ),
     ],
 )
-async def test_the_outputs_of_all_patterns_share_their_fields(
+async def test_pattern_outputs_share_their_fields(
     pattern: Block[Any, Any], replies: list[Any], answer: str | None, stop_reason: str
 ) -> None:
     """The fields are `subject`, `entries`, `answer`, `stop_reason`, `status`, `losses`, `seed` and `to_wire()`."""
@@ -73,7 +73,7 @@ async def test_the_outputs_of_all_patterns_share_their_fields(
     assert type(output).model_validate(output.to_wire()) == output
 
 
-async def test_the_winner_of_a_debate_is_named() -> None:
+async def test_debate_winner_has_a_stance_and_names() -> None:
     """`raw.winner` has the winning stance and its debaters' names; it is None for a synthesis of stances."""
     pattern = debate(
         name="x", debaters=[*SIDES, Debater("cy", "cap"), Debater("dee", "wait")], max_rounds=1, synthesizer=False

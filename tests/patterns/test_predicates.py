@@ -1,4 +1,4 @@
-"""Predicates in `terminate_when`, in all patterns: their validation and their answers."""
+"""Predicates in `terminate_when`, for all patterns: their validation and their return values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build(pattern: str, predicate: object) -> Any:
 
 
 def two(one: object, other: object) -> bool:
-    """Take an argument besides the context."""
+    """Take a second argument besides the context."""
     return bool(one and other)
 
 
@@ -42,7 +42,7 @@ NO_PREDICATES: dict[str, object] = {
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("predicate", NO_PREDICATES.values(), ids=NO_PREDICATES)
 def test_invalid_predicates_are_rejected_before_building(pattern: str, predicate: object) -> None:
-    """The error lists the option and the valid values before any cost."""
+    """The error lists the option and the valid values before any call is made."""
     with pytest.raises(ConfigurationError, match=r"`terminate_when` must be a sync or async function of \(ctx\)"):
         build(pattern, predicate)
 
@@ -58,7 +58,7 @@ class Asked:
 
 
 def with_options(ctx: Context, at: int = 2, **_: object) -> bool:
-    """Answer as a predicate with an optional argument."""
+    """Answer as a predicate with an optional second argument."""
     return bool(ctx.sequencer.state.round == at)
 
 
@@ -73,13 +73,13 @@ PREDICATES: dict[str, Callable[..., object]] = {
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("predicate", PREDICATES.values(), ids=PREDICATES)
-def test_any_function_of_the_context_is_a_predicate(pattern: str, predicate: object) -> None:
+def test_any_function_of_the_context_can_be_a_predicate(pattern: str, predicate: object) -> None:
     raw = build(pattern, predicate).run_sync(QUESTION).raw
     assert raw.stop_reason == "predicate"
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_numpy_bool_is_a_valid_answer(pattern: str) -> None:
+def test_numpy_bools_are_valid(pattern: str) -> None:
     """A predicate that measures similarity may compare arrays."""
     numpy = pytest.importorskip("numpy")
     raw = build(pattern, lambda ctx: numpy.float64(ctx.sequencer.state.round) > 1).run_sync(QUESTION).raw
@@ -89,8 +89,8 @@ def test_a_numpy_bool_is_a_valid_answer(pattern: str) -> None:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("answer", ["no", "", None, 0, 1, ["yes"]])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_non_bool_answer_ends_the_run(pattern: str, answer: object, *, wait: bool) -> None:
-    """Otherwise a text such as "no" would count as yes, and a missing `return` as no."""
+def test_non_bool_answers_end_the_run(pattern: str, answer: object, *, wait: bool) -> None:
+    """Otherwise, a text such as "no" would count as yes, and a missing `return` as no."""
 
     async def later(_: Context) -> object:
         return answer
@@ -100,8 +100,8 @@ def test_a_non_bool_answer_ends_the_run(pattern: str, answer: object, *, wait: b
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_false_predicate_leaves_the_rounds_to_their_limit(pattern: str) -> None:
-    """The predicate is called after each round but the last."""
+def test_false_predicates_leave_the_rounds_to_their_limit(pattern: str) -> None:
+    """The predicate is called after each round except the last."""
     rounds: list[int] = []
 
     def never(ctx: Context) -> bool:
@@ -114,8 +114,8 @@ def test_a_false_predicate_leaves_the_rounds_to_their_limit(pattern: str) -> Non
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_the_outline_names_the_predicate(pattern: str) -> None:
-    """The outline shows what may end the rounds, but a renamed predicate does not prevent resuming a stored run."""
+def test_outline_names_the_predicate(pattern: str) -> None:
+    """The outline shows what may end the rounds. A renamed predicate does not prevent resuming a stored run."""
     outline, without = (build(pattern, predicate).outline() for predicate in (with_options, None))
     assert "terminate_when (with_options)" in str(outline)
     assert "terminate_when" not in str(without)

@@ -1,4 +1,4 @@
-"""Options for prompts (profile, length, template and instructions), for each role of each pattern."""
+"""Prompt options (profile, length, template and instructions) for each role in each pattern."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "options", [RoleOptions, DebaterOptions, ModeratorOptions, RefereeOptions, JudgeOptions, PromptOptions]
 )
-def test_an_unknown_profile_of_a_role_is_rejected(options: Any) -> None:
+def test_unknown_profiles_are_rejected(options: Any) -> None:
     """The error is raised when the options are created."""
     with pytest.raises(ConfigurationError, match=rf"{options.__name__}.*`profile` must be 'concise' or 'full'"):
         options(profile="small")
@@ -59,7 +59,7 @@ def test_an_unknown_profile_of_a_role_is_rejected(options: Any) -> None:
 
 @pytest.mark.parametrize("options", [DebaterOptions, PromptOptions])
 @pytest.mark.parametrize("length", ["tiny", 9, 2_001, True, 20.5, [120]])
-def test_a_length_is_a_name_or_a_number_of_words(options: Any, length: Any) -> None:
+def test_length_is_a_name_or_a_number_of_words(options: Any, length: Any) -> None:
     """The number is between 10 and 2,000, and a bool is invalid."""
     with pytest.raises(ConfigurationError, match="`length` must be short, medium, long, or a number of words"):
         options(length=length)
@@ -90,10 +90,8 @@ FACTORIES: dict[str, Callable[..., Any]] = {
         ("prompts.template", PromptOptions(template=ChairTemplate()), "a .*Template, or None"),
     ],
 )
-def test_every_pattern_rejects_prompt_options_of_other_types(
-    pattern: str, field: str, prompts: Any, allowed: str
-) -> None:
-    """The options are rejected even if all blocks are custom."""
+def test_prompt_options_of_other_types_are_rejected(pattern: str, field: str, prompts: Any, allowed: str) -> None:
+    """Every pattern rejects the options, even if all blocks are custom."""
     with pytest.raises(ConfigurationError, match=rf"{pattern} 'x'.*`{field}` must be {allowed}"):
         FACTORIES[pattern](prompts=prompts)
 
@@ -103,8 +101,8 @@ WITH_HIDDEN_NAMES = ("debate", "council")
 
 
 @pytest.mark.parametrize("pattern", FACTORIES)
-def test_a_pattern_rejects_prompt_options_without_effect(pattern: str) -> None:
-    """A council has no rounds to omit, and the speakers of a handoff need to know all names."""
+def test_prompt_options_without_effect_are_rejected(pattern: str) -> None:
+    """For example, a council has no rounds to omit, and the speakers in a handoff need to know all names."""
     rejected = {
         "history": (PromptOptions(history=Window(rounds=1)), pattern in WITHOUT_HISTORY),
         "hide_names": (PromptOptions(hide_names=False), pattern not in WITH_HIDDEN_NAMES),
@@ -121,7 +119,7 @@ def test_a_pattern_rejects_prompt_options_without_effect(pattern: str) -> None:
 
 
 def give_answer(request: Any) -> Any:
-    """Answer any default block of any pattern."""
+    """Answer as any default block in any pattern."""
     block = request.block
     if request.output is None:
         return "I say so.\nTransition to bea" if block.endswith("-ann") else "I say so.\nTransition to ann"
@@ -197,12 +195,12 @@ ROLES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, Any]]]] = {
     "council": (partial(council, name="x", members=PERSONS), {"chair": ("x-chair", SynthesizerOptions)}),
     "review": (partial(review, name="x", reviewers=PERSONS), {"merger": ("x-merger", SynthesizerOptions)}),
 }
-"""Factory of each pattern, and its unnamed roles with their blocks and types of options."""
+"""Each pattern's factory, and its unnamed roles with their blocks and option types."""
 TEXT = "Write three paragraphs in German."
 
 
 def split_blocks(pattern: Any, *, profile: str = "full") -> tuple[set[str], set[str]]:
-    """Return the blocks whose system message ends in the instructions, and all other blocks."""
+    """Return the blocks whose system message ends with the instructions, and all other blocks."""
     instructed: set[str] = set()
     uninstructed: set[str] = set()
     for request in requests_of(pattern, profile=profile):
@@ -214,7 +212,7 @@ def split_blocks(pattern: Any, *, profile: str = "full") -> tuple[set[str], set[
 
 
 def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None) -> list[ModelRequest]:
-    """Return the requests to the model in a run; `text` is the reply to each request for text."""
+    """Run the pattern and return its requests to the model; `text` is the reply to each request for text."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -229,8 +227,8 @@ def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None)
 
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
-def test_instructions_of_a_pattern_reach_all_of_its_default_blocks(name: str, profile: str) -> None:
-    """Instructions end the system message, under a heading that puts them above all rules."""
+def test_pattern_instructions_reach_all_default_blocks(name: str, profile: str) -> None:
+    """Instructions end the system message, under a heading that gives them priority over all rules."""
     make, roles = ROLES[name]
     instructed, uninstructed = split_blocks(make(instructions=TEXT), profile=profile)
     assert uninstructed == set()
@@ -242,7 +240,7 @@ EVERY_ROLE = [(name, role) for name, (_, roles) in ROLES.items() for role in rol
 
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
-def test_instructions_of_a_role_reach_only_that_role(name: str, role: str) -> None:
+def test_role_instructions_reach_only_that_role(name: str, role: str) -> None:
     """The role's instructions replace the pattern's; empty ones leave the role without instructions."""
     make, roles = ROLES[name]
     block, kind = roles[role]
@@ -256,8 +254,8 @@ def test_instructions_of_a_role_reach_only_that_role(name: str, role: str) -> No
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_instructions_of_a_speaker_reach_only_its_blocks(name: str) -> None:
-    """`DebaterOptions` of a debater, persona, agent or member have the instructions."""
+def test_speaker_instructions_reach_only_its_blocks(name: str) -> None:
+    """The instructions are in the `DebaterOptions` of a debater, persona, agent or member."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(instructions=TEXT)
@@ -271,7 +269,7 @@ def test_instructions_of_a_speaker_reach_only_its_blocks(name: str) -> None:
 
 
 @pytest.mark.parametrize("blank", ["", "  ", lambda: None, lambda _: ""])
-def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
+def test_blank_instructions_leave_no_heading(blank: Any) -> None:
     """A function may return nothing for a turn."""
     slot = (lambda _: None) if callable(blank) else blank
     for request in requests_of(ROLES["debate"][0](instructions=slot)):
@@ -280,8 +278,8 @@ def test_instructions_without_text_leave_no_heading(blank: Any) -> None:
 
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("name", ROLES)
-def test_instructions_may_be_a_function_of_the_input_and_the_context(name: str, wait: bool) -> None:  # noqa: FBT001
-    """The function may be sync or async, and is called before each call of the model."""
+def test_instructions_can_be_a_function_of_input_and_context(name: str, wait: bool) -> None:  # noqa: FBT001
+    """The function may be sync or async, and is called before each model call."""
 
     def instruct(_: object, ctx: Context) -> str | None:
         return TEXT if "ann" in ctx.block else None
@@ -306,8 +304,8 @@ FORM = re.compile(
 
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
-def test_no_turn_prescribes_a_form_besides_instructions(name: str, profile: str) -> None:
-    """Other text sets neither how sentences begin nor how many there are, and the default length yields."""
+def test_instructions_alone_determine_the_form_of_a_turn(name: str, profile: str) -> None:
+    """Other prompt text sets neither sentence openings nor sentence counts, and the default length is dropped."""
     speaking_roles = ("-debater-", "-member-", "-propose-", "-revise-")
     for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
         if any(part in request.block for part in speaking_roles):
@@ -319,8 +317,8 @@ def test_no_turn_prescribes_a_form_besides_instructions(name: str, profile: str)
 
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
-def test_an_explicit_length_does_not_yield_to_instructions(name: str, profile: str) -> None:
-    """Both the length and the instructions are explicit options of the application."""
+def test_explicit_length_applies_besides_instructions(name: str, profile: str) -> None:
+    """The application has set both options explicitly."""
     prompts = [
         str(request.messages)
         for request in requests_of(
@@ -335,7 +333,7 @@ def test_an_explicit_length_does_not_yield_to_instructions(name: str, profile: s
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_prompts_follow_the_profile_of_the_model(name: str) -> None:
+def test_prompts_follow_the_models_profile(name: str) -> None:
     """A profile set on the pattern overrides the model's."""
     make, _ = ROLES[name]
 
@@ -354,8 +352,8 @@ def test_prompts_follow_the_profile_of_the_model(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
-def test_a_role_may_have_its_own_profile(name: str, role: str) -> None:
-    """The profile of all other roles is unchanged."""
+def test_roles_can_have_their_own_profile(name: str, role: str) -> None:
+    """The profiles of all other roles are unchanged."""
     make, roles = ROLES[name]
     block, kind = roles[role]
 
@@ -376,7 +374,7 @@ WISHES = {
 
 @pytest.mark.parametrize(("length", "text"), [*WISHES.items(), (10, "about 10 words"), (2_000, "about 2000 words")])
 @pytest.mark.parametrize("name", ROLES)
-def test_a_turn_has_its_configured_length(name: str, length: Any, text: str) -> None:
+def test_turns_have_their_configured_length(name: str, length: Any, text: str) -> None:
     """The profile does not matter, and a member's options override the pattern's."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
@@ -398,8 +396,8 @@ def test_a_turn_has_its_configured_length(name: str, length: Any, text: str) -> 
             assert {request.words for request in own_requests.values()} == {77}
 
 
-def test_a_speakers_template_overrides_that_of_the_pattern() -> None:
-    """The speaker's template overrides every profile."""
+def test_speaker_template_overrides_the_patterns() -> None:
+    """It also overrides every profile."""
     template = DebaterTemplate(system="All: {question}")
     hers = DebaterOptions(template=replace(template, system="Hers: {question}"), profile="concise")
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]
@@ -429,7 +427,7 @@ TEMPLATES: dict[tuple[str, str], Any] = {
 
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
-def test_the_template_of_every_role_is_an_option_of_its_pattern(name: str, role: str) -> None:
+def test_every_role_template_is_a_pattern_option(name: str, role: str) -> None:
     """The prompts of all other roles are unchanged."""
     make, roles = ROLES[name]
     block, kind = roles[role]
@@ -456,7 +454,7 @@ FORGED = [
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ["debate", "deliberation", "round_robin", "council"])
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
-def test_no_argument_passes_for_a_line_of_a_prompt(name: str, profile: str, lines: list[str]) -> None:
+def test_no_argument_passes_for_a_prompt_line(name: str, profile: str, lines: list[str]) -> None:
     """Every further line of the first speaker's text follows a bar."""
     make = partial(ROLES[name][0], instructions=TEXT)
     plain = requests_of(make(), profile=profile, text="Mine.")

@@ -1,4 +1,4 @@
-"""Promises of every pattern about failing providers, late calls and interrupted runs."""
+"""Guarantees of every pattern about failing providers, late calls and interrupted runs."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ FAILURES: list[ModelError] = [
 SKIP = FailurePolicy(on_failure="skip", quorum=1)
 FAIL = FailurePolicy(on_failure="fail")
 PANELS = ("round_robin", "consensus", "council", "critique", "review")
-"""Patterns that continue without a member by default."""
+"""Patterns that continue without a failed member by default."""
 REVIEWS = ("reviewer", "examiner")
-"""Turns of speakers other than debaters; an examiner's turn takes two calls, one in each order."""
+"""Turns by speakers other than debaters; an examiner's turn takes two calls, one in each order."""
 OF_LOSSES = {"reviewer": "reviewer", "examiner": "reviewer", "critic": "critic"}
-"""Role reported in a failure, keyed by turn; any other turn is a debater's."""
+"""Role reported in a failure, keyed by turn; all other turns are debaters'."""
 DATA = ("handoff", "critique", "review")
 """Patterns whose speakers answer with structured data, which is not streamed."""
 ONE_AFTER_THE_OTHER = ("debate", "round_robin")
-"""Patterns whose speakers wait for the previous speaker of the round."""
+"""Patterns whose speakers wait for the previous speaker in the round."""
 
 
 def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[ModelRequest], Exception | None]:
-    """Make the first call of each name in `names` fail in this role, or the first call of the role itself."""
+    """Fail the first call for each name in `names` in this role, or the first call of the role itself."""
     pending = list(names) or [role]
 
     def lost(request: ModelRequest) -> Exception | None:
@@ -91,12 +91,12 @@ def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[Mod
 
 
 def losses(run: Any) -> list[tuple[str, str, str]]:
-    """Return the role, name and recovery of each failure."""
+    """Return each failure's role, name and recovery."""
     return [(loss.role, loss.name, loss.instead) for loss in run.raw.losses]
 
 
 @each_turn
-def test_a_failed_turn_fails_the_run_by_policy(pattern: str, turn: str) -> None:
+def test_failed_turns_fail_the_run_by_policy(pattern: str, turn: str) -> None:
     """The error is unchanged and has the earlier entries, and no turn counts as skipped."""
     failure = ProviderFailed("down", status=503)
     talkers = Talkers(first_call(turn, "bob", fails=failure))
@@ -112,7 +112,7 @@ def test_a_failed_turn_fails_the_run_by_policy(pattern: str, turn: str) -> None:
 
 
 @each_turn
-def test_only_panels_continue_without_a_member_by_default(pattern: str, turn: str) -> None:
+def test_only_panels_continue_without_a_failed_member_by_default(pattern: str, turn: str) -> None:
     """A policy that only sets a quorum or a deadline does not change the default."""
     talkers = Talkers(first_call(turn, "bob"))
     for policy in (None, FailurePolicy(turn_timeout=60), FailurePolicy(quorum=2)):
@@ -126,7 +126,7 @@ def test_only_panels_continue_without_a_member_by_default(pattern: str, turn: st
 
 
 def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None:
-    """Check that bob's turn is missing, with an errored task and a recorded failure, and all others are present."""
+    """Check that only bob's turn is missing, with an errored task and a recorded failure."""
     (loss,) = result.raw.losses
     assert (loss.name, loss.instead) == ("bob", "skipped")
     assert error.__name__ in loss.error
@@ -142,7 +142,7 @@ def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None
 
 
 @each_turn
-def test_a_skipped_turn_leaves_only_its_loss(pattern: str, turn: str) -> None:
+def test_skipped_turns_leave_only_a_loss(pattern: str, turn: str) -> None:
     talkers = Talkers(first_call(turn, "bob"))
     result = talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model())
     check_skipped(result, talkers, ProviderFailed)
@@ -157,8 +157,8 @@ def test_every_provider_failure_can_be_skipped(pattern: str, error: ModelError) 
 
 
 @each_pattern
-async def test_text_of_a_failed_call_is_discarded(pattern: str) -> None:
-    """Listeners have seen part of the text, but other speakers and the result have none of it."""
+async def test_text_from_failed_calls_is_discarded(pattern: str) -> None:
+    """Stream listeners have seen some of the text, but it reaches neither other speakers nor the result."""
     talkers, streamed = Talkers(first_call(TURNS[pattern][0], "bob")), ""
     handle: Any = talk(pattern, policy=SKIP).start(QUESTION, model=talkers.model())
     async for event in handle:
@@ -171,8 +171,8 @@ async def test_text_of_a_failed_call_is_discarded(pattern: str) -> None:
 
 
 @each_turn
-def test_a_fallback_model_replaces_a_failed_speaker(pattern: str, turn: str) -> None:
-    """The fallback model has the speaker's prompt and name; nothing is missing, and the failure names that model."""
+def test_fallback_models_replace_a_failed_speaker(pattern: str, turn: str) -> None:
+    """The fallback model gets the speaker's prompt and name, nothing is missing, and the failure names that model."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers()
     policy = FailurePolicy(on_failure=StandIn(other.model("other")))
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
@@ -190,7 +190,7 @@ def test_a_fallback_model_replaces_a_failed_speaker(pattern: str, turn: str) -> 
 
 
 @each_turn
-def test_a_turn_is_skipped_if_the_fallback_model_fails(pattern: str, turn: str) -> None:
+def test_turns_are_skipped_if_the_fallback_model_fails(pattern: str, turn: str) -> None:
     """Both failures are recorded in order."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers(lambda _: Refused("not I"))
     policy = FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
@@ -202,8 +202,8 @@ def test_a_turn_is_skipped_if_the_fallback_model_fails(pattern: str, turn: str) 
 
 
 @each_pattern
-def test_fewer_speakers_than_the_quorum_end_a_run(pattern: str) -> None:
-    """No further call is made; a handoff, in which one speaker speaks at a time, has no quorum."""
+def test_fewer_speakers_than_the_quorum_end_the_run(pattern: str) -> None:
+    """No further call is made. A handoff has no quorum, because its speakers take turns."""
     talkers = Talkers(first_call(TURNS[pattern][0], "bob", "cy"))
     policy = FailurePolicy(on_failure="skip", quorum=2)
     if pattern == "handoff":
@@ -223,8 +223,8 @@ def test_fewer_speakers_than_the_quorum_end_a_run(pattern: str) -> None:
 
 @each_decider
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
-def test_a_failed_decision_affects_only_itself(pattern: str, on_failure: str) -> None:
-    """All entries remain, and the failure names the missing part; with "fail" the run fails."""
+def test_failed_decisions_affect_nothing_else(pattern: str, on_failure: str) -> None:
+    """All entries remain, and the failure names the missing part. With "fail", the run fails."""
     role, instead = DECIDERS[pattern]
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
@@ -240,8 +240,8 @@ def test_a_failed_decision_affects_only_itself(pattern: str, on_failure: str) ->
 
 
 @pytest.mark.parametrize("pattern", ["debate", "council"])
-async def test_a_failed_judge_or_chair_is_called_again_on_resume(pattern: str) -> None:
-    """Without a policy for a judge or a chair, resuming the run pays only for the missing call."""
+async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str) -> None:
+    """Without a policy for a judge or a chair, resuming the run makes only the missing call."""
     store, role = MemoryStore(), DECIDERS[pattern]
     talkers, status = Talkers(first_call(role.role)), "no_verdict" if pattern == "debate" else "degraded"
     degraded = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)
@@ -262,7 +262,7 @@ async def test_a_failed_judge_or_chair_is_called_again_on_resume(pattern: str) -
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 @pytest.mark.parametrize("options", [{}, {"output_schema": dict[str, int]}], ids=["text", "schema"])
-def test_a_failed_synthesizer_leaves_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
+def test_failed_synthesizers_leave_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
     """There is no output, so no schema applies."""
     talkers = Talkers(first_call("synthesizer"))
     pattern_without_synthesizer = talk(pattern, policy=SKIP, synthesizer=None, **options)
@@ -281,8 +281,8 @@ def _raises(error: Exception) -> Callable[[object], str]:
 
 @each_turn
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
-def test_errors_of_the_application_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
-    """Exceptions of blocks and models, and a missing key, reach the caller unchanged, without a fallback."""
+def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failure: str) -> None:
+    """Exceptions in blocks and models, and a missing key, reach the caller unchanged and without a fallback."""
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)
     bug, no_key = KeyError("a bug"), AuthenticationFailed("there is no API key")
@@ -303,8 +303,8 @@ def test_errors_of_the_application_are_never_skipped(pattern: str, turn: str, on
 
 
 @each_pattern
-def test_a_limit_that_a_block_raises_is_an_error(pattern: str) -> None:
-    """Such an error is not mistaken for a limit of the run."""
+def test_limits_raised_by_a_block_are_errors(pattern: str) -> None:
+    """The error is not mistaken for a limit of the run."""
     failing = _raises(LimitReached("calls", limit=1, used=1))
     with pytest.raises(LimitReached):
         talk(pattern, block=failing, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
@@ -326,7 +326,7 @@ class Hanging:
 
 
 @each_pattern
-async def test_a_turn_has_a_deadline_for_all_of_its_work(pattern: str) -> None:
+async def test_turns_have_a_deadline_for_all_of_their_work(pattern: str) -> None:
     """A block is cancelled wherever it hangs, and the timeout is a provider failure."""
     talkers, hang = Talkers(), Hanging()
     late = talk(pattern, block=hang.__call__, policy=FailurePolicy(on_failure="fail", turn_timeout=0.05))
@@ -342,7 +342,7 @@ async def test_a_turn_has_a_deadline_for_all_of_its_work(pattern: str) -> None:
 
 
 async def answer_late(_: object) -> str:
-    """Catch the cancellation and answer nevertheless."""
+    """Catch the cancellation and answer anyway."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -358,7 +358,7 @@ async def never_answer(_: object) -> str:
 
 
 @each_pattern
-async def test_a_late_text_is_discarded(pattern: str) -> None:
+async def test_late_texts_are_discarded(pattern: str) -> None:
     """A block that catches the cancellation is still late."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
@@ -368,7 +368,7 @@ async def test_a_late_text_is_discarded(pattern: str) -> None:
     assert result.status == "degraded"
 
 
-async def test_a_block_that_ignores_cancellation_is_abandoned() -> None:
+async def test_blocks_that_ignore_cancellation_are_abandoned() -> None:
     """After the cancellation, the block has a second to clean up."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
@@ -379,7 +379,7 @@ async def test_a_block_that_ignores_cancellation_is_abandoned() -> None:
     assert task.cancelling() == 0
 
 
-async def test_a_run_has_no_output_after_its_time() -> None:
+async def test_runs_have_no_output_after_their_time_limit() -> None:
     """Even a block that catches the cancellation cannot produce an output."""
     with pytest.raises(LimitReached) as caught:
         await handler(answer_late, name="late").run(QUESTION, limits=Limits(seconds=0.05))
@@ -387,7 +387,7 @@ async def test_a_run_has_no_output_after_its_time() -> None:
 
 
 @each_decider
-async def test_a_decision_has_the_deadline_of_a_turn(pattern: str) -> None:
+async def test_decisions_have_the_deadline_of_a_turn(pattern: str) -> None:
     """A late decision is a failure."""
     talkers, hang = Talkers(), Hanging()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
@@ -399,8 +399,8 @@ async def test_a_decision_has_the_deadline_of_a_turn(pattern: str) -> None:
 
 
 @each_pattern
-async def test_a_late_answer_does_not_fail_queued_speakers(pattern: str) -> None:
-    """Speakers may share an engine, but only the one whose own answer takes too long misses a turn."""
+async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
+    """Speakers may share an engine, but only a speaker whose own answer takes too long misses its turn."""
     talkers, pending, slot = Talkers(), ["bob"], asyncio.Lock()
 
     async def one_at_a_time(request: ModelRequest) -> Any:
@@ -421,8 +421,8 @@ async def test_a_late_answer_does_not_fail_queued_speakers(pattern: str) -> None
 
 @pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
-async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str, *, queues: bool) -> None:
-    """The current and remaining turns fail, decisions do not, and the next round has a deadline of its own."""
+async def test_rounds_have_a_deadline_over_all_their_turns(pattern: str, *, queues: bool) -> None:
+    """Current and remaining turns fail, decisions do not, and the next round has a new deadline."""
     talkers, pending = Talkers(), ["bob"]
 
     async def hang_once(request: ModelRequest) -> Any:
@@ -441,17 +441,17 @@ async def test_a_round_has_a_deadline_over_all_its_turns(pattern: str, *, queues
     assert words_in(result.raw) == talkers.words
 
 
-async def calls_of(pattern: str) -> int:
-    """Count the calls of a run."""
+async def count_calls(pattern: str) -> int:
+    """Count the calls in a run."""
     talkers = Talkers()
     await talk(pattern).run(QUESTION, model=talkers.model())
     return len(talkers.asked)
 
 
 @each_pattern
-async def test_a_limit_of_the_run_keeps_the_entries(pattern: str) -> None:
-    """No call exceeds the limit, the status reports it, and there is no output; a sufficient limit changes nothing."""
-    total = await calls_of(pattern)
+async def test_run_limits_keep_the_entries(pattern: str) -> None:
+    """No call exceeds the limit, the status reports it, and there is no output. A sufficient limit changes nothing."""
+    total = await count_calls(pattern)
     for calls in range(1, total + 1):
         talkers = Talkers()
         result = await talk(pattern, policy=SKIP).run(QUESTION, model=talkers.model(), limits=Limits(calls=calls))
@@ -465,9 +465,9 @@ async def test_a_limit_of_the_run_keeps_the_entries(pattern: str) -> None:
 
 
 @each_pattern
-async def test_a_cancelled_run_keeps_the_entries(pattern: str) -> None:
+async def test_cancelled_runs_keep_the_entries(pattern: str) -> None:
     """Whichever call is cancelled, no answer is missing, and every task has ended."""
-    for number in range(await calls_of(pattern)):
+    for number in range(await count_calls(pattern)):
         talkers, reached = Talkers(), asyncio.Event()
 
         async def answer(
@@ -496,8 +496,8 @@ async def test_a_cancelled_run_keeps_the_entries(pattern: str) -> None:
     faults=st.lists(st.sampled_from([None, None, *FAILURES]), min_size=24, max_size=24),
     quorum=st.integers(1, 2),
 )
-def test_every_failed_call_is_a_loss(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
-    """The raw output has the words of all answers, and nothing of the failed calls."""
+def test_failed_calls_are_losses(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
+    """The raw output has the words of all answers, and nothing from failed calls."""
     pending = iter(faults)
     talkers = Talkers(lambda _: next(pending, None))
     policy = FailurePolicy(on_failure="skip", quorum=quorum)
@@ -556,7 +556,7 @@ def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
     ],
     ids=str,
 )
-def test_an_impossible_policy_is_rejected_before_anything_runs(
+def test_impossible_policies_are_rejected_before_anything_runs(
     pattern: str, policy: dict[str, Any], field: str
 ) -> None:
     """The error lists the field, the value and the valid values."""

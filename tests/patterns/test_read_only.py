@@ -1,4 +1,4 @@
-"""Custom blocks cannot rewrite the history of a pattern: a run with such a block fails, and the error names it."""
+"""Custom blocks cannot rewrite a pattern's history: such a run fails with an error that names the block."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 QUESTION = "Should rents be capped?"
 
 
-def entries(ctx: Context) -> Any:
-    """Return the entries of the transcript."""
+def get_entries(ctx: Context) -> Any:
+    """Return the entries in the transcript."""
     return ctx.resources.transcript.state.entries
 
 
-def one(ctx: Context) -> str:
+def get_task_id(ctx: Context) -> str:
     """Return the id of a turn's task."""
     return str(ctx.resources.audit.list()[0].id)
 
 
 ATTACKS: dict[str, Callable[[Any, Context], object]] = {
-    "clears the transcript": lambda _, ctx: entries(ctx).clear(),
-    "adds to the transcript": lambda _, ctx: entries(ctx).append("mine"),
-    "takes something out": lambda _, ctx: entries(ctx).__delitem__(slice(None)),
+    "clears the transcript": lambda _, ctx: get_entries(ctx).clear(),
+    "adds to the transcript": lambda _, ctx: get_entries(ctx).append("mine"),
+    "takes something out": lambda _, ctx: get_entries(ctx).__delitem__(slice(None)),
     "replaces the transcript": lambda _, ctx: ctx.resources.transcript.set(None),
     "turns the round back": lambda _, ctx: ctx.sequencer.update(round=0),
     "turns the round on": lambda _, ctx: ctx.sequencer.update(round=99),
@@ -48,8 +48,8 @@ ATTACKS: dict[str, Callable[[Any, Context], object]] = {
     "replaces the state": lambda _, ctx: setattr(ctx.sequencer, "state", None),
     "moves the deadline": lambda _, ctx: setattr(ctx.sequencer, "deadline", 0.0),
     "removes failures": lambda _, ctx: ctx.sequencer.state.losses.clear(),
-    "cancels a turn": lambda _, ctx: ctx.resources.audit.cancel(one(ctx)),
-    "completes a turn": lambda _, ctx: ctx.resources.audit.complete(task_id=one(ctx), output="mine"),
+    "cancels a turn": lambda _, ctx: ctx.resources.audit.cancel(get_task_id(ctx)),
+    "completes a turn": lambda _, ctx: ctx.resources.audit.complete(task_id=get_task_id(ctx), output="mine"),
 }
 OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes something out"}
 """Attacks on a transcript, which `consensus()` does not have."""
@@ -64,14 +64,14 @@ OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes so
         if pattern_name != "consensus" or attack not in OF_TRANSCRIPTS
     ],
 )
-def test_a_block_that_changes_history_ends_the_run_with_an_error_that_names_it(pattern: str, attack: str) -> None:
+def test_blocks_that_change_history_fail_the_run_by_name(pattern: str, attack: str) -> None:
     """The rule holds in every pattern, whatever the block tries to change."""
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
         make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
 
 
-def facts(raw: Any) -> object:
+def comparable(raw: Any) -> object:
     """Return an output without the parts that differ between runs."""
     wire = raw.to_wire()
     wire.pop("analytics", None)
@@ -79,7 +79,7 @@ def facts(raw: Any) -> object:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_block_that_catches_the_error_has_changed_nothing(pattern: str) -> None:
+def test_blocks_that_catch_the_error_have_changed_nothing(pattern: str) -> None:
     """Output and tasks equal those of a run without the attack."""
 
     def try_all(value: Any, ctx: Context) -> None:
@@ -89,13 +89,13 @@ def test_a_block_that_catches_the_error_has_changed_nothing(pattern: str) -> Non
 
     fair = make_pattern(pattern, lambda _, __: None).run_sync(QUESTION, seed=7)
     attacked = make_pattern(pattern, try_all).run_sync(QUESTION, seed=7)
-    assert facts(attacked.raw) == facts(fair.raw)
+    assert comparable(attacked.raw) == comparable(fair.raw)
     tasks = [[(task.assignee, task.status, task.output) for task in run.tasks.list()] for run in (fair, attacked)]
     assert tasks[0] == tasks[1]
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_predicate_cannot_change_history(pattern: str) -> None:
+def test_predicates_cannot_change_history(pattern: str) -> None:
     def meddle(ctx: Context) -> bool:
         ctx.sequencer.update(round=0)
         return False
@@ -116,7 +116,7 @@ def rent(**options: Any) -> Any:
 @pytest.mark.parametrize("role", ["judge", "moderator", "synthesizer"])
 @pytest.mark.parametrize("attack", [name for name in ATTACKS if name != "cancels a turn" and "completes" not in name])
 def test_deciding_roles_cannot_change_history(role: str, attack: str) -> None:
-    """The judge, the moderator and the synthesizer are subject to the same rule as debaters."""
+    """The rule for debaters also applies to the judge, the moderator and the synthesizer."""
 
     def meddle(value: object, ctx: Context) -> object:
         ATTACKS[attack](value, ctx)
@@ -133,8 +133,8 @@ def test_decisions_are_deeply_frozen() -> None:
         rent(debaters=[SIDES[0], strike], moderator=lambda _: {"next_speakers": ["ann", "bob"]}).run_sync(QUESTION)
 
 
-def test_a_synthesizer_cannot_change_the_raw_output() -> None:
-    """The synthesizer may return the raw output itself, whose value is unchanged by freezing."""
+def test_synthesizers_cannot_change_the_raw_output() -> None:
+    """A synthesizer may return the raw output itself; freezing does not change its value."""
     with pytest.raises(ReadOnly, match="block 'rent-synthesizer'"):
         rent(synthesizer=lambda raw: raw.transcript.clear()).run_sync(QUESTION)
     result = rent(synthesizer=lambda raw: raw).run_sync(QUESTION)
@@ -143,8 +143,8 @@ def test_a_synthesizer_cannot_change_the_raw_output() -> None:
 
 
 @pytest.mark.parametrize("what", ["records", "clears"])
-def test_a_debater_cannot_record_arguments(what: str) -> None:
-    """Blocks that maintain the transcript of a custom pattern have no effect inside a debater."""
+def test_debaters_cannot_record_arguments(what: str) -> None:
+    """Blocks that maintain a custom pattern's transcript have no effect inside a debater."""
     transcript = create_debate_transcript()
     shared: Any = {"transcript": transcript, "collection_id": "rent", "name": "own"}
     block = (
@@ -158,8 +158,8 @@ def test_a_debater_cannot_record_arguments(what: str) -> None:
         rent(debaters=sides, transcript=transcript).run_sync(QUESTION)
 
 
-def test_a_nested_debate_does_not_change_the_outer_transcript() -> None:
-    """The debates share a transcript, but the output of the outer one has only its own entries."""
+def test_nested_debates_do_not_change_the_outer_transcript() -> None:
+    """The debates share a transcript, but the outer debate's output has only its own entries."""
     shared = create_debate_transcript()
     inner = rent(name="inner", transcript=shared).then(lambda raw: f"{len(raw.transcript)} arguments")
     outer = rent(debaters=[SIDES[0], Debater("bob", "against", block=inner)], transcript=shared, max_rounds=1)
@@ -167,7 +167,7 @@ def test_a_nested_debate_does_not_change_the_outer_transcript() -> None:
     assert texts == ["Yes.", "4 arguments"]
 
 
-def test_blocks_around_a_pattern_may_change_a_shared_transcript() -> None:
+def test_surrounding_blocks_can_change_a_shared_transcript() -> None:
     """The transcript is read-only only inside the pattern."""
     shared = create_debate_transcript()
 
@@ -180,8 +180,8 @@ def test_blocks_around_a_pattern_may_change_a_shared_transcript() -> None:
     assert sequencer(name="s").then(rent(transcript=shared)).then(read).run_sync(QUESTION).output == 4
 
 
-def test_a_block_may_add_tasks_to_the_audit_trail() -> None:
-    """A block may also end the tasks it added; only tasks of turns belong to the pattern."""
+def test_blocks_can_add_tasks_to_the_audit_trail() -> None:
+    """A block may also end the tasks it has added; only the tasks for turns belong to the pattern."""
 
     def plan(_: object, ctx: Context) -> str:
         audit = ctx.resources.audit
@@ -211,8 +211,8 @@ JSON = st.recursive(
 
 
 @given(value=JSON)
-def test_a_frozen_value_is_equal_and_can_be_copied(value: object) -> None:
-    """Equality, pickling and copying work as before, and freezing twice equals freezing once."""
+def test_frozen_values_are_equal_and_can_be_copied(value: object) -> None:
+    """Equality, pickling and copying work as before, and freezing is idempotent."""
     frozen = freeze(value)
     assert frozen == value
     assert freeze(frozen) is frozen
@@ -234,8 +234,8 @@ CHANGES: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("frozen", [FrozenList([1, 2]), FrozenDict({"a": 1})], ids=["list", "dict"])
-def test_a_frozen_value_rejects_every_change(frozen: object, change: Callable[[Any], object]) -> None:
-    """Every method that changes a list or a dict is called."""
+def test_frozen_values_reject_every_change(frozen: object, change: Callable[[Any], object]) -> None:
+    """Every mutating method of a list or dict is called."""
     before = copy.copy(frozen)
     with pytest.raises((ReadOnly, AttributeError)) as caught:
         change(frozen)
@@ -244,7 +244,7 @@ def test_a_frozen_value_rejects_every_change(frozen: object, change: Callable[[A
     assert frozen == before
 
 
-def test_frozen_lists_have_the_same_wire_form() -> None:
+def test_frozen_lists_have_the_same_wire_format() -> None:
     decision = DebateModeratorDecision(round=1, next_speakers=["ann"])
     assert freeze(decision).model_dump_json() == decision.model_dump_json()
     assert freeze(decision) == decision
@@ -262,8 +262,8 @@ def test_dir_lists_the_available_resources() -> None:
     assert {"audit", "transcript"} <= set(names[0])
 
 
-def test_a_custom_pattern_has_an_audit_trail() -> None:
-    """`create_record_argument` completes the task of the turn, and creates it if it does not exist."""
+def test_custom_patterns_have_an_audit_trail() -> None:
+    """`create_record_argument` completes the turn's task, and creates it if it does not exist."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
     pattern = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))
@@ -278,7 +278,7 @@ def test_a_custom_pattern_has_an_audit_trail() -> None:
     ]
 
 
-def test_a_custom_pattern_completes_a_task_without_an_assignee() -> None:
+def test_custom_patterns_complete_tasks_without_an_assignee() -> None:
     """A task in progress belongs to the turn if it is assigned to the speaker, whoever has claimed it."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
@@ -297,7 +297,7 @@ def test_a_custom_pattern_completes_a_task_without_an_assignee() -> None:
 
 
 @pytest.mark.parametrize("turns", [9, 10_000])
-def test_a_moderator_cannot_call_unlimited_turns(turns: int) -> None:
+def test_moderators_cannot_assign_unlimited_turns(turns: int) -> None:
     """The limit is four turns per round and debater, and the error names the moderator."""
     with pytest.raises(OutputError, match=f"block 'rent-moderator' must return .* names {turns:,} turns in one round"):
         rent(moderator=lambda _: {"next_speakers": ["ann"] * turns}).run_sync(QUESTION)

@@ -1,4 +1,4 @@
-"""Invalid options of all patterns, rejected before anything is built, with pattern, field and valid values."""
+"""Invalid options for all patterns, rejected up front with the pattern, the field and the valid values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .test_mistakes import FACTORIES, build
 from .test_prompt_options import give_answer
 
 ROSTER = {"consensus": "agents", "council": "members", "critique": "critics", "review": "reviewers"}
-"""Option that has the speakers, for patterns in which it is not `debaters`."""
+"""Name of the option with the speakers, for patterns that do not use `debaters`."""
 ALONE = ("consensus", "critique", "review")
 """Patterns that work with a single speaker."""
 LEAST = {pattern: "one" if pattern in ALONE else "two" for pattern in PATTERNS}
@@ -35,17 +35,17 @@ WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pa
 
 
 def roster_of(pattern: str) -> str:
-    """Return the name of the option that has the speakers."""
+    """Return the name of the option with the speakers."""
     return ROSTER.get(pattern, "debaters")
 
 
 def speaker(pattern: str, name: Any, **fields: Any) -> dict[str, Any]:
-    """Create a speaker as a dict, with a stance for a debate."""
+    """Create a speaker as a dict, with a stance if the pattern is a debate."""
     return {"name": name, **({"stance": f"{name}'s"} if pattern == "debate" else {}), **fields}
 
 
 def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
-    """Return the error of a pattern with invalid options: a ValueError with location, field, value and choices."""
+    """Return the `ValueError` for a pattern with invalid options, which has location, field, value and choices."""
     with pytest.raises(ConfigurationError) as caught:
         build(pattern, **options)
     error = caught.value
@@ -59,13 +59,13 @@ def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("name", ["", " ", None, 3])
-def test_a_pattern_has_a_name(pattern: str, name: Any) -> None:
-    """The name must be a string that is not blank."""
+def test_pattern_names_are_required(pattern: str, name: Any) -> None:
+    """The name must be a non-blank string."""
     assert rejection_of(pattern, name=name).allowed == "a string that is not blank"
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_roster_is_a_list_of_enough_speakers(pattern: str) -> None:
+def test_rosters_need_enough_speakers(pattern: str) -> None:
     """Text, a mapping and an empty list are invalid, and so is a single speaker, except for the patterns in `ALONE`."""
     field = roster_of(pattern)
     no_lists: tuple[Any, ...] = ("ab", {"a": "for"}, 3)
@@ -96,13 +96,13 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
     },
     "the same name": ({"name": "anna"}, ".name", "different from that of"),
 }
-"""Invalid second speakers, next to one called anna, with the field after the roster's index and the valid values."""
+"""Invalid second speakers, next to one called anna, with the field after the roster index and the valid values."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", SPEAKERS)
-def test_an_invalid_speaker_is_rejected_with_its_index(pattern: str, case: str) -> None:
-    """The field points to the entry of the roster."""
+def test_invalid_speakers_are_rejected_with_their_index(pattern: str, case: str) -> None:
+    """The field points to the roster entry."""
     fields, field, allowed = SPEAKERS[case]
     second: Any = speaker(pattern, **fields) if fields else 3
     error = rejection_of(pattern, **{roster_of(pattern): [speaker(pattern, "anna"), second]})
@@ -111,7 +111,7 @@ def test_an_invalid_speaker_is_rejected_with_its_index(pattern: str, case: str) 
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_only_debaters_of_a_debate_have_stances(pattern: str) -> None:
+def test_only_debaters_in_a_debate_have_stances(pattern: str) -> None:
     """A debate requires a stance, which a `Persona` lacks; all other patterns reject a stance and a `Debater`."""
     field, debating = roster_of(pattern), pattern == "debate"
     other = Persona("a") if debating else Debater("a", "for")
@@ -130,7 +130,7 @@ def test_only_debaters_of_a_debate_have_stances(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("rounds", [0, -2, True, 2.0, "2", None], ids=repr)
-def test_max_rounds_is_a_positive_integer(pattern: str, rounds: Any) -> None:
+def test_max_rounds_must_be_a_positive_integer(pattern: str, rounds: Any) -> None:
     """A bool is invalid, although Python counts it as an integer."""
     field = "max_turns" if pattern == "handoff" else "max_rounds"
     error = rejection_of(pattern, **{field: rounds})
@@ -152,8 +152,8 @@ POLICIES: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("case", POLICIES)
-def test_an_invalid_failure_policy_is_rejected(pattern: str, case: str) -> None:
-    """The error names the field of the policy."""
+def test_invalid_failure_policies_are_rejected(pattern: str, case: str) -> None:
+    """The error names the field in the policy."""
     policy, field, allowed = POLICIES[case]
     error = rejection_of(pattern, failures=policy)
     assert error.field == field
@@ -162,14 +162,14 @@ def test_an_invalid_failure_policy_is_rejected(pattern: str, case: str) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", ["", " "], ids=repr)
-def test_the_id_of_the_audit_trail_is_not_blank(pattern: str, value: str) -> None:
+def test_collection_id_must_not_be_blank(pattern: str, value: str) -> None:
     """The default is the name of the pattern."""
     error = rejection_of(pattern, collection_id=value)
     assert (error.field, error.allowed) == ("collection_id", "a string that is not blank")
 
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in PATTERNS if pattern != "consensus"])
-def test_the_transcript_must_belong_to_the_pattern(pattern: str) -> None:
+def test_transcripts_must_belong_to_the_pattern(pattern: str) -> None:
     """A list is invalid, and so is the transcript of a different pattern."""
     other: Any = create_deliberation_transcript() if pattern == "debate" else create_debate_transcript()
     invalid: tuple[Any, ...] = ([], 3, other, StateResource(key="notes", initial=dict))
@@ -193,7 +193,7 @@ VISIBLE = {
 
 @pytest.mark.parametrize(("pattern", "role"), [(pattern, role) for pattern, roles in VISIBLE.items() for role in roles])
 @pytest.mark.parametrize("value", [{"clients": True}, 3], ids=case_id)
-def test_an_invalid_visibility_is_rejected(pattern: str, role: str, value: Any) -> None:
+def test_invalid_visibilities_are_rejected(pattern: str, role: str, value: Any) -> None:
     """Valid values are a `Visibility` and a dict with the same keys."""
     error = rejection_of(pattern, **{f"{role}_visibility": value})
     assert error.field == f"{role}_visibility"
@@ -214,20 +214,20 @@ ABSENT = {
     ("consensus", "judge"): "None or False, which leave it out, True, the default one, a block, or a function",
     ("consensus", "tie_break"): "None or False, which leave it out, True, the default one, a block, or a function",
 }
-"""Valid values of a role's option that are not blocks; the judge of a debate may also be the name of a schedule."""
+"""Valid non-block values for role options. The judge of a debate may also be the name of a schedule."""
 
 
 @pytest.mark.parametrize(("pattern", "role"), ABSENT)
 @pytest.mark.parametrize("value", [0, "gpt"])
-def test_a_role_is_a_block_a_function_true_false_or_none(pattern: str, role: str, value: Any) -> None:
-    """The message explains what None, False and True mean."""
+def test_roles_accept_a_block_a_function_or_a_flag(pattern: str, role: str, value: Any) -> None:
+    """The flags are None, False and True, and the message explains what they mean."""
     error = rejection_of(pattern, **{role: value})
     assert error.field == role
     assert ABSENT[pattern, role] in error.allowed or (role == "judge" and "a schedule" in error.allowed)
 
 
 @pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("critique", "judge")])
-def test_the_deciding_role_is_required(pattern: str, role: str) -> None:
+def test_deciding_role_is_required(pattern: str, role: str) -> None:
     """A pattern cannot decide without that role, so False is invalid."""
     error = rejection_of(pattern, **{role: False})
     assert error.field == role
@@ -235,15 +235,15 @@ def test_the_deciding_role_is_required(pattern: str, role: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "council"])
-def test_an_output_schema_must_be_valid(pattern: str) -> None:
+def test_output_schema_must_be_valid(pattern: str) -> None:
     """The schema is a type or a valid JSON Schema."""
     assert "a pydantic model" in rejection_of(pattern, output_schema=3).allowed
     assert "valid JSON Schema" in rejection_of(pattern, output_schema={"type": "strange"}).allowed
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
-def test_an_output_schema_needs_a_synthesizer(pattern: str) -> None:
-    """Only the output of a synthesizer is validated against the schema."""
+def test_output_schema_needs_a_synthesizer(pattern: str) -> None:
+    """Only a synthesizer's output is validated against the schema."""
     with pytest.raises(ConflictingOptions) as caught:
         build(pattern, synthesizer=False, output_schema=dict[str, int])
     assert (caught.value.location, caught.value.options) == (f"{pattern} 'rent'", ("output_schema", "synthesizer"))
@@ -260,12 +260,12 @@ SUBJECTS: dict[str, tuple[str, type[Any]]] = {
     "critique": ("question", CritiqueInput),
     "review": ("question", ReviewInput),
 }
-"""Subject of each pattern, and the type of the input."""
+"""Each pattern's subject and input type."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", [None, 3, {"q": "?"}, {"field": 3}, ["?"]], ids=case_id)
-def test_an_input_without_a_subject_is_rejected(pattern: str, value: Any) -> None:
+def test_inputs_without_a_subject_are_rejected(pattern: str, value: Any) -> None:
     """The error is raised before any model is called."""
     (subject, _), model = SUBJECTS[pattern], ScriptedModel()
     if value == {"field": 3}:
@@ -277,7 +277,7 @@ def test_an_input_without_a_subject_is_rejected(pattern: str, value: Any) -> Non
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("way", ["text", "a dict", "the input"])
-def test_the_subject_has_three_input_forms(pattern: str, way: str) -> None:
+def test_subject_has_three_input_forms(pattern: str, way: str) -> None:
     """In each form, the raw output has the subject in `subject`."""
     field, kind = SUBJECTS[pattern]
     value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
@@ -290,7 +290,7 @@ def test_the_subject_has_three_input_forms(pattern: str, way: str) -> None:
 
 
 def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
-    """Return the warnings that a factory emits."""
+    """Return the warnings emitted by a factory."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         build(pattern, **options)
@@ -298,8 +298,8 @@ def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
-def test_more_than_four_rounds_cause_a_warning_at_every_call(pattern: str) -> None:
-    """Each call of the factory warns once, in the project's category; four rounds do not warn."""
+def test_more_than_four_rounds_cause_a_warning(pattern: str) -> None:
+    """Each call to the factory warns once, in the project's category. Four rounds do not warn."""
     for _ in range(2):
         (warning,) = warnings_of(pattern, max_rounds=5)
         assert warning.category is FlowDebateWarning

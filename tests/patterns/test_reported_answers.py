@@ -31,20 +31,20 @@ VERDICT = {"reasoning": "The first point was never answered.", "winner": HOME, "
 
 
 def is_structured(body: dict[str, Any]) -> bool:
-    """Return whether a request demands a structured answer, in any mode."""
+    """Return True if a request demands a structured answer, in any mode."""
     return "response_format" in body or bool(body.get("tool_choice")) or "JSON Schema" in json.dumps(body["messages"])
 
 
 @dataclass
 class Reported:
-    """A server that answers well, except that the first answers, or the judge's first one, have the reported text."""
+    """A server that gives valid answers, except for the first ones, or the judge's first one, as reported."""
 
     text: str | None = None
     verdict: str | None = None
     always: bool = True
-    """Whether every text answer is as reported, rather than only the first one."""
+    """Use the reported text for every text answer rather than only the first one."""
     piece: int = 9
-    """Length of each piece of a stream in characters."""
+    """Length of each stream chunk, in characters."""
     counts: Counter[str] = field(default_factory=Counter)
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -108,8 +108,8 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
     assert len(result.bodies) == 3
 
 
-async def test_a_streamed_thought_is_withdrawn() -> None:
-    """a02: the thought can only be recognised at its end."""
+async def test_streamed_thoughts_are_withdrawn() -> None:
+    """Report a02: the thought can only be recognized once it ends."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -126,8 +126,8 @@ async def test_a_streamed_thought_is_withdrawn() -> None:
         "Some servers leave <|begin_of_thought|> in their answers.",
     ],
 )
-async def test_a_text_that_mentions_a_tag_is_unchanged(text: str) -> None:
-    """a06: the text is about models, so the tag is part of the argument."""
+async def test_texts_that_mention_a_thinking_tag_are_unchanged(text: str) -> None:
+    """Report a06: the text is about models, so the tag is part of the argument."""
     for stream in (False, True):
         result = await run(Reported(text), stream=stream)
         assert [entry.text for entry in result.output.transcript] == [text] * 2
@@ -148,7 +148,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS)
-async def test_a_verdict_is_parsed_at_the_first_attempt(verdict: str) -> None:
+async def test_verdicts_are_parsed_on_the_first_attempt(verdict: str) -> None:
     """Text around the verdict is ignored, and so is a draft inside a thought."""
     reported = Reported(verdict=verdict)
     result = await run(reported)
@@ -156,8 +156,8 @@ async def test_a_verdict_is_parsed_at_the_first_attempt(verdict: str) -> None:
     assert reported.counts["structured"] == 1
 
 
-async def test_an_answer_in_the_wrong_field_is_retried() -> None:
-    """a07: the error names the field that has the text."""
+async def test_answers_in_the_wrong_field_are_retried() -> None:
+    """Report a07: the error names the field with the text."""
 
     async def serve(exchange: Exchange) -> None:
         await exchange.json(completion(None, reasoning_content=ARGUMENT))
@@ -180,14 +180,14 @@ LABELS = {
 
 
 @pytest.mark.parametrize("text", LABELS.values(), ids=LABELS)
-async def test_a_label_before_a_turn_is_removed(text: str) -> None:
-    """The tag in the transcript already names the speaker."""
+async def test_labels_before_a_turn_are_removed(text: str) -> None:
+    """The transcript's tag already names the speaker."""
     result = await run(Reported(text, always=False))
     assert result.output.transcript[0].text == ARGUMENT
 
 
-async def test_another_speakers_turn_is_removed_and_noted() -> None:
-    """a37: no speaker can concede on behalf of another."""
+async def test_other_speakers_turns_are_removed_and_noted() -> None:
+    """Report a37: no speaker can concede on behalf of another."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]
@@ -196,8 +196,8 @@ async def test_another_speakers_turn_is_removed_and_noted() -> None:
 @pytest.mark.parametrize(
     "name", ["qa\\_lead", "qa lead", "QA_Lead", "qa-lead", "`qa_lead`", "qaLead", "@qa_lead", "**qa_lead**"]
 )
-async def test_spelling_variants_of_names_are_recognised(name: str) -> None:
-    """a38, a39: the first attempt is enough."""
+async def test_spelling_variants_of_names_are_recognized(name: str) -> None:
+    """Reports a38 and a39: the first attempt is enough."""
     prompts: list[str] = []
 
     async def serve(exchange: Exchange) -> None:
@@ -222,7 +222,7 @@ RANKINGS = {
 
 
 def review_of(body: dict[str, Any], write: Any) -> Any:
-    """Return the answer of a reviewer or of the chair."""
+    """Return a reviewer's or the chair's answer."""
     schema = json.dumps(body["response_format"])
     if '"Ranking"' not in schema:
         return {"answer": "Homes first."}
@@ -230,8 +230,8 @@ def review_of(body: dict[str, Any], write: Any) -> Any:
 
 
 @pytest.mark.parametrize("write", RANKINGS.values(), ids=RANKINGS)
-async def test_a_ranking_is_parsed_at_the_first_attempt(write: Any) -> None:
-    """The reviewers are those of a council."""
+async def test_rankings_are_parsed_on_the_first_attempt(write: Any) -> None:
+    """The reviewers belong to a council."""
     counts = Counter[str]()
 
     async def serve(exchange: Exchange) -> None:
@@ -249,8 +249,8 @@ async def test_a_ranking_is_parsed_at_the_first_attempt(write: Any) -> None:
     assert counts["structured"] == 4  # including the chair
 
 
-async def test_one_missing_model_of_four_leaves_three_answers() -> None:
-    """a40: the missing model is not called over and over."""
+async def test_one_missing_model_out_of_four_leaves_three_answers() -> None:
+    """Report a40: the missing model is not called repeatedly."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.body["model"] == "gone":

@@ -80,7 +80,7 @@ WAYS: dict[str, Way] = {
 
 
 def requests_of(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
-    """Return the requests of the block of `role`."""
+    """Return the requests by the block in `role`."""
     requests: list[Any] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -100,7 +100,7 @@ def requests_of(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_options_of_a_role_override_only_those_of_the_pattern(way: str) -> None:
+def test_role_options_override_only_the_patterns_options(way: str) -> None:
     """The role's instructions replace the pattern's; prompt, schema and path are unchanged."""
     pattern, role, make_options = WAYS[way]
     plain = requests_of(pattern, role, {"instructions": "Be kind."})

@@ -1,4 +1,4 @@
-"""Stop conditions in `terminate_when`, in all patterns: where they stop, their names, and resumed runs."""
+"""Stop conditions in `terminate_when`, for all patterns: when they stop, their names, and resumed runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMIT = {"max_rounds", "max_turns"}
 
 
 def build(pattern: str, condition: Any, act: Callable[[Any, Context], object] = lambda _, __: None) -> Any:
-    """Build `pattern` with this condition; `act` is called in the turns of the second speaker."""
+    """Build `pattern` with this condition; `act` is called in the second speaker's turns."""
     return make_pattern(pattern, act, terminate_when=condition)
 
 
@@ -43,7 +43,7 @@ def rounds_of(raw: Any) -> int:
 
 
 def ends_of(result: Any) -> list[tuple[int, str]]:
-    """Return the events for the end of the rounds."""
+    """Return the events that end the rounds."""
     return [(event.rounds, event.reason) for event in result.events if isinstance(event, RoundsEnded)]
 
 
@@ -53,7 +53,7 @@ def set_flag(request: Any, ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_condition_ends_the_rounds_and_its_name_is_the_reason(pattern: str) -> None:
+def test_conditions_end_the_rounds_and_name_the_reason(pattern: str) -> None:
     """The reason is in the raw output, in the event and in the outline."""
     condition = stop.tokens(10**9) | stop.rounds(2) & ~stop.flag("busy")
     block = build(pattern, condition)
@@ -78,8 +78,8 @@ class Own(stop.Condition):
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_custom_condition_ends_the_rounds(pattern: str) -> None:
-    """The condition works alone and combined, with a custom reason."""
+def test_custom_conditions_end_the_rounds(pattern: str) -> None:
+    """The condition works alone and in combinations, with a custom reason."""
     for condition, reason in ((Own(2, "enough"), "enough"), (stop.rounds(2) & Own(1, "enough"), "rounds(2) & enough")):
         raw = build(pattern, condition).run_sync(QUESTION).raw
         assert (raw.stop_reason, rounds_of(raw)) == (reason, 2)
@@ -87,13 +87,13 @@ def test_a_custom_condition_ends_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
 def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
-    """A result could not be distinguished from one that the pattern ended."""
+    """Otherwise, the result would be indistinguishable from one that the pattern ended."""
     with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
         build("debate", Own(1, reason)).run_sync(QUESTION)
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_the_reason_survives_the_wire(pattern: str) -> None:
+def test_stop_reason_survives_the_wire_format(pattern: str) -> None:
     """A stored output has the reason without line breaks."""
     raw = build(pattern, stop.rounds(1)).run_sync(QUESTION).raw
     assert type(raw).model_validate(raw.to_wire()).stop_reason == "rounds(1)"
@@ -105,8 +105,8 @@ def test_the_reason_survives_the_wire(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_flag_is_set_by_a_block_of_the_application(pattern: str) -> None:
-    """The flag is in the session's state; a value other than a bool is an error that names the flag."""
+def test_application_blocks_can_set_flags(pattern: str) -> None:
+    """The flag is in the session state. A non-bool value is an error that names the flag."""
     block = build(pattern, stop.flag("enough"), set_flag)
     result = block.run_sync(QUESTION)
     assert result.raw.stop_reason in {'flag("enough")', *LIMIT}
@@ -117,7 +117,7 @@ def test_a_flag_is_set_by_a_block_of_the_application(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_an_error_of_a_condition_names_condition_and_pattern(pattern: str) -> None:
+def test_condition_errors_name_the_condition_and_the_pattern(pattern: str) -> None:
     """The application's exception is raised, and no further turn takes place."""
     rounds: list[int] = []
 
@@ -134,7 +134,7 @@ def test_an_error_of_a_condition_names_condition_and_pattern(pattern: str) -> No
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
-    """Everybody has to speak twice before texts can repeat."""
+    """All speakers must have spoken twice before texts can repeat."""
     result = build(pattern, stop.repeated(0.9, similarity=Jaccard())).run_sync(QUESTION)
     if pattern == "handoff":  # ann, bob, ann: bob has spoken once
         assert result.raw.stop_reason == "max_turns"
@@ -151,8 +151,8 @@ def test_speakers_with_equal_texts_have_converged(pattern: str) -> None:
     assert (result.raw.stop_reason, rounds_of(result.raw)) == ("converged(0.9, similarity=jaccard)", first)
 
 
-def say(*texts: str) -> Any:
-    """Run a debate in which two sides say these texts in turn, until they converge or repeat themselves."""
+def run_texts(*texts: str) -> Any:
+    """Run a debate in which two sides alternately say these texts, until they converge or repeat themselves."""
     remaining = iter(texts)
 
     def answer(_: Any) -> str:
@@ -165,20 +165,22 @@ def say(*texts: str) -> Any:
     return debate(name="rent", debaters=sides, terminate_when=ends, **options).run_sync(QUESTION).raw
 
 
-def test_convergence_compares_speakers_and_repetition_rounds() -> None:
-    """Speakers who repeat opposite texts do not converge; speakers who share a new text do not repeat themselves."""
-    assert say("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
+def test_convergence_compares_speakers_while_repetition_compares_rounds() -> None:
+    """Speakers repeating opposite texts do not converge; speakers sharing a new text do not repeat themselves."""
+    assert run_texts("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
         "repeated"
     )
-    assert say("cap rents now", "build flats", "tax land", "tax land", "x", "y").stop_reason.startswith("converged")
-    assert say("a b", "c d", "e f", "g h").stop_reason == "max_rounds"
+    assert run_texts("cap rents now", "build flats", "tax land", "tax land", "x", "y").stop_reason.startswith(
+        "converged"
+    )
+    assert run_texts("a b", "c d", "e f", "g h").stop_reason == "max_rounds"
 
 
 # Usage and time
 
 
 def talker(*, tokens: int | None) -> FunctionModel:
-    """Create a model that writes about 40 characters, and reports this number of tokens per call unless it is None."""
+    """Create a model that writes about 40 characters and reports this number of tokens per call, if any."""
 
     async def answer(request: Any) -> Any:
         from flowdebate.models.base import ModelResponse
@@ -193,8 +195,8 @@ def talker(*, tokens: int | None) -> FunctionModel:
 SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
-def test_tokens_of_the_run_so_far_count() -> None:
-    """All reported tokens count, and the round that reaches the number is the last."""
+def test_token_condition_counts_the_runs_tokens_so_far() -> None:
+    """All reported tokens count, and the round that reaches the limit is the last one."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=4, terminate_when=stop.tokens(350), synthesizer=False)
     result = rent.run_sync(QUESTION, model=talker(tokens=100))
     assert (result.raw.rounds, result.raw.stop_reason) == (2, "tokens(350)")
@@ -202,7 +204,7 @@ def test_tokens_of_the_run_so_far_count() -> None:
 
 
 def test_unknown_tokens_are_estimated_from_the_texts() -> None:
-    """The condition also works with a server that reports no tokens."""
+    """This makes the condition work with a server that reports no tokens."""
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:
@@ -240,10 +242,8 @@ def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(hostile=True), seed=st.integers(0, 9))
-def test_every_run_ends_within_its_rounds_for_any_conditions(
-    pattern: str, condition: stop.Condition, seed: int
-) -> None:
-    """The stop reason is the limit or the reason of the condition."""
+def test_runs_end_within_their_rounds_for_any_conditions(pattern: str, condition: stop.Condition, seed: int) -> None:
+    """The stop reason is either the limit or the condition's reason."""
     from flowdebate.testing.cases import Sabotage
 
     try:
@@ -273,7 +273,7 @@ class Mortal(MemoryStore):
 
 
 async def lives(block: Any, *, after: int | None) -> Any:
-    """Return the result of a run that is killed after `after` steps, unless that is None, and then resumed."""
+    """Run a block, killing the run after `after` steps unless that is None, resume it, and return the result."""
     store = Mortal()
     store.remaining = -1 if after is None else after
     options: Any = {"store": store, "run_id": "it", "seed": 1}
@@ -287,7 +287,7 @@ async def lives(block: Any, *, after: int | None) -> Any:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(), after=st.integers(1, 20))
-def test_a_resumed_run_stops_like_an_uninterrupted_one(pattern: str, condition: stop.Condition, after: int) -> None:
+def test_resumed_runs_stop_like_uninterrupted_ones(pattern: str, condition: stop.Condition, after: int) -> None:
     """The run may be killed after any step, including right after the condition's answer is recorded."""
     block = build(pattern, condition, set_flag)
     uninterrupted, resumed = (asyncio.run(lives(block, after=number)) for number in (None, after))
@@ -297,8 +297,8 @@ def test_a_resumed_run_stops_like_an_uninterrupted_one(pattern: str, condition: 
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_resumed_run_keeps_the_recorded_reason(pattern: str) -> None:
-    """Even if the program now has a different condition, the recorded reason is used."""
+def test_resumed_runs_keep_the_recorded_reason(pattern: str) -> None:
+    """The recorded reason is used even if the program now has a different condition."""
 
     async def both() -> tuple[Any, Any]:
         store = MemoryStore()
@@ -313,7 +313,7 @@ def test_a_resumed_run_keeps_the_recorded_reason(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_a_report_names_the_condition(pattern: str) -> None:
+def test_reports_name_the_condition(pattern: str) -> None:
     """The name is displayed as text, not markup."""
     raw = build(pattern, stop.when(lambda _: True, name="<b>enough</b>")).run_sync(QUESTION).raw
     wire = {"pattern": pattern, "status": raw.status, "raw": raw.to_wire()}
@@ -322,7 +322,7 @@ def test_a_report_names_the_condition(pattern: str) -> None:
     assert "<b>" not in page
 
 
-def test_a_council_rejects_stop_conditions() -> None:
+def test_councils_reject_stop_conditions() -> None:
     options: Any = {"terminate_when": stop.rounds(1)}
     with pytest.raises(TypeError, match="terminate_when"):
         council(name="x", members=[{"name": "a"}, {"name": "b"}], **options)

@@ -1,4 +1,4 @@
-"""Turn orders: the sequence within a round, the entries each speaker sees, and the effects of failures."""
+"""Turn orders: the sequence within a round, the entries visible to each speaker, and the effects of failures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def sides(count: int, **blocks: Any) -> list[Debater]:
 
 
 def build(kind: str, count: int, **options: Any) -> Any:
-    """Build a debate, or a round robin, without a synthesizer."""
+    """Build a debate or a round robin without a synthesizer."""
     if kind == "debate":
         return debate(**{"name": "rent", "debaters": sides(count), "synthesizer": False, **options})
     people = [Persona(name) for name in NAMES[:count]]
@@ -63,7 +63,7 @@ def build(kind: str, count: int, **options: Any) -> Any:
 
 
 class Speakers:
-    """A model whose debaters state their name and number of calls; some of the calls fail."""
+    """A model whose debaters state their name and call number; some of the calls fail."""
 
     def __init__(self, failing: frozenset[tuple[str, int]] = frozenset()) -> None:
         self.prompts: list[tuple[str, int, str]] = []
@@ -96,10 +96,10 @@ def transcript(run: Any) -> list[tuple[int, str, str]]:
 
 
 @given(st.lists(st.sampled_from(NAMES), max_size=9), orders, st.integers(1, 9), st.integers())
-def test_an_order_is_a_permutation_of_the_speakers_and_repeats_with_its_seed(
+def test_orders_are_seeded_permutations_of_the_speakers(
     speakers: list[str], order: Any, number: int, seed: int
 ) -> None:
-    """Each speaker opens a rotated round in turn, and simultaneous turns are recorded in declared order."""
+    """In rotation, each speaker opens a round in turn. Simultaneous turns are recorded in declared order."""
     turns = order_of_turns(speakers, order, round=number, random=Random(seed))
     assert sorted(turns) == sorted(speakers)
     assert turns == order_of_turns(speakers, order, round=number, random=Random(seed))
@@ -112,7 +112,7 @@ def test_an_order_is_a_permutation_of_the_speakers_and_repeats_with_its_seed(
 
 @given(st.lists(st.sampled_from(NAMES), max_size=9))
 def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
-    """A speaker named n times has the nth turn in the nth wave, and there are no more waves than necessary."""
+    """A speaker named n times has its nth turn in the nth wave, and there are no more waves than necessary."""
     waves = waves_of(speakers)
     assert sorted(name for wave in waves for name in wave) == sorted(speakers)
     assert all(len(set(wave)) == len(wave) for wave in waves)
@@ -121,10 +121,10 @@ def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
 @given(data=st.data(), order=orders, count=st.integers(2, 4), rounds=st.integers(1, 3), seed=st.integers(0, 99))
-async def test_what_a_speaker_sees_follows_from_the_order(
+async def test_visible_entries_depend_on_the_order(
     kind: str, data: st.DataObject, order: Any, count: int, rounds: int, seed: int
 ) -> None:
-    """In sequence, speakers see all earlier entries; simultaneous speakers see only earlier rounds.
+    """Sequential speakers see all earlier entries; simultaneous speakers see only earlier rounds.
 
     Whatever fails, entries keep the order of turns, and the same seed gives the same run.
     """
@@ -169,7 +169,7 @@ async def test_what_a_speaker_sees_follows_from_the_order(
 
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
 @pytest.mark.parametrize("order", TURN_ORDERS)
-async def test_a_simultaneous_round_takes_the_time_of_one_turn(kind: str, order: Any) -> None:
+async def test_simultaneous_rounds_take_the_time_of_one_turn(kind: str, order: Any) -> None:
     """The clock advances only when all callers wait, so a round of one-second calls takes a second."""
     clock, waiting = 0, 0
     expected_waiting = 4 if order == "simultaneous" else 1
@@ -196,8 +196,8 @@ async def test_a_simultaneous_round_takes_the_time_of_one_turn(kind: str, order:
 
 
 @given(st.permutations(NAMES))
-async def test_the_transcript_has_the_declared_order(arrival: list[str]) -> None:
-    """Entries, tasks and later prompts do not depend on which answer comes first."""
+async def test_transcript_has_the_declared_order(arrival: list[str]) -> None:
+    """Entries, tasks and later prompts do not depend on which answer arrives first."""
     answered = {name: asyncio.Event() for name in arrival}
     later: list[str] = []
 
@@ -222,8 +222,8 @@ async def test_the_transcript_has_the_declared_order(arrival: list[str]) -> None
         assert places == sorted(places)
 
 
-async def test_other_turns_of_a_failed_round_finish_and_are_not_repeated() -> None:
-    """The error raised is the first by declared order; the other entries are in the raw output and in the store."""
+async def test_other_turns_in_a_failed_round_finish_and_are_not_repeated() -> None:
+    """The first error by declared order is raised; the other entries are in the raw output and in the store."""
     store, speakers = MemoryStore(), Speakers(frozenset({("bea", 1), ("cid", 1)}))
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     with pytest.raises(ProviderFailed) as caught:
@@ -237,7 +237,7 @@ async def test_other_turns_of_a_failed_round_finish_and_are_not_repeated() -> No
     assert [entry.agent_name for entry in result.raw.transcript] == list(NAMES)
 
 
-async def test_a_limit_ends_the_run_with_all_paid_turns() -> None:
+async def test_limits_end_the_run_with_all_paid_turns() -> None:
     """Pending calls finish, the turn that would exceed the limit is cancelled, and all entries are recorded."""
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     speakers = Speakers()
@@ -278,10 +278,10 @@ async def test_cancelling_a_run_cancels_all_speakers_and_keeps_entries() -> None
 
 
 @given(data=st.data(), order=orders, count=st.integers(2, 4), seed=st.integers(0, 9))
-async def test_a_run_interrupted_at_any_call_can_be_resumed(
+async def test_runs_interrupted_at_any_call_can_be_resumed(
     data: st.DataObject, order: Any, count: int, seed: int
 ) -> None:
-    """No answered call is repeated."""
+    """No completed call is repeated."""
     pattern = build("debate", count, turn_order=order)
     uninterrupted = await pattern.run(QUESTION, model=Speakers().model, seed=seed)
     calls, stop, store = 0, data.draw(st.integers(1, 2 * count)), MemoryStore()
@@ -306,7 +306,7 @@ async def test_a_run_interrupted_at_any_call_can_be_resumed(
 
 
 async def test_simultaneous_human_turns_are_requested_together() -> None:
-    """The model's argument is stored meanwhile; neither person sees the other's entry of the round."""
+    """The model's argument is stored in the meantime. Neither person sees the other's entry from the same round."""
     people = {"ann": human(name="ann"), "cid": human(name="cid")}
     pattern = build("debate", 3, debaters=sides(3, **people), turn_order="simultaneous", max_rounds=2)
     store, speakers = MemoryStore(), Speakers()
@@ -326,7 +326,7 @@ async def test_simultaneous_human_turns_are_requested_together() -> None:
     ]  # fmt: skip
 
 
-async def test_a_late_fallback_model_sees_no_more_than_the_others() -> None:
+async def test_late_fallback_models_see_no_more_than_the_others() -> None:
     """The fallback model is called after the others have spoken, but sees only what they saw."""
     stand_in = Speakers()
     failures = FailurePolicy(on_failure=StandIn(stand_in.model))
@@ -338,7 +338,7 @@ async def test_a_late_fallback_model_sees_no_more_than_the_others() -> None:
     assert [loss.instead for loss in result.raw.losses] == ["stand_in"]
 
 
-async def test_losses_are_in_the_order_of_turns() -> None:
+async def test_losses_are_in_turn_order() -> None:
     """The failure that occurs first belongs to a later turn."""
     slow = {"ann": 2, "bea": 0, "cid": 1}
 
@@ -358,8 +358,8 @@ async def test_losses_are_in_the_order_of_turns() -> None:
     assert events(result, RoleFailed)[0].name == "bea"
 
 
-def test_a_block_cannot_write_to_the_transcript_in_any_order() -> None:
-    """Simultaneous speakers would not see the change, so the write is an error that names the block."""
+def test_blocks_cannot_write_to_the_transcript_in_any_order() -> None:
+    """Simultaneous speakers would not see the change, so writing is an error that names the block."""
 
     def meddle(_: object, ctx: Context) -> str:
         ctx.resources.transcript.set(ctx.resources.transcript.state)
@@ -379,8 +379,8 @@ def test_a_block_cannot_write_to_the_transcript_in_any_order() -> None:
         ("simultaneous", [["bea", "ann", "cid"], ["cid", "ann"]]),
     ],
 )
-def test_a_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expected: list[list[str]]) -> None:
-    """By default turns follow the moderator's order; in any order, only the named speakers speak."""
+def test_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expected: list[list[str]]) -> None:
+    """By default, turns follow the moderator's order. Whatever the order, only the named speakers speak."""
 
     def moderate(_: object, ctx: Context) -> Any:
         return decision(*[["bea", "ann", "cid"], ["cid", "ann"]][ctx.sequencer.state.round - 1])
@@ -395,8 +395,8 @@ def test_a_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expe
     ]
 
 
-def test_a_repeated_debater_sees_the_simultaneous_entries() -> None:
-    """All named speakers speak at once; the repeated one then speaks again and sees those entries."""
+def test_repeated_debaters_see_the_simultaneous_entries() -> None:
+    """All named speakers speak at once; then the repeated one speaks again and sees those entries."""
     speakers = Speakers()
     pattern = build(
         "debate", 3, turn_order="simultaneous", moderator=lambda _: decision("bea", "ann", "bea", "cid", done=True)
@@ -410,8 +410,8 @@ def test_a_repeated_debater_sees_the_simultaneous_entries() -> None:
     assert ordered.speakers == ("bea", "ann", "cid", "bea")
 
 
-def test_orders_other_than_the_declared_one_are_recorded() -> None:
-    """The declared order is written as before, so that runs stored earlier can be read."""
+def test_only_orders_other_than_the_declared_one_are_recorded() -> None:
+    """The declared order is omitted, as it always was, so runs stored earlier can still be loaded."""
     for kind in ("debate", "round robin"):
         for order in TURN_ORDERS:
             pattern = build(kind, 2, turn_order=order)
@@ -427,7 +427,7 @@ def test_orders_other_than_the_declared_one_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["at once", "", None, 2, ["rotated"]])
-def test_an_invalid_order_is_rejected_with_the_valid_ones(wrong: Any) -> None:
+def test_invalid_orders_are_rejected_with_the_valid_ones(wrong: Any) -> None:
     """The error is raised before anything is built."""
     for kind in ("debate", "round robin"):
         with pytest.raises(
@@ -454,7 +454,7 @@ def test_patterns_with_a_fixed_order_reject_the_option(pattern: str) -> None:
 
 
 def test_two_debates_in_one_run_have_different_orders() -> None:
-    """The order depends on the seed and on the path of the debate."""
+    """The order depends on the seed and on the debate's path."""
     first = debate(name="one", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     second = debate(name="two", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     pipeline = sequencer(name="both").tap(first).then(second)

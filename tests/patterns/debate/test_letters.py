@@ -1,4 +1,4 @@
-"""A judge that answers with letters: log-odds, canceled biases, quotes, and the text of its verdict."""
+"""A judge that answers with letters: log-odds, cancelled biases, quotes, and the text of its verdict."""
 
 from __future__ import annotations
 
