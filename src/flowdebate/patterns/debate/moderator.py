@@ -76,7 +76,7 @@ class ModeratorTemplate(Template):
     Empty for a moderator that makes decisions.
     """
     begins: str = part("")
-    """First words of the question, for models that can continue a text; rounds take turns using the lines."""
+    """First words of the question, for models that can continue a text; successive rounds use successive lines."""
 
 
 MODERATOR = ModeratorTemplate()

@@ -1,8 +1,8 @@
 """Data of a debate: input, contributions, decisions, verdicts, state, raw output.
 
 Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
-`model_dump_json(by_alias=True)` write what flow-state-dev's `debate` writes, and either spelling is read back.
-Values are frozen: a change makes a new one.
+`model_dump_json(by_alias=True)` produce the wire form of flow-state-dev's `debate`, and both spellings can be loaded.
+Values are frozen: a change creates a new value.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class BaselineAnswer(WireModel):
-    """The answer of one baseline, without a debate."""
+    """Answer of one baseline, obtained without a debate."""
 
     name: BaselineName
     winner: str | None
-    """The position with the most votes; None if several share the lead, or if there is no vote."""
+    """Position with the most votes; None if several positions are tied, or if there are no votes."""
     votes: dict[str, Count]
-    """The votes for each position, in the order of the debate."""
+    """Votes for each position, in the order of the debate."""
     calls: Count
     """Number of requests, including failed ones."""
     prompt_tokens: int | None = None
@@ -56,19 +56,19 @@ class BaselineAnswer(WireModel):
     cost: float | None = None
     """Cost by the `prices` of the run's limits; None without prices."""
     lost: Count = 0
-    """Number of answers requested but not received."""
+    """Number of answers that were requested but not received."""
     problem: str | None = None
     """Reason for the first missing figure; None if none is missing."""
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and completion tokens; None if they are not known."""
+        """Prompt and completion tokens; None if unknown."""
         is_counted = self.prompt_tokens is not None and self.completion_tokens is not None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if is_counted else None
 
     @property
     def leaders(self) -> list[str]:
-        """The positions with the most votes: several in a tie, none without a vote."""
+        """Positions with the most votes: several in a tie, none without votes."""
         highest = max(self.votes.values(), default=0)
         return [position for position, votes in self.votes.items() if votes == highest] if highest else []
 
@@ -78,38 +78,38 @@ def _is_none(value: object) -> bool:
 
 
 StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
-"""Reason for the end of a debate: its cap, its moderator, or `terminate_when`.
+"""Reason for the end of a debate: the maximum number of rounds, the moderator, or `terminate_when`.
 
-A condition is given as "predicate", or by its name.
+A condition appears as "predicate", or by its name.
 """
 
 
 PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
-"""The names of phases: they are part of the headings of transcripts, and must be readable again."""
+"""Valid names of phases. Names appear in the headings of transcripts, which must be parseable."""
 EntryKind: TypeAlias = Literal["question", "answer"]
 """Role of an entry in a cross-examination."""
 
 
 class DebateInput(PatternInput):
-    """The input of a debate."""
+    """Input of a debate."""
 
     question: str
 
 
 class DebateTurn(DebateInput):
-    """The input of a debater in a debate with phases: the purpose of its turn."""
+    """Input of a debater in a debate with phases: the purpose of its turn."""
 
     phase: str
     aim: str | None = None
-    """Task of all debaters in the phase; None for arguing as in any round."""
+    """Task of all debaters in the phase; None to argue as in any round."""
     kind: EntryKind | None = None
-    """Kind of the turn: a question or an answer; None to argue."""
+    """Kind of the turn: question or answer; None for an argument."""
     to: str | None = None
-    """The name of the debater to ask, or to answer."""
+    """Name of the debater to ask or answer."""
     to_stance: str | None = None
-    """The position of the debater to ask, or to answer."""
+    """Position of the debater to ask or answer."""
     put: str | None = None
-    """The question to answer."""
+    """Question to answer."""
 
     def entry_facts(self) -> dict[str, Any]:
         return {"phase": self.phase, "kind": self.kind, "to": self.to, "to_stance": self.to_stance}
@@ -124,31 +124,29 @@ class DebateTurn(DebateInput):
 
 
 class DebateContributionEntry(Contribution):
-    """One argument of the transcript."""
+    """One argument in the transcript."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round of the argument, from 1."""
+    """Round of the argument, from 1."""
     agent_name: str
     """The debater's name."""
     stance: str
-    """The position defended by the argument."""
+    """Position defended by the argument."""
     text: str
-    """The argument, in its original words."""
+    """Argument in its original words."""
     phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
-    """The phase of the debate at the argument; None (and omitted from JSON) in a debate without phases."""
+    """Phase of the argument's round; None (and omitted from JSON) in a debate without phases."""
     kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
-    """Kind of the entry: a question of a cross-examination or the answer to one; None (and omitted from JSON) for an
-    argument.
-    """
+    """Kind of the entry in a cross-examination: question or answer. None (and omitted from JSON) for an argument."""
     to: str | None = Field(default=None, exclude_if=_is_none)
-    """The name of the debater asked, or answered."""
+    """Name of the debater addressed by the question or answer."""
     to_stance: str | None = Field(default=None, exclude_if=_is_none)
-    """The position of the debater asked, or answered."""
+    """Position of the debater addressed by the question or answer."""
 
 
 # without a type parameter, which would build a validator at import and make pydantic search all installed packages
 class DebateTranscriptState(TranscriptState):
-    """The arguments so far, in chronological order."""
+    """Arguments so far, in chronological order."""
 
     entries: list[DebateContributionEntry] = Field(default_factory=new_list)
 
@@ -176,14 +174,14 @@ class DebateModeratorOutput(WireModel):
 
 
 class DebateModeratorDecision(DebateModeratorOutput):
-    """A moderator's decision, with the round opened by it."""
+    """A moderator's decision, with the round it opens."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round opened by the decision, from 1."""
+    """Round opened by the decision, from 1."""
     fallback: bool = False
-    """True if the moderator's decision was unusable: all debaters speak in declared order."""
+    """True if the moderator's decision was unusable, so that all debaters speak in declared order."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
-    """The last of `next_speakers`, added because the default moderator's model left out a side due to be heard.
+    """Last names in `next_speakers`, added because the default moderator's model omitted a side due to speak.
 
     Omitted from JSON if there are none.
     """
@@ -222,55 +220,57 @@ class DebateVerdict(WireModel):
 
 
 class JudgedVerdict(DebateVerdict):
-    """A verdict of the library's own judge, with a reliable `judging`."""
+    """Verdict of a built-in judge, with a reliable `judging`."""
 
 
 class SourceFact(WireModel):
-    """A sentence of a source, verbatim but for its line breaks."""
+    """A sentence from a source, verbatim except for line breaks."""
 
     source: str
     text: str
 
 
 class SortedFacts(WireModel):
-    """The facts of the sources by the side they support, as sorted by a small model."""
+    """Facts from the sources, sorted by a small model according to the side they support."""
 
     by_stance: dict[str, list[SourceFact]]
-    """The facts of each stance, the clearest first."""
+    """Facts for each stance, the clearest first."""
     bias: dict[str, float]
-    """The average log-odds of each stance, independent of any fact."""
+    """Average log-odds of each stance, independent of any fact."""
 
 
 class DebateState(PatternState):
-    """The state of a debate's sequencer, as `ctx.sequencer.state` shows it."""
+    """State of a debate, available as `ctx.sequencer.state`."""
 
     stances: dict[str, str] = Field(default_factory=new_dict)
-    """The debaters' stances by name, in declared order."""
+    """Debaters' stances, keyed by name, in declared order."""
     max_rounds: int | None = None
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
-    """Decisions, one for each round so far; empty without a moderator."""
+    """Moderator's decisions, one for each round so far; empty without a moderator."""
     stop_reason: StopReason | None = None
-    """Reason for the end of the loop; None until then."""
+    """Reason for the end of the loop; None before the end."""
     verdict: DebateVerdict | None = None
-    """The judge's verdict; None before it was reached, and if the judge's provider failed."""
+    """Judge's verdict; None before the verdict, or if the judge's provider failed."""
     mirrored: DebateRawOutput | None = None
-    """The mirrored debate, once it was held; None without `mirror`."""
+    """Mirrored debate, once it has taken place; None without `mirror`."""
     first_verdict: DebateVerdict | None = None
-    """The judge's verdict on the debate without its mirror; None without `mirror`."""
+    """Judge's verdict on the debate without its mirror; None without `mirror`."""
     facts: SortedFacts | None = None
-    """Facts that begin the turns of debaters with short prompts; None without sources, and before they are sorted."""
+    """Facts for the first words of turns by debaters with short prompts; None before they are sorted, or without
+    sources.
+    """
     phases: tuple[Any, ...] = ()
-    """The phases in order; empty in a debate without phases."""
+    """Phases in order; empty in a debate without phases."""
     audience: list[AudienceVote] = Field(default_factory=new_list)
-    """The votes so far, in a debate with an audience."""
+    """Votes so far, in a debate with an audience."""
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
-    """The questions of readers, in a continued debate."""
+    """Questions of readers, in a continued debate."""
     floor: dict[str, DebateTurn] = Field(default_factory=new_dict)
-    """Tasks of the turns in progress, by debater, in a debate with phases."""
+    """Tasks of the turns in progress, keyed by debater, in a debate with phases."""
 
     @property
     def phase(self) -> Phase | None:
-        """The phase of the round in progress; None without phases, and in rounds after the last."""
+        """Phase of the round in progress; None without phases, and in rounds after the last phase."""
         last = 0
         for phase in self.phases:
             last += phase.rounds
@@ -295,7 +295,7 @@ class DebateState(PatternState):
 
     @property
     def reader_question(self) -> str | None:
-        """The question of a reader in the round in progress."""
+        """Reader's question for the round in progress, if any."""
         return next((question.text for question in self.reader_questions if question.round == self.round), None)
 
     def turn_of(self, name: str) -> DebateTurn | None:
@@ -303,82 +303,84 @@ class DebateState(PatternState):
 
     @property
     def decision(self) -> DebateModeratorDecision | None:
-        """The moderator's decision for the round in progress, or None."""
+        """Moderator's decision for the round in progress, if any."""
         last = self.moderator_decisions[-1] if self.moderator_decisions else None
         return last if last is not None and last.round == self.round else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """The winning side of a debate."""
+    """Winning side of a debate."""
 
     stance: str
     debaters: tuple[str, ...]
-    """The names of the side's debaters, in the order of their first turns."""
+    """Names of the side's debaters, in the order of their first turns."""
 
 
 class ReaderQuestion(WireModel):
-    """A question of a reader about a finished debate, to continue it."""
+    """A reader's question about a finished debate, which continues it."""
 
     round: Annotated[int, Field(ge=1)]
-    """The round with the answers."""
+    """Round in which the question is answered."""
     text: str
 
 
 class AudienceVote(WireModel):
-    """The votes of a listener, before and after a debate."""
+    """Votes of one listener, before and after a debate."""
 
     voter: str
     """Description of the listener."""
     before: str | None = None
-    """The position; None if the vote is missing."""
+    """Position chosen before the debate; None if the vote is missing."""
     after: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossQuestion:
-    """A question of a cross-examination, with its answer."""
+    """A question in a cross-examination, with its answer."""
 
     question: DebateContributionEntry
     answer: DebateContributionEntry | None
-    """Answer of the debate; None if nobody answered."""
+    """Answer to the question; None if nobody answered."""
 
 
 class DebateRawOutput(PatternOutput):
-    """Raw output of a debate: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+    """Raw output of a debate: the pattern's output with `synthesizer=False`, otherwise the synthesizer's input."""
 
     rounds: int
     question: str
     transcript: list[DebateContributionEntry]
     verdict: DebateVerdict | None
-    """Verdict of the judge; None if its provider failed, or if the debate ended before the verdict (see `status`)."""
+    """Judge's verdict; None if the judge's provider failed, or if the debate ended before the verdict (see
+    `status`).
+    """
     moderator_decisions: list[DebateModeratorDecision] = Field(default_factory=new_list)
-    """Decisions, one for each round with a moderator; empty if there is none."""
+    """Moderator's decisions, one for each round; empty without a moderator."""
     stop_reason: StopReason | None = "max_rounds"
-    """Reason why there was no further round; None if the rounds were cut short."""
+    """Reason for the end of the rounds; None if they were cut short."""
     status: DebateStatus = "complete"
     """Outcome of the run."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
-    """The provider failures tolerated by the debate."""
+    """Provider failures tolerated by the debate."""
     seed: int | None = None
-    """The seed of the run, used for the judge's shuffle."""
+    """Seed of the run, used for the judge's shuffle."""
     leaks: LeakReport | None = Field(default=None, exclude_if=_is_none)
-    """The names hidden in arguments; None (and omitted from JSON) if none was found."""
+    """Names found and hidden in arguments; None (and omitted from JSON) if there are none."""
     baselines: list[BaselineAnswer] | None = Field(default=None, exclude_if=_is_none)
-    """Answers without a debate; None (and omitted from JSON) unless `baselines` asked for them."""
+    """Answers obtained without a debate; None (and omitted from JSON) unless requested by `baselines`."""
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
-    """The order of turns in each round; omitted from JSON if it is the declared one."""
+    """Order of turns in each round; omitted from JSON if it is "declared"."""
     mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
     """Mirrored debate, with the speakers in reverse order; None (and omitted from JSON) without `mirror`.
 
-    `verdict` is the verdict on both debates.
+    `verdict` covers both debates.
     """
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
-    """The judge's verdict on `transcript` alone; None (and omitted from JSON) without `mirror`."""
+    """Judge's verdict on `transcript` without its mirror; None (and omitted from JSON) without `mirror`."""
 
     @property
     def cross_questions(self) -> list[CrossQuestion]:
-        """The questions of all cross-examinations, each with its answer, in chronological order."""
+        """Questions from all cross-examinations, with their answers, in chronological order."""
         questions: list[CrossQuestion] = []
         answers = [entry for entry in self.transcript if entry.kind == "answer"]
         for question in (entry for entry in self.transcript if entry.kind == "question"):
@@ -390,12 +392,12 @@ class DebateRawOutput(PatternOutput):
         return questions
 
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list, exclude_if=lambda questions: not questions)
-    """The questions of readers in the continued debate; none (and omitted from JSON) in any other debate."""
+    """Readers' questions in a continued debate; empty (and omitted from JSON) in any other debate."""
     audience: list[AudienceVote] = Field(default_factory=new_list, exclude_if=lambda votes: not votes)
-    """The votes of the audience; none (and omitted from JSON) in a debate without one."""
+    """Audience's votes; empty (and omitted from JSON) in a debate without an audience."""
 
     def task_for_human(self) -> str | None:
-        """Describe the verdict in words, for a human synthesizer; None if there is none."""
+        """Describe the verdict in words, for a human synthesizer; None without a verdict."""
         if self.verdict is None:
             return None
         winner = "nobody" if self.verdict.winner is None else tag_text(self.verdict.winner)
@@ -403,7 +405,7 @@ class DebateRawOutput(PatternOutput):
         return f"{task}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the winners of each judging model's ballots, in the order of their views, and the verdict's."""
+        """Return the winners of each judging model's ballots, in the order of their views, and the verdict's winner."""
         if self.verdict is None or self.verdict.judging is None:
             return []
         voices: dict[str, list[str | None]] = {}
@@ -413,7 +415,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """True if all ballots name the winner; None without at least two."""
+        """True if all ballots name the winner; None if there are fewer than two ballots."""
         ballots = [winner for voices, _ in self.answer_courses() for winners in voices.values() for winner in winners]
         if self.verdict is None or len(ballots) < 2:  # noqa: PLR2004 - one ballot cannot differ from another
             return None
@@ -421,7 +423,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def found(self) -> DebateVerdict:
-        """The verdict; LookupError without one (see `status` for the reason)."""
+        """The verdict; raises LookupError if there is none (see `status` for the reason)."""
         if self.verdict is None:
             message = f"this debate has no verdict: its status is {self.status!r}"
             raise LookupError(message)
@@ -429,7 +431,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def winner(self) -> Winner | None:
-        """The winning stance, with its debaters; None without a verdict, and for a synthesis of stances."""
+        """Winning stance with its debaters; None without a verdict, or for a synthesis of stances."""
         if self.verdict is None or self.verdict.winner is None:
             return None
         stance = self.verdict.winner
@@ -438,12 +440,12 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """The verdict in words; None if there is none."""
+        """Verdict in words; None without a verdict."""
         return None if self.verdict is None else self.verdict.verdict
 
     @property
     def decision_word(self) -> str | None:
-        """The name of the debater with the winning stance, or "no winner"."""
+        """Name of the debater with the winning stance, or "no winner"."""
         if self.verdict is None:
             return None
         winners = (entry.agent_name for entry in self.transcript if entry.stance == self.verdict.winner)
@@ -451,7 +453,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """The winner with its stance; the stance alone if the name is the same."""
+        """The winner with its stance, or only the stance if it equals the name."""
         name, stance = self.decision_word, None if self.verdict is None else self.verdict.winner
         if name is None or stance is None or stance.casefold() == name.casefold():
             return stance or name

@@ -1,4 +1,4 @@
-"""Sides for a question that names none: taken from its wording if possible, otherwise proposed by a model."""
+"""Sides for a question that names none, derived from its wording if possible, and otherwise proposed by a model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ALTERNATIVES = (
 
 
 def default_sides(question: str) -> list[Debater] | None:
-    """Create two debaters for a plain English yes-or-no or "A or B" question; None for all others.
+    """Create two debaters for a plain English yes-or-no or "A or B" question; None for any other question.
 
     Questions with what, which, why or how, negated questions, and questions in other languages have no default sides:
     `create_side_proposer` lets a model propose them.
@@ -73,7 +73,7 @@ def default_sides(question: str) -> list[Debater] | None:
 
 
 def yes_no_sides(question: str) -> list[Debater]:
-    """Create two debaters for a question known to ask for yes or no, in any language.
+    """Create two debaters for a question known to be a yes-or-no question, in any language.
 
     >>> [side.stance for side in yes_no_sides("Ist die Erde rund?")]
     ['The answer to "Ist die Erde rund?" is yes', 'The answer to "Ist die Erde rund?" is no']
@@ -88,7 +88,7 @@ def _answer_yes_and_no(question: str) -> list[Debater]:
 
 
 def _choose_between(match: re.Match[str]) -> list[Debater] | None:
-    """Create a side for each of two alternatives; None if they are the same, or not plain words."""
+    """Create a side for each of two alternatives; None if they are identical, or not plain words."""
     alternatives = (match["a"], match["b"])
     if len(set(map(as_seen, alternatives))) == 1 or any(map(_UNCLEAR.search, alternatives)):
         return None
@@ -102,7 +102,7 @@ def _choose_between(match: re.Match[str]) -> list[Debater] | None:
 
 
 def _start_claim(match: re.Match[str]) -> tuple[str, str]:
-    """Return the subject and the verb that begin a claim, such as "We" and "should"."""
+    """Return the first words of a claim, its subject and verb, such as "We" and "should"."""
     return match["subject"].capitalize(), match["verb"].lower()
 
 
@@ -114,7 +114,7 @@ _SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter befo
 
 @dataclass(frozen=True, kw_only=True)
 class SideProposerTemplate(Template):
-    """The texts of a proposer's prompt."""
+    """Prompt texts of a side proposer."""
 
     system: str = part(
         "You prepare a debate. Name the positions that people would argue for on the question you are given: two if "
@@ -123,7 +123,7 @@ class SideProposerTemplate(Template):
         "together, cover the answers that matter. Be fair: word each position as its supporters would. Write in the "
         "language of the question, and give each position a name of one or two words."
     )
-    """System message, the same for all questions."""
+    """System message shared by all questions."""
     question: str = part("Question: {question}", uses("question"))
 
 
@@ -170,9 +170,9 @@ class ProposedSides(BaseModel):
 def create_side_proposer(
     *, name: str = "sides", template: SideProposerTemplate = SIDE_PROPOSER, **options: Unpack[BlockOptions]
 ) -> Generator[list[Debater]]:
-    """Create a block that asks a model for two to four sides of a question, and returns a list of `Debater`.
+    """Create a block that asks a model for two to four sides of a question and returns a list of `Debater`.
 
-    An answer with too few or too many positions, with blank or duplicate ones, or with control characters is a
+    An answer with too few or too many positions, with blank or duplicate ones, or with control characters raises
     `SchemaViolation`. Names that a roster does not allow are replaced by letters.
     """
 
@@ -203,15 +203,15 @@ def create_side_proposer(
 
 
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
-    """Propose sides for any question: `default_sides` if the wording names them, otherwise a model's proposal.
+    """Propose sides for any question: `default_sides` if the wording suggests them, otherwise a model's proposal.
 
-    This takes at most one call, which is not stored, and raises the errors of a run if the model fails.
+    This takes at most one call, which is not stored, and raises the usual errors of a run if the model fails.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
 
 
 def _cut_name(name: str) -> str:
-    r"""Cut `name` between words, and drop everything that is not a word.
+    r"""Cut `name` between words, and drop everything except words.
 
     >>> _cut_name("[Postgres]\n and the rest of what it stands for")
     'Postgres and the rest of'

@@ -1,8 +1,8 @@
-"""Support for debaters with a small model: first words for their turns, facts to begin with, and a second attempt.
+"""Support for debaters with a small model: first words for their turns, facts to begin with, and second attempts.
 
-A model of a few billion parameters forgets its side, copies earlier turns and ignores sources. So each turn of the
-concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
-continues from there. If a turn copies another one, or ends up on another side, the model is asked again.
+A model of a few billion parameters forgets its side, copies earlier turns and ignores sources. Each turn of the concise
+profile therefore begins with the debater's position, or with a supporting fact if there are sources, and the model
+continues from there. If a turn copies another one, or ends up on another side, the model is called again.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """Texts that begin turns; each line of an attribute named "begins…" is one alternative."""
+    """First words of turns; each line of an attribute named "begins…" is one alternative."""
 
     begins: str = part("", uses("position"))
-    """First words of a debater's first turn, for a model that can continue them: a small model that begins with its
-    position argues for it. Turns use the lines one after another, so that they do not sound alike.
+    """First words of a debater's first turn, for a model that can continue a text: a small model that begins with its
+    position argues for it. Successive turns use successive lines, so that they do not sound alike.
     """
     begins_reply: str = part("", uses("position"))
     """First words of a debater's first turn after another position has been argued."""
     begins_again: str = part("", uses("position"))
-    """First words of a debater's further turns."""
+    """First words of a debater's later turns."""
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
-    """Question that asks which position a fact from the sources supports; if empty, facts are not sorted."""
+    """Question about the position that a fact from the sources supports; if empty, facts are not sorted."""
     fact: str = part("", uses("position", "fact"))
     """Task of a turn that begins with a fact."""
     begins_fact: str = part("", uses("position", "fact"))
@@ -80,17 +80,17 @@ OPENINGS = OpeningTemplate(
         "Something else matters here: “{fact}” {position}, because"
     ),
 )
-"""The texts of the concise profile."""
+"""First words in the concise profile."""
 OPENING_PARTS = tuple(field.name for field in fields(OpeningTemplate))
 
 
 def support_small_model(
     block: Generator[str], prompt: DebaterPrompt, *, name: str, options: BlockOptions
 ) -> Generator[str]:
-    """Add support for a small model to a debater's `block`, as far as the texts of its `prompt` require it.
+    """Add support for a small model to a debater's `block`, if the texts of its `prompt` require it.
 
     Facts from the sources are sorted by the model of `options`, in calls of the block `{name}-facts`. A block with
-    tools gets no second attempt, because the results of its tools would be missing from it.
+    tools gets no second attempt, because the second attempt would lack the results of its tools.
     """
     sorter = FactSorter(
         name=f"{name}-facts",
@@ -108,16 +108,16 @@ def support_small_model(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmallModelSupport:
-    """Support for one debater's block; see `support_small_model`."""
+    """Small-model support for one debater's block; see `support_small_model`."""
 
     block: Generator[str]
     prompt: DebaterPrompt
     sorter: FactSorter
     material: Material | None
-    """The sources; None without sources."""
+    """Sources of the debate; None if there are none."""
 
     def is_asked_for(self, ctx: Context) -> bool:
-        """Check whether the texts of the prompt require any support; most do not.
+        """Check whether the texts of the prompt require support (most do not).
 
         `render_turn` calls this, and stores the result for the following methods of a turn.
         """
@@ -130,7 +130,7 @@ class SmallModelSupport:
         return bool(needed)
 
     async def render_turn(self, value: object, ctx: Context) -> str:
-        """Render the message of a turn; the first turn also sorts the facts."""
+        """Render the message of a turn; before the first turn, also sort the facts."""
         if not self.is_asked_for(ctx):
             return self.prompt.render_turn(None, ctx)
         if self.material is not None:
@@ -138,7 +138,7 @@ class SmallModelSupport:
         return self._render(ctx)
 
     def defer_turn(self, _: object, ctx: Context) -> Callable[[], str] | None:
-        """Return a function that renders the message of a turn without support; None for a turn with support."""
+        """Return a function that renders the message if the turn needs no support, and None if it does."""
         return None if self.is_asked_for(ctx) else partial(self.prompt.render_turn, None, ctx)
 
     def _render(self, ctx: Context, entries: Sequence[DebateContributionEntry] | None = None) -> str:
@@ -150,7 +150,7 @@ class SmallModelSupport:
         return self.prompt.render_turn(None, ctx, entries=entries, task=task)
 
     def next_fact(self, ctx: Context) -> str | None:
-        """Return the fact that the turn begins with; None if the position has used all of its facts."""
+        """Return the fact for the beginning of the turn; None if the position has used all of its facts."""
         if not self.prompt.template(ctx).begins_fact or self.prompt.is_examination(ctx):
             return None
         facts = state_of(ctx, DebateState).facts
@@ -160,7 +160,7 @@ class SmallModelSupport:
         return supporting[used].text if used < len(supporting) else None
 
     def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
-        """Return the required form of the answer: its bounds, and its first words."""
+        """Return the required form of the answer: its length limits and its first words."""
         bounds = self.prompt.wording.bounds(value, ctx)
         if ctx.scope.looked_up.get(self) is False:
             return bounds
@@ -182,7 +182,7 @@ class SmallModelSupport:
         )
 
     def cut(self, text: str, response: ModelResponse, ctx: Context) -> str:
-        """Cut an answer to its bounds, not counting the prescribed first words."""
+        """Cut an answer to its length limits, not counting the prescribed first words."""
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
@@ -193,7 +193,7 @@ class SmallModelSupport:
     async def review(
         self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
-        """Ask again for a turn that copies another one, or ends up on another side; see `Review`.
+        """Repeat a turn that copies another one, or ends up on another side; see `Review`.
 
         The second answer is a separate step; readers are notified to discard the text streamed so far.
         """
@@ -214,7 +214,7 @@ class SmallModelSupport:
         return (second, False) if improved else (response, True)
 
     def _find_copy(self, text: str, ctx: Context) -> Objection | None:
-        """Find the parts of `text` copied from earlier turns, apart from its first words."""
+        """Find the parts of `text` copied from earlier turns, ignoring its first words."""
         from flowdebate.measures.similarity import NOT_COPIED, measure_copy
 
         if self.prompt.may_quote(ctx):
@@ -233,7 +233,7 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_other_side(self, text: str, ctx: Context) -> Objection | None:
-        """Find the other side that `text` ends up on, in a debate with facts."""
+        """Find another side that `text` ends up supporting, in a debate with facts."""
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None
@@ -245,20 +245,20 @@ class SmallModelSupport:
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """A reason to ask for a turn again."""
+    """A reason to repeat a turn."""
 
     problem: str
-    """One-word name of the problem, like the class name of an error."""
+    """One-word name of the problem, similar to the class name of an error."""
     message: str
     turn: str
-    """Message that asks for the turn again."""
+    """Message requesting the turn again."""
     copied: tuple[str, ...] = ()
     """Texts of other turns; a better answer copies less from them."""
     excess: float = 0.0
-    """Number of words copied in the first answer beyond the limit."""
+    """Number of words copied by the first answer beyond the limit."""
 
     def is_answered_by(self, text: str) -> bool:
-        """Check whether `text`, without its first words, is better than the first answer."""
+        """Check whether `text`, ignoring its first words, is better than the first answer."""
         from flowdebate.measures.similarity import measure_copy
 
         return not is_blank(text) and all(measure_copy(text, earlier).excess < self.excess for earlier in self.copied)
@@ -277,9 +277,9 @@ def opening_words(
     fact: str | None = None,
     template: OpeningTemplate = OPENINGS,
 ) -> str:
-    """Return the first words of a turn; empty for a position as long as a speech.
+    """Return the first words of a turn; empty if the position is as long as a speech.
 
-    The default texts are English: in a debate in another language, a turn begins with the position alone. `shift`
+    The default texts are in English: in a debate in another language, a turn begins with only the position. `shift`
     selects a later alternative; a `fact` is quoted.
 
     >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
@@ -303,7 +303,7 @@ def opening_words(
 
 
 def is_english(text: str) -> bool:
-    """Check whether `text` contains a word that is frequent in English questions and positions, and rare elsewhere."""
+    """Check whether `text` contains a word that is common in English questions and positions but rare elsewhere."""
     return not _COMMON.isdisjoint(fold(text).split())
 
 
@@ -328,7 +328,7 @@ _SORTER = "You sort evidence by side. Reply with one letter."
 
 
 def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
-    r"""Return the sentences of `sources` that contain a number, without headings.
+    r"""Return sentences from `sources` that contain a number, except headings.
 
     At most eight are returned, each short enough to be quoted in a turn.
 
@@ -348,7 +348,7 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
 
 @dataclass(frozen=True, kw_only=True)
 class FactSorter:
-    """Sorter that assigns facts to the positions a model thinks they support."""
+    """Sorter of facts by the position they support, according to a model."""
 
     name: str
     """Name of the block that calls the model."""
@@ -361,7 +361,7 @@ class FactSorter:
         return tuple(dict.fromkeys(self.prompt.identity.positions))
 
     async def sort(self, sources: Sequence[Source], value: object, ctx: Context) -> None:
-        """Sort the facts of `sources` into the state, once per debate, if turns begin with facts.
+        """Sort the facts from `sources` into the state, once per debate, if turns begin with facts.
 
         A fact is assigned to the position it supports most, relative to the model's average for that position.
         """
@@ -392,10 +392,10 @@ class FactSorter:
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
 
     async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
-        """Return the mean log-odds of each position, each shown once under every letter.
+        """Return the mean log-odds of the positions, each shown once under every letter.
 
-        The result is empty for a model without log-probabilities, and after a failure of its provider: the debate
-        continues without facts.
+        The result is empty if the model returns no log-probabilities or its provider fails: the debate continues
+        without facts.
         """
         stances, odds = self.stances, list[dict[str, float]]()
         letters = letters_for(len(stances), location=self.name)

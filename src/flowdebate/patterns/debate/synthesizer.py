@@ -1,4 +1,4 @@
-"""Synthesizer: writes the outcome of a debate from the question, the framing, the transcript and the verdict."""
+"""Synthesizer of a debate: writes the outcome based on the question, the framing, the transcript and the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .transcript import HOW_TO_READ, render_entries
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizerTemplate(Template):
-    """The texts of a synthesizer's prompt."""
+    """Prompt texts of a synthesizer."""
 
     system: str = part(
         "You write up the outcome of a debate for readers who did not follow it. State the judge's verdict first, and "
@@ -31,9 +31,9 @@ class SynthesizerTemplate(Template):
         "Question: {question}\n\nThe full debate (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
-    """First part of the message."""
+    """First part of the message: the transcript."""
     framing: str = part("How the moderator framed the rounds:\n{framing}", uses("framing"))
-    """The briefings and angles of each round, if a moderator wrote any."""
+    """Briefings and angles of the rounds, if a moderator wrote any."""
     verdict: str = part(
         "The judge's reasoning: {reasoning}\n"
         "Winner: {winner}\n"
@@ -41,11 +41,11 @@ class SynthesizerTemplate(Template):
         "Write up the outcome of the debate.",
         uses("reasoning", "winner", "verdict"),
     )
-    """The verdict, and the task."""
+    """Last part of the message: the verdict and the task."""
 
 
 SYNTHESIZER = SynthesizerTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_SYNTHESIZER = SynthesizerTemplate(
     system=(
         "You write up the outcome of a debate for readers who did not follow it. State the judge's verdict, the "
@@ -53,12 +53,12 @@ CONCISE_SYNTHESIZER = SynthesizerTemplate(
         f"{HOW_TO_READ}"
     ),
 )
-"""The texts for small models."""
+"""Prompt texts for small models."""
 SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
 def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """Render the task of the synthesizer."""
+    """Render the synthesizer's task."""
     return template.system
 
 
@@ -92,9 +92,9 @@ def create_synthesizer(
 ) -> Generator[Any]:
     """Create the block `{name}-synthesizer`.
 
-    It takes a `DebateRawOutput` and returns an `output_schema`, or plain text without one. `output_schema` is a
-    pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that
-    does not match it is a `SchemaViolation`.
+    The block takes a `DebateRawOutput` and returns data for `output_schema`, or plain text if there is no schema.
+    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
+    `jsonschema`). An answer that does not match the schema raises `SchemaViolation`.
     """
     block_name = f"{name}-synthesizer"
 

@@ -1,4 +1,4 @@
-"""Transcript of a debate: the shared resource, and its unforgeable text form, with the quotes of each argument.
+"""Transcript of a debate: the shared resource, and an unforgeable text form that includes the quotes in each argument.
 
     Round 1:
     [for] The first line of an argument,
@@ -54,7 +54,7 @@ def create_record_argument(
 ) -> Handler[Any, str]:
     """Create a block that adds a debater's output to the transcript, and completes the turn's task with it.
 
-    Its output is the added text: a `str`, the `text` of a dict or a model, or `str()` of anything else.
+    The block returns the added text: a `str`, the `text` of a dict or a model, or `str()` of anything else.
     """
     return record_turn(
         name=name,
@@ -108,11 +108,11 @@ def render_entries(
 ) -> str:
     """Render the transcript as text: `[stance] …`, or with `names` `[name, stance] …`, under a heading for each round.
 
-    More entries only add text at the end. Without entries, the text is `(empty)`. A line below a faulty argument says
-    that it is truncated or empty. `below` has another line for each entry (empty for none), such as a line of
-    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown as that label. `show` renders
-    a text after its tag: `quoted` protects readers from text written by models, and `frame` is for texts used as
-    material.
+    More entries only add text at the end. Without entries, the text is `(empty)`. A line below a faulty argument states
+    that it is truncated or empty. `below` contains an additional line for each entry (empty for none), such as a line
+    by `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown as that label. `show`
+    renders a text after its tag: `quoted` protects readers from text written by models, and `frame` is for texts used
+    as material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -226,7 +226,7 @@ HOW_TO_READ_QUOTES = (
     "argument were found word for word in the sources, and which were not. Ignore what an argument says about its own "
     "quotations. A quotation that was found does not necessarily prove the point that it is used for."
 )
-"""Addition to the system message of a judge whose transcript contains quote lines."""
+"""Text added to the system message of a judge whose transcript contains quote lines."""
 
 _EXCERPT = 60  # maximum length of a quote in the line, in characters: enough to find it in the argument above
 _MOST_SHOWN = 3  # maximum number of sources, and of missing quotes, in the line
@@ -234,9 +234,9 @@ _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 
 
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
-    """Render the line below an argument with these `quotes`; empty if there are none to report.
+    """Render the line below an argument that reports its `quotes`; empty if there is nothing to report.
 
-    Short quotes, and quotes inside a verified one, are left out; a repeated quote counts once.
+    Short quotes, and quotes inside a verified one, are omitted; a repeated quote counts once.
 
     >>> found = verify_quotes('"Rents rose in May", and "they will fall in June".', {"report": "Rents rose in May."})
     >>> render_quotes(found)
@@ -262,7 +262,7 @@ def is_quotes_line(line: str) -> bool:
 
 
 def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
-    """Escape `text` as `quoted` does, with a mark after each of its `quotes` that is long enough.
+    """Escape `text` like `quoted`, and add a mark after each of its `quotes` that is long enough.
 
     Marks are `⟦verified in "report"⟧` and `⟦not found⟧`.
 
@@ -295,7 +295,7 @@ def _place_of(quote: VerifiedQuote) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """List the first few of `texts` in quotation marks, and the number of remaining ones."""
+    """List the first few of `texts` in quotation marks, followed by the number of remaining texts."""
     every = list(texts)
     quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MOST_SHOWN])
     more = len(every) - _MOST_SHOWN

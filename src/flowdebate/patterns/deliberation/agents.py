@@ -1,7 +1,7 @@
-"""Speakers of a deliberation: a debater for each persona, and the moderator who closes each round.
+"""Speakers of a deliberation: a debater for each persona, and the moderator closing each round.
 
 A debater's prompt begins with the part shared by all turns (the rules, the topic, the participants, its persona, then
-the growing transcript) and ends with the variable part: the moderator's summary, the current speaker, the task.
+the growing transcript) and ends with the variable part: the moderator's summary, the current speaker, and the task.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .report import parse_report
 from .schemas import DeliberationEntry, DeliberationState, DeliberationTranscript, ModeratorReport, ReportStatus
 
 OWN = " (you)"
-"""Mark in the transcript after the name of the debater who reads it."""
+"""Mark after the reader's own name in the transcript."""
 
 
 def render_said(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
@@ -68,7 +68,7 @@ _TURN = ("name", "speaker", "round", "max_rounds")
 
 @dataclass(frozen=True, kw_only=True)
 class PersonaTemplate(Template):
-    """The texts of a persona's prompt."""
+    """Prompt texts of a persona."""
 
     system: str = part(
         "You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same "
@@ -82,25 +82,27 @@ class PersonaTemplate(Template):
         "- Write in plain text: {length}. Do not start with a tag, a name or a heading.",
         uses("topic", "roster", "max_rounds", "length"),
     )
-    """System message, the same for all personas and all turns."""
+    """System message shared by all personas and turns."""
     persona: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the persona, above its own system prompt. `{speaker}` is its name and role."""
+    """Description of the persona, above its custom system prompt. `{speaker}` is its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a turn's message."""
+    """First part of a turn's message: the transcript."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
-    """Latest summary of the moderator; left out before the first one."""
+    """Latest summary of the moderator; omitted before the first summary."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
     """Line that gives a persona the floor; its description comes next, since small models follow the last text they
     read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a persona with a short system prompt; `persona` is used for a long one, and if this is empty."""
+    """Description of a persona with a short system prompt; if the prompt is long or this is empty,
+    `persona` is used.
+    """
     opening: str = part(
         "Nobody has spoken yet. Say what you think should be done, give your strongest reasons with the evidence "
         "behind them, and name what would change your mind.",
         uses(*_TURN),
     )
-    """Task before anybody has spoken."""
+    """Task of the first speakers, before anybody else has spoken."""
     reply: str = part(
         "Respond to the strongest points that {others} made, not only the latest ones. Change your mind only if you "
         "have been shown to be wrong, and then say what convinced you; never do so just to keep the peace. Add "
@@ -112,11 +114,11 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task if only the persona itself has spoken."""
+    """Task if no other persona has spoken."""
 
 
 PERSONA = PersonaTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_PERSONA = PersonaTemplate(
     system=(
         "You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same "
@@ -143,7 +145,7 @@ CONCISE_PERSONA = PersonaTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, give one new reason for what you want.",
 )
-"""The texts for small models."""
+"""Prompt texts for small models."""
 PERSONAS = Profiles(full=PERSONA, concise=CONCISE_PERSONA, tasks=("opening", "reply", "alone"))
 
 
@@ -155,9 +157,9 @@ def render_persona_turn(
     round: int,  # noqa: A002 - the field's word for it
     template: PersonaTemplate = PERSONA,
 ) -> str:
-    """Render the transcript of earlier rounds, the moderator's latest summary, then the turn and its task.
+    """Render the transcript of earlier rounds and the moderator's latest summary, then the turn and its task.
 
-    The messages of two turns share a prefix, up to the end of the shorter transcript.
+    The messages of two turns share a prefix up to the end of the shorter transcript.
     """
     fields = {**me.about, "round": round}
     parts = [filled(template.transcript, transcript=render_said(entries, own_name=me.name))]
@@ -192,11 +194,11 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as described in its `system_prompt`.
+    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as described in its `system_prompt`.
 
-    `participants` maps the names of all participants to their roles, in declared order (default: this debater alone).
-    The debater sees the topic, all contributions of earlier rounds, and the moderator's latest summary. A truncated
-    answer is cut at its last full sentence.
+    `participants` maps the names of all participants to their roles, in declared order (default: only this debater).
+    The debater sees the topic, all contributions from earlier rounds, and the moderator's latest summary. A truncated
+    answer is cut after its last full sentence.
     """
     members = {agent_name: role} if participants is None else dict(participants)
     me = Identity(name=agent_name, role=role, members=members, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -224,7 +226,7 @@ def create_persona_debater(  # noqa: PLR0913 - what a debater is made of, each w
 
 @dataclass(frozen=True, kw_only=True)
 class ModeratorTemplate(Template):
-    """The prompt texts of a moderator that closes rounds with a report."""
+    """Prompt texts of a moderator that closes rounds with a report."""
 
     system: str = part(
         "You moderate a deliberation and take no side. After each round, you report on it.\n\n"
@@ -240,23 +242,23 @@ class ModeratorTemplate(Template):
         "would sign; none if they have not reached a decision.",
         uses("topic", "roster"),
     )
-    """System message, the same for all rounds."""
+    """System message shared by all rounds."""
     lines: str = part(
         "Write the report in exactly this form, with each part on a new line and nothing else:\n"
         "SUMMARY: two or three sentences\n"
         "STATUS: SETTLED or CONTINUE\n"
         "DECISION: one or two sentences, or none"
     )
-    """Addition to the system message for a model that answers in text."""
+    """Text after the system message for a model answering in plain text."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a round's message."""
+    """First part of a round's message: the transcript."""
     report: str = part(
         "That was round {round}{rounds}. Review all the arguments and write your report: sum up what each participant "
         "wants, compare their views, and say whether they want the same.",
         uses("round", "rounds", "wishes"),
     )
-    """Task of the moderator; `{rounds}` is " of at most 3" if the maximum is known, and `{wishes}` repeats "Ann wants
-    ..." for each debater.
+    """Task of the moderator. `{rounds}` is " of at most 3" if the maximum is known; `{wishes}` repeats "Ann wants ..."
+    for each debater.
     """
     last: str = part(
         "That was round {round}{rounds}, the last one. Review all the arguments and write your report: sum up what "
@@ -264,11 +266,11 @@ class ModeratorTemplate(Template):
         "the decision that was argued for best.",
         uses("round", "rounds", "wishes"),
     )
-    """Task after the last round."""
+    """Task of the moderator after the last round."""
 
 
 MODERATOR = ModeratorTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_MODERATOR = ModeratorTemplate(
     system=(
         "You moderate a deliberation and take no side. After each round, you report on it.\n\n"
@@ -291,7 +293,7 @@ CONCISE_MODERATOR = ModeratorTemplate(
         "that was argued for best."
     ),
 )
-"""The texts for small models."""
+"""Prompt texts for small models."""
 MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("report", "last"))
 
 
@@ -320,7 +322,7 @@ def render_moderator_turn(
 
 
 ReportForm: TypeAlias = Literal["structured", "text"]
-"""Format of a moderator's report: a schema, or lines of text."""
+"""Format of a moderator's report: structured, or lines of text."""
 
 
 @bindable("name", "transcript", "participants", pattern="deliberation", role="moderator", template=ModeratorTemplate)
@@ -338,7 +340,7 @@ def create_moderator(
 
     The moderator sees all contributions, with names and roles. `participants` maps the names of all participants to
     their roles, in declared order. Its prompt states `max_rounds`, if set. With `report="text"` the model is asked for
-    the lines SUMMARY, STATUS and DECISION, which `parse_report` reads: useful for models without structured answers.
+    the lines SUMMARY, STATUS and DECISION, and `parse_report` reads them: useful for models without structured output.
     """
     check_option(ReportForm, "report", report, location=f"moderator {name!r}", optional=False)
     everyone = dict(participants)
@@ -387,9 +389,10 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create a block that adds the report of `moderator` to the state; None for `MISSING`, which settles nothing.
+    """Create the block that adds the report of `moderator` to the state; None for `MISSING`, which settles nothing.
 
-    It takes the model, a dict in either key style, or text for `parse_report`; an invalid report raises OutputError.
+    The block takes the model, a dict with either key style, or text for `parse_report`; an invalid report raises
+    OutputError.
     """
 
     @handler(name=f"{name}-stash-report")

@@ -1,4 +1,4 @@
-"""`deliberation()`: its options, validated before anything is built, and its steps in order."""
+"""The `deliberation()` factory: validation of its options, and its steps in order."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     output is a `DeliberationOutput`.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
-    - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`; without one (False), the topic is
-      never settled.
-    - `model`: for all roles without a specific one.
-    - `report`: how the default moderator answers: "structured" with a schema, "text" in three lines.
-    - `failures`: the reaction to a failed provider, and time limits of turns and rounds.
+    - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`. Without a moderator (False), the topic
+      is never settled.
+    - `model`: the default model for all roles.
+    - `report`: format of the default moderator's answers: "structured" with a schema, "text" in three lines.
+    - `failures`: the reaction to a failed provider, and time limits for turns and rounds.
     - All other options: see `debate()`.
 
     The input is a str, `{"topic": str}` or a `DeliberationInput`. Invalid options raise `ConfigurationError`.
@@ -150,7 +150,7 @@ def _in_progress(loop: Loop[CommonOptions], ctx: Context) -> list[DeliberationEn
 
 
 def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[DeliberationEntry]]:
-    """Create a block that adds the round's contributions to the transcript once all have spoken."""
+    """Create a block that adds the round's contributions to the transcript after all debaters have spoken."""
 
     @handler(name=f"{loop.name}-record-round", resources={"transcript": loop.transcript})
     def record(_: object, ctx: Context) -> list[DeliberationEntry]:
@@ -164,7 +164,7 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
 
 
 def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
-    """Return the first applicable reason to end the deliberation after the closed round, or None.
+    """Return the first applicable reason for ending the deliberation after a closed round, or None.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
     >>> stop_reason(DeliberationState(round=3), 3)
@@ -176,7 +176,7 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> DeliberationOutput:
-    """Return the current raw output of the deliberation around a step; it includes an unfinished round."""
+    """Return the current raw output of the enclosing deliberation, including an unfinished round."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
     # a settled topic is decided: without a decision, the summary describes the agreement

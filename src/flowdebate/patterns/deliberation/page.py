@@ -39,7 +39,7 @@ _DEBATERS = (
 
 
 _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
-"""Statuses of a moderator's report, as shown to people."""
+"""Display texts for the status of a moderator's report."""
 
 
 class DeliberationPlanOptions(PlanOptions):
@@ -101,7 +101,7 @@ class DeliberationLive(Together):
 
 
 def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
-    """Show a moderator's report on a round; nothing if there is none."""
+    """Show a moderator's report on a round, if there is one."""
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)

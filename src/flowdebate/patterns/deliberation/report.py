@@ -4,7 +4,7 @@
     STATUS: CONTINUE
     DECISION: What was decided, if anything was.
 
-`render_report` escapes every part, so that no text can pass for another part. `parse_report` restores this form
+`render_report` escapes every part, so that no text can pass for another part. `parse_report` restores such a report
 exactly. It also parses the free text of models: it never fails, and considers a matter settled only if the text says so
 clearly.
 """
@@ -50,14 +50,14 @@ _LEADING = frozenset(
     now question round status the this topic we x yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Harmless words before SETTLED; any other words may weaken it ("not", "nearly", "can be", "Bear says it is")."""
+"""Harmless words before SETTLED. Any other words may weaken it ("not", "nearly", "can be", "Bear says it is")."""
 _DOUBTS = frozenset(
     """
     ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part
     partially partly pending perhaps provided though unclear unless unsettled until whether yet
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Words after SETTLED that revoke or weaken it."""
+"""Words after SETTLED that contradict or weaken it."""
 
 
 def render_report(report: ModeratorReport) -> str:
@@ -75,7 +75,7 @@ def render_report(report: ModeratorReport) -> str:
 
 
 def parse_report(text: str) -> ModeratorReport:
-    r"""Parse the report in `text`, whatever its author wrote, without ever raising an error.
+    r"""Parse the report in any `text`, without ever raising an error.
 
     Parts begin with SUMMARY, STATUS and DECISION at the start of a line, in any order and case, with markdown, bullets
     or numbers around them, and extend to the next one. Quoting lines (`>`, `|`, indented by four, in a code fence or in
@@ -118,7 +118,7 @@ def _read_rendered(text: str) -> ModeratorReport | None:
 
 
 def _bare(text: str) -> str:
-    """Strip `text` of special line endings, and of any fence, Markdown quotation marks or margin around all of it."""
+    """Normalize line endings, and strip any fence, Markdown quotation marks or indentation around the whole `text`."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     lines = text.rstrip().split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
@@ -130,7 +130,7 @@ def _bare(text: str) -> str:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Split a report into parts and their texts, in order; text before the first part belongs to a part named ""."""
+    """Split a report into its parts, in order, with their texts; text before the first part gets the name ""."""
     part, marks, body, fenced = "", "", [""], False
     for line in lines:
         if _FENCE.match(line):
@@ -149,7 +149,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _body(lines: Sequence[str], marks: str) -> str:
-    """Return a part's text, without rules and blank lines around it, and without emphasis around the whole text.
+    """Return a part's text without surrounding rules, blank lines and emphasis.
 
     `marks` were opened before the part's marker, and are closed somewhere in the text.
     """
@@ -167,7 +167,7 @@ def _body(lines: Sequence[str], marks: str) -> str:
 
 
 def _says_settled(text: str) -> bool:
-    """Check whether the first line clearly declares the matter settled, and no other line qualifies that."""
+    """Check whether the first line clearly declares the matter settled, and no other line qualifies it."""
     lines = [_WORD.findall(_NO_NEED.sub(" ", line.casefold())) for line in text.split("\n")]
     first, *rest = list(filter(None, lines)) or [[]]
     if "settled" not in first or any(words[0] in {"continue", "not"} for words in rest):

@@ -20,9 +20,9 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
-"""Reason for the end of a deliberation: its moderator found it settled, its cap, or `terminate_when`.
+"""Reason for the end of a deliberation: a settled matter, the maximum number of rounds, or `terminate_when`.
 
-A condition is given as "predicate", or by its name.
+A condition appears as "predicate", or by its name.
 """
 
 ReportStatus = Literal["SETTLED", "CONTINUE"]
@@ -32,13 +32,13 @@ _NOTHING = frozenset(
     {"", "n/a", "na", "nil", "no decision", "no decision yet", "none", "none yet", "not applicable", "not decided"}
     | {"not yet", "null", "tbd", "undecided"}
 )
-"""Answers of models meaning that nothing was decided."""
+"""Words with which models state that there is no decision."""
 _LONGEST = max(map(len, _NOTHING))
 _MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models put around such an answer
 
 
 def _something(decision: str | None) -> str | None:
-    """Return `decision`, or None for a text without one: blank, dashes, "none", "N/A", and the like."""
+    """Return `decision`, or None if the text contains none: blank, dashes, "none", "N/A", and the like."""
     if decision is None:
         return None
     bare = decision.strip(_MARKS)
@@ -46,7 +46,7 @@ def _something(decision: str | None) -> str | None:
 
 
 class DeliberationInput(PatternInput):
-    """The input of a deliberation."""
+    """Input of a deliberation."""
 
     topic: str
 
@@ -66,15 +66,15 @@ class DeliberationEntry(Contribution):
 
 
 DeliberationTranscript: TypeAlias = "StateResource[TranscriptState[DeliberationEntry]]"
-"""Key of the resource made by `create_deliberation_transcript`."""
+"""Resource key returned by `create_deliberation_transcript`."""
 
 
 def create_deliberation_transcript() -> DeliberationTranscript:
     """Create a transcript shared by a deliberation and its readers, under the key `"transcript"`.
 
-    `ctx.resources.transcript.state.entries` holds the contributions of earlier rounds: a round's contributions are
-    added when all have spoken, before the moderator's report. Pass the same object to the pattern and to every block
-    reading it.
+    `ctx.resources.transcript.state.entries` holds the contributions of earlier rounds. A round's contributions are
+    added after all debaters have spoken, before the moderator's report. Pass the same object to the pattern and to
+    every block reading it.
     """
     return StateResource(key="transcript", initial=TranscriptState[DeliberationEntry])
 
@@ -96,16 +96,16 @@ class ModeratorReport(WireModel):
 
 
 class DeliberationState(PatternState):
-    """The state of a deliberation's sequencer, as `ctx.sequencer.state` shows it."""
+    """State of a deliberation, available as `ctx.sequencer.state`."""
 
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """Reports, one for each closed round; None if the moderator's provider failed."""
+    """Moderator's reports, one per closed round; None if the moderator's provider failed."""
     spoken: dict[str, str] = Field(default_factory=dict)
-    """Contributions to the round in progress, by name; empty between rounds."""
+    """Contributions to the round in progress, keyed by name; empty between rounds."""
 
     @property
     def report(self) -> ModeratorReport | None:
-        """The last report: from the last closed round, or an earlier one if the moderator's provider failed."""
+        """Latest report, from the last closed round, or from an earlier round if the moderator's provider failed."""
         return next((report for report in reversed(self.reports) if report is not None), None)
 
     @property
@@ -125,20 +125,20 @@ class DeliberationOutput(PatternOutput):
     topic: str
     rounds: int
     history: list[DeliberationEntry]
-    """All contributions: round by round, in declared order within each."""
+    """All contributions, round by round, in declared order within each round."""
     summaries: list[str]
-    """Summaries of the moderator, one for each closed round; empty if its provider failed."""
+    """Moderator's summaries, one per closed round; empty if its provider failed."""
     final_decision: str | None
-    """The moderator's decision, or its summary if a settled matter has no decision.
+    """Moderator's decision, or its summary if a settled matter has no decision.
 
-    If it is not settled, the decision in the last report, or None.
+    If the matter is not settled, this is the decision in the last report, or None.
     """
     is_settled: bool
     """True if the moderator found the matter settled."""
     reports: list[ModeratorReport | None] = Field(default_factory=list)
-    """Reports of the moderator, one for each closed round; None if its provider failed."""
+    """Moderator's reports, one per closed round; None if its provider failed."""
     stop_reason: DeliberationStopReason | None = None
-    """Reason for no further round; None if the rounds were cut short."""
+    """Reason for the end of the rounds; None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
@@ -154,18 +154,18 @@ class DeliberationOutput(PatternOutput):
         return self.is_settled
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the decisions of the moderator, round by round, and the final one."""
+        """Return the moderator's decisions, round by round, and the final decision."""
         reports = [report.decision for report in self.reports if report is not None]
         return [({"moderator": list(reports)}, self.final_decision)]
 
     @property
     def decision_word(self) -> str | None:
-        """True if the matter was settled; None if the rounds were cut short."""
+        """The word "settled" or "not settled"; None if the rounds were cut short."""
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"
 
     @property
     def decision_line(self) -> str | None:
-        """The beginning of the decision; its word if the matter was not settled."""
+        """The beginning of the decision, or "not settled"; None if the rounds were cut short."""
         return (brief(self.final_decision) if self.is_settled else None) or self.decision_word

@@ -32,15 +32,15 @@ _FORM = re.compile(
     r"|(?:final decision|moderator summary|round [0-9]+)\s*$"
     r"|debate concluded after"
 )
-"""Beginnings of the page's own lines, and of lines that resemble them."""
+"""First characters or words of the page's own lines, and of lines that resemble them."""
 
 
 def render_deliberation(output: DeliberationOutput, *, title: str | None = None) -> str:
     """Render `output` as a page.
 
-    The page has a title, rounds with contributions, the moderator's reports, the final decision, and the end. `title`
-    is the first line; None is "DELIBERATION — " and the topic. No contribution can pass for a line of the page, or act
-    on a terminal.
+    The page has a title, rounds with contributions, the moderator's reports, the final decision, and the reason for the
+    end. `title` is the first line (None: "DELIBERATION — " and the topic). No contribution can pass for a line of the
+    page, or affect a terminal.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationOutput
     >>> page = render_deliberation(
@@ -88,7 +88,7 @@ def _heading(text: str, rule: str) -> list[str]:
 
 
 def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]:
-    """Wrap a contribution after `label`; line breaks are kept, and several blank lines become one."""
+    """Wrap a contribution after `label`, keeping line breaks and merging consecutive blank lines."""
     lines = [line.rstrip() for line in quoted(text.replace("\r\n", "\n")).replace(BAR, "\n").strip().split("\n")]
     first, *rest = [line for number, line in enumerate(lines) if line or not number or lines[number - 1]]
     for number, line in enumerate(wrap(label + first, _ROOM)):
@@ -98,7 +98,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 
 def _indent(line: str, indent: str) -> str:
-    """Return `indent`, or a bar before a line that resembles one of the page itself."""
+    """Return `indent`, or a bar for a line that resembles one of the page itself."""
     # only the beginning matters, as a line may be as long as an argument; normalized, because invisible characters
     # and other forms of letters would hide the resemblance
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})
