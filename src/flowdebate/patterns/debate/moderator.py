@@ -55,7 +55,7 @@ class ModeratorTemplate(Template):
     )
     """Text after the system message if there are tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """First part of a round's message."""
+    """First part of a round's message: the transcript."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Text before the task in a debate with phases."""

@@ -1,8 +1,8 @@
 """Answers of a handoff: requested in one of three formats, parsed leniently from any format, and validated.
 
 A model answers by calling `handoff`, in JSON with the same fields, or in text ending in "Transition to NAME". The
-schema allows only the possible next speakers, but any answer is parsed: a wrong name costs one more call, and no text
-is lost.
+schema allows only possible next speakers, but any answer is parsed: a wrong name costs one more call, and no text is
+lost.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HandoffFields(BaseModel):
 
 
 def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, location: str) -> dict[str, Any]:
-    """Return the options of a `generator` that hands over to `other_names` in the format of `transition`."""
+    """Return the `generator` options for handing over to one of `other_names` in the format `transition`."""
     check_option(TransitionForm, "transition", transition, location=location, optional=False)
     if transition == "text":
         return {}
@@ -69,7 +69,7 @@ def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, loca
 
 
 def handoff_spec(other_names: Sequence[str]) -> ToolSpec:
-    """Build the schema of the function `handoff`, with which a model hands over to one of `other_names`.
+    """Build the schema of the function `handoff`, called by a model to hand over to one of `other_names`.
 
     >>> handoff_spec(["Con", "Neutral"]).parameters["properties"]["next_agent_name"]["enum"]
     ['Con', 'Neutral']
@@ -98,7 +98,7 @@ def handoff_tool(other_names: Sequence[str]) -> Tool:
 
 @lru_cache(maxsize=64)
 def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
-    """Build the output schema of a handoff, with the text of `handoff_spec`; it accepts any JSON object."""
+    """Build the output schema of a handoff, described as in `handoff_spec`; it accepts any JSON object."""
     parameters = handoff_spec(other_names).parameters
 
     def as_told(schema: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
 
 
 def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: Context) -> HandoffAnswer:  # noqa: ANN401 - by the form
-    """Parse the answer from a model's output, in any of the formats."""
+    """Parse the answer from a model's output in any of the formats."""
     if isinstance(output, str):
         if response.finish != "length":
             return read_text(output, names)
@@ -124,7 +124,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
 
 
 def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
-    """Parse the answer from a model's text, including any JSON with the fields or the call."""
+    """Parse the answer from a model's text, which may contain the fields or the call as JSON."""
     # without tools or schemas, a model may write the call as text
     fields = _written_down(text) if '"response"' in text else None
     if fields is not None:
@@ -171,7 +171,7 @@ def _written_down(text: str) -> HandoffFields | None:
 
 
 def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | None:
-    """Return the response from part of an object; with "trailing-strings", even a truncated response."""
+    """Return the response from part of an object; "trailing-strings" also allows a truncated response."""
     value = from_json(text, allow_partial=partial)
     response = value.get("response") if isinstance(value, dict) else None
     return response if isinstance(response, str) else None
@@ -188,32 +188,33 @@ _NAMES = ("next_agent_name", "nextAgentName")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffDecision:
-    """A speaker's text, and its choice of the next speaker."""
+    """A speaker's text and its choice of the next speaker."""
 
     text: str
     next_agent_name: str | None = None
-    """The next speaker; None if no possible speaker was named."""
+    """Next speaker; None if the answer names no possible speaker."""
     chosen_by: ChosenBy | None = None
     problem: str | None = None
-    """The problem with the answer; None if there is none."""
+    """Problem with the answer; None if there is none."""
     written_name: str | None = None
-    """The name as the speaker wrote it."""
+    """Name of the next speaker as written in the answer."""
     cut_off: bool = False
     """True if the text is truncated."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """The block to ask again; None if it cannot be called twice."""
+    """Block to call again; None if it cannot be called twice."""
 
     @property
     def flag(self) -> Flag | None:
-        """The problem with the text."""
+        """Problem with the text."""
         return "empty" if not self.text else "cut_off" if self.cut_off else None
 
 
 def read_said(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
-    """Parse the output of a block for a turn of `agent_name` as an answer.
+    """Parse the output of a block as the answer of `agent_name`.
 
-    A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, in either key style; anything
-    else is text, as read by `text_said`. For text without a separate name, `read_transition` finds the next speaker.
+    A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, with either key style;
+    anything else is text, as read by `text_said`. For text without a separate name, `read_transition` finds the next
+    speaker.
     """
     raw_text = _held(value, _TEXTS)
     text = text_said(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)
@@ -232,7 +233,7 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """Validate `answer` and add any problem to it: no text, or no possible speaker after `agent_name`.
+    """Validate `answer`, and add a problem to it if it has no text, or names no possible speaker after `agent_name`.
 
     >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
@@ -261,7 +262,7 @@ def check_decision(
 
 
 def _held(value: object, keys: Sequence[str]) -> object:
-    """Return the first value other than None among `keys` of `value`; None if all are missing."""
+    """Return the first value other than None that `value` has for one of the `keys`; None if there is none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # drop any extra attributes of a str subclass
@@ -270,7 +271,7 @@ def _held(value: object, keys: Sequence[str]) -> object:
 
 
 def spell_name(value: object) -> str | None:
-    """Return a name as it was written; for an enum member, its value."""
+    """Return a name as written; for an enum member, return its value."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else None if value is None else shown(value)

@@ -1,8 +1,8 @@
-"""`handoff()`: its options, its steps in order, and its speakers with their prompts.
+"""The `handoff()` factory: its options, its steps in order, and its speakers with their prompts.
 
 Prompts begin with the part shared by all turns (the rules, the proposition, the participants, the persona, then the
 growing transcript) and end with the variable part: the current speaker, the task, the possible next speakers. A speaker
-that is asked again sees its own words at the end of the transcript.
+that is called again sees its own words at the end of the transcript.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _READ = (
 
 @dataclass(frozen=True, kw_only=True)
 class SpeakerTemplate(Template):
-    """The texts of a speaker's prompt."""
+    """Prompt texts of a speaker."""
 
     system: str = part(
         "You are debating a proposition with others. One person speaks at a time, and each speaker chooses who speaks "
@@ -100,23 +100,25 @@ class SpeakerTemplate(Template):
         "- Speak in plain text: {length}. Do not start with a tag or a name.",
         uses("proposition", "roster", "max_rounds", "length"),
     )
-    """System message, the same for all speakers and all turns."""
+    """System message shared by all speakers and turns."""
     speaker: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the speaker, above its own system prompt. `{speaker}` is its name and role."""
+    """Description of the speaker, above its custom system prompt. `{speaker}` is its name and role."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """First part of a turn's message."""
+    """First part of a turn's message: the transcript."""
     turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
     """Line that gives a speaker the floor; its description comes next, since small models follow the last text they
     read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a speaker with a short system prompt; `speaker` is used for a long one, and if this is empty."""
+    """Description of a speaker with a short system prompt; if the prompt is long or this is empty,
+    `speaker` is used.
+    """
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
-    """Sentence added to the turn if nobody has spoken yet."""
+    """Sentence added to the first turn, before anybody has spoken."""
     opening: str = part("your opinion of the proposition")
-    """First task before anybody has spoken."""
+    """First task of the first turn."""
     opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
-    """Second task before anybody has spoken."""
+    """Second task of the first turn."""
     reply: str = part("your answer to the strongest points against your view, not only the latest")
     """First task after others have spoken."""
     reply_reason: str = part("a reason or evidence that nobody has given yet")
@@ -142,7 +144,7 @@ class SpeakerTemplate(Template):
         "one line only: {choices}.",
         uses(*_AGAIN, "choices"),
     )
-    """Message to a speaker that did not hand over to a possible next speaker."""
+    """Message to a speaker whose text did not hand over to a possible next speaker."""
     again_tool: str = part(
         "What you said has been recorded, but the next speaker is not clear: {problem}. Call the function handoff "
         "again: repeat what you said as its response, and choose its next_agent_name from: {others}.",
@@ -156,11 +158,11 @@ class SpeakerTemplate(Template):
     )
     """Second request for a handoff in JSON."""
     silent: str = part("Your last answer could not be used: {problem}.", uses("problem"))
-    """Message to a speaker after an empty answer, followed by the task, as in the turn itself."""
+    """Message to a speaker after an empty answer, followed by the same task as in the turn."""
 
 
 SPEAKER = SpeakerTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_SPEAKER = SpeakerTemplate(
     system=(
         "You are debating a proposition with others. One person speaks at a time, and each speaker chooses who speaks "
@@ -182,14 +184,14 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""The texts for small models: of several lines to write, they forget the last one least often."""
+"""Prompt texts for small models: of several lines to write, these models forget the last one least often."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
 
 
 def render_turns(entries: Iterable[HandoffEntry]) -> str:
-    """Render the transcript as text, one line `[name] …` per turn; new entries only add text at the end.
+    """Render the transcript as text, with one line `[name] …` per turn; new entries only add text at the end.
 
     >>> from flowdebate.patterns.handoff.schemas import HandoffEntry
     >>> print(render_turns([HandoffEntry(round=1, agent_name="Neutral", text="It depends.")]))
@@ -200,7 +202,7 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
 
 
 def tell_proposition(me: Identity, proposition: str) -> Identity:
-    """Describe the speaker, inserting the proposition if the system prompt contains its placeholder.
+    """Return the speaker with the proposition inserted for the placeholder in its system prompt.
 
     >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
     >>> tell_proposition(pro, "AI may decide.").system_prompt
@@ -220,7 +222,7 @@ def render_speaker_turn(
 ) -> str:
     """Render the transcript so far, then the turn, its task, and the instructions for a handoff.
 
-    `problem` describes an earlier, empty answer. The messages of two turns share a prefix, up to the end of the shorter
+    `problem` describes an earlier, empty answer. The messages of two turns share a prefix up to the end of the shorter
     transcript.
     """
     fields = {**me.about, **_choices(me), "round": round}
@@ -244,7 +246,7 @@ def render_again(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript up to the speaker's own words, then the problem with its choice, and the possible names.
+    """Render the transcript including the speaker's own words, the problem with its choice, and the possible names.
 
     The text begins like the message of the turn itself.
     """
@@ -254,7 +256,7 @@ def render_again(
 
 
 def _choices(me: Identity) -> dict[str, object]:
-    """Return the possible next speakers as text, and the prompt lines for them."""
+    """Return template fields with the names of possible next speakers and the valid last lines."""
     other_names = [tag_name(other) for other in me.members if other != me.name]
     lines = [f'"Transition to {other}"' for other in other_names]
     return {"name": tag_name(me.name), "others": ", ".join(other_names), "choices": " or ".join(lines)}
@@ -263,8 +265,8 @@ def _choices(me: Identity) -> dict[str, object]:
 class Speaker(Block[Any, HandoffDecision]):
     """Block that asks a model for its contribution and the next speaker.
 
-    With a `HandoffDecision` as input, it asks again. Every answer is used: if it names no possible next speaker, the
-    output is a `HandoffDecision` with a `problem`.
+    With a `HandoffDecision` as input, it asks again. Every answer is used: if the answer names no possible next
+    speaker, the output is a `HandoffDecision` with a `problem`.
     """
 
     def __init__(
@@ -344,9 +346,9 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     """Create the block `{name}-debater-{agent_name}`: it speaks, and hands over to another one of `speakers`.
 
     `speakers` maps the names of all participants to their roles, in declared order. The speaker sees the proposition
-    and all contributions. With "tool" its model is offered a function `handoff(response, next_agent_name)`, in addition
-    to `tools`; with "structured" it answers in JSON with these fields, and the schema lists the other speakers as an
-    enum. With "text" it ends its answer with "Transition to NAME". Truncated text is cut at its last full sentence.
+    and all contributions. With "tool" its model gets a function `handoff(response, next_agent_name)`, in addition to
+    `tools`; with "structured" it answers in JSON with these fields, and the schema lists the other speakers as an enum.
+    With "text" it ends its answer with "Transition to NAME". Truncated text is cut after its last full sentence.
     """
     block_name = f"{name}-debater-{agent_name}"
     other_names = [other for other in speakers if other != agent_name]
@@ -432,9 +434,9 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     `HandoffOutput`: the turns, each with the next speaker and how it was chosen.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. `{proposition}` in a
-      system prompt is replaced.
-    - `first`: the first speaker; None selects the first debater.
-    - `model`: for all roles without a specific one.
+      system prompt is replaced by the proposition.
+    - `first`: the name of the first speaker; None selects the first debater.
+    - `model`: the default model for all roles.
     - `transition`: how speakers hand over: "structured" in JSON, "tool" by a tool call, "text" by "Transition to NAME".
     - `on_invalid`: the reaction if a speaker names no possible next speaker: "retry" asks again, "random" draws one,
       "error" raises `RosterError`.
@@ -483,7 +485,10 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
-    """Build the turn of the current speaker: it speaks, is asked again if it names nobody, and hands over."""
+    """Build the turn of the current speaker.
+
+    The block speaks, is called again if it names no possible next speaker, and hands over.
+    """
     names, options = loop.names, loop.options
     turns = {
         persona.name: loop.turn(
@@ -508,7 +513,7 @@ def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
 
 
 def raw_output(_: Loop[HandoffOptions], ctx: Context, status: RunStatus) -> HandoffOutput:
-    """Return the current raw output of the handoff around a step."""
+    """Return the current raw output of the enclosing handoff."""
     state = state_of(ctx, HandoffState)
     return HandoffOutput(
         proposition=state.question, turns=state.round, transcript=list(entries_of(ctx)), **ending_of(ctx, status)
@@ -534,7 +539,7 @@ HANDOFF: PatternSpec[HandoffOptions] = PatternSpec(
     cap="max_turns",
     round="turn",
 )
-"""Specification of a handoff.
+"""Specification of the handoff pattern.
 
-It has no quorum: a turn has one speaker, and if its provider fails, another speaker takes over.
+The pattern has no quorum: a turn has one speaker, and if its provider fails, another speaker takes over.
 """

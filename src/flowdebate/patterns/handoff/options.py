@@ -16,6 +16,6 @@ class HandoffOptions(CommonOptions):
     """Options of a handoff."""
 
     first: str | None
-    """Name of the first speaker; None for the first debater declared."""
+    """Name of the first speaker; None for the first debater in declared order."""
     transition: TransitionForm
     on_invalid: OnInvalid

@@ -56,7 +56,7 @@ _DEBATERS = (
         "would decide it.",
     },
 )
-"""Default speakers: for, against, and in between."""
+"""Default speakers: one for, one against, and one in between."""
 
 
 _TURNS = Heading(title="Turns")
@@ -121,12 +121,12 @@ class HandoffDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """Yield the line about missing speakers; the transcript is the result."""
+        """List missing speakers; the transcript itself is the result."""
         yield from self.mark()
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
-    """Show the next speaker, and how it was chosen; empty if it was not decided."""
+    """Show the next speaker, and how it was chosen, if it was decided."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),
@@ -145,7 +145,7 @@ def _turn(number: int, max_turns: int | None) -> str:
 class HandoffLive(Live):
     """View of a handoff in progress.
 
-    Text is shown only after it is recorded, because the raw answer also names the next speaker.
+    Text is shown only after it is recorded, because the streamed answer also names the next speaker.
     """
 
     _recorded = ""

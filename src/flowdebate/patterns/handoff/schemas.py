@@ -20,21 +20,24 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 TransitionForm = Literal["text", "tool", "structured"]
-"""Form in which a speaker names the next one: in the last line of its text, by calling `handoff`, or in JSON."""
+"""Form in which a speaker names the next speaker: in the last line of its text, by calling `handoff`, or in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
 """Reaction to an answer without a possible next speaker: ask once more and then draw at random, draw at once, or fail
 the run."""
 
 HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
-"""Reason for the end: the number of turns, or `terminate_when`: "predicate", or the name of the fulfilled condition."""
+"""Reason for the end of a handoff: the maximum number of turns, or `terminate_when`.
+
+A condition appears as "predicate", or by its name.
+"""
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""How the next speaker was chosen: by the speaker, by the speaker when asked again, or at random."""
+"""Source of the choice of the next speaker: the speaker, the speaker on a second call, or a random draw."""
 
 
 class HandoffInput(PatternInput):
-    """The input of a handoff."""
+    """Input of a handoff."""
 
     proposition: str
     """Proposition to argue for, against, or without taking sides."""
@@ -56,9 +59,9 @@ class HandoffEntry(Contribution):
     round: Annotated[int, Field(ge=1)]
     agent_name: str
     text: str
-    """The contribution, without the marker of the next speaker; may be empty."""
+    """Contribution without the marker that names the next speaker; may be empty."""
     next_agent_name: str | None = None
-    """The next speaker; None if the run ended before the decision."""
+    """Next speaker; None if the run ended before the decision."""
     chosen_by: ChosenBy | None = None
     """Source of the decision about the next speaker."""
     problem: str | None = None
@@ -66,7 +69,7 @@ class HandoffEntry(Contribution):
 
 
 HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
-"""Key of the resource made by `create_handoff_transcript`."""
+"""Resource key returned by `create_handoff_transcript`."""
 
 
 def create_handoff_transcript() -> HandoffTranscript:
@@ -79,12 +82,12 @@ def create_handoff_transcript() -> HandoffTranscript:
 
 
 class HandoffState(PatternState):
-    """The state of a handoff's sequencer; `round` is the turn in progress."""
+    """State of a handoff; `round` is the number of the turn in progress."""
 
     speaker: str = ""
-    """Speaker of the turn; between two turns, the next speaker."""
+    """Speaker of the turn in progress; between two turns, the next speaker."""
     stop_reason: HandoffStopReason | None = None
-    """Reason to stop after the last turn; None until the end."""
+    """Reason for stopping after the last turn; None before the end."""
 
 
 class HandoffOutput(PatternOutput):
@@ -94,14 +97,14 @@ class HandoffOutput(PatternOutput):
 
     proposition: str
     turns: int
-    """Number of turns, including turns lost to a failed provider."""
+    """Number of turns, including turns without an answer because of a failed provider."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
-    """Reason for no further turn; None if the turns were cut short."""
+    """Reason for the end of the turns; None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
-    """The seed of the run, used for random draws."""
+    """Seed of the run, used for random draws."""
 
     @property
     def answer(self) -> None:

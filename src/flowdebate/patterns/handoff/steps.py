@@ -1,4 +1,4 @@
-"""Steps of a turn after its answer: record the contribution, ask again, and decide on the next speaker."""
+"""Steps of a turn after its answer: record the contribution, call the speaker again, and decide on the next one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record_said(
     collection_id: str,
     custom: bool = False,
 ) -> Handler[Any, HandoffDecision]:
-    """Create the block that adds a speaker's text to the transcript, before the next speaker is decided."""
+    """Create the block that adds a speaker's text to the transcript before the next speaker is decided."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> HandoffDecision:
@@ -44,12 +44,12 @@ def record_said(
 
 
 def needs_another_word(value: object) -> bool:
-    """Check whether a turn's speaker has to be asked again, and can be."""
+    """Check whether a turn's speaker has to be called again, and whether this is possible."""
     return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 
 def draw_instead(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
-    """Continue with a speaker's first answer if its provider fails when it is asked again."""
+    """Keep a speaker's first answer if its provider fails during the second call."""
     speaker = state_of(ctx, HandoffState).speaker
     record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
     return value
@@ -60,7 +60,7 @@ def hand_over(
 ) -> Handler[Any, None]:
     """Create the block that decides on the next speaker.
 
-    It takes the speaker's choice or draws a speaker at random, or, with "error", raises a RosterError.
+    The block follows the speaker's choice, draws a speaker at random, or, with "error", raises RosterError.
     """
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
@@ -95,7 +95,7 @@ def hand_over(
 
 
 def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: Context) -> None:
-    """Raise an error for an answer with a problem; it names the answering block."""
+    """Raise an error, naming the answering block, for an answer with a problem."""
     if decision.problem is None:
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name

@@ -1,4 +1,4 @@
-"""The marker "Transition to NAME", which hands over at the end of a text."""
+"""Marker "Transition to NAME" at the end of a text, for handing over to the next speaker."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from flowdebate.prompts import AROUND, DECORATION, name_among
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """Result of `read_transition`."""
+    """Next speaker named in a text, with the rest of the text; the result of `read_transition`."""
 
     text: str
-    """The answer without the marker, otherwise unchanged."""
+    """Answer without the marker, otherwise unchanged."""
     name: str | None
-    """The name in the roster's spelling, or as written if it is unknown; None without a marker."""
+    """Name in the roster's spelling, or as written if it is unknown; None without a marker."""
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
-"""Characters allowed before a marker on a line of its own: bullets, numbers, quotes, markdown."""
+"""Characters allowed before a marker on a separate line: bullets, numbers, quotes, markdown."""
 _MOST_MARKERS = 50  # maximum number of markers to examine, starting from the last: a model can write any number
 _LONGEST_NAME = 2_000  # maximum length of a fully escaped name in characters
 _LONGEST_STRANGER = 80  # maximum length of an unknown name in characters; longer texts are sentences about a transition
@@ -61,7 +61,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 
 def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
-    """Return the name of `roster` that matches `written`, which may include an article or the end of a sentence."""
+    """Return the name in `roster` that matches `written`, which may include an article or the end of a sentence."""
     if not 0 < len(written) <= _LONGEST_NAME:
         return None
     bare = written.strip(f"{AROUND} ")

@@ -1,4 +1,4 @@
-"""`review()`: its options, validated before anything is built, and its steps in order."""
+"""The `review()` factory: validation of its options, and its steps in order."""
 
 from __future__ import annotations
 
@@ -92,20 +92,20 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at once. Findings that describe the same fault are merged. Then each
-    reviewer confirms or refutes the others' findings; authors of refuted ones may answer. The output is a
+    All reviewers read the `sources` at the same time. Findings that describe the same fault are merged. Then each
+    reviewer confirms or refutes the others' findings; authors of refuted findings may answer. The output is a
     `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). A single reviewer confirms nothing.
     - `sources`: texts or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
-    - `model`: for all roles without a specific one.
-    - `focus`: what to look for, for all or by reviewer.
+    - `model`: the default model for all roles.
+    - `focus`: what to look for, for all reviewers or keyed by reviewer.
     - `not_vendor`, `min_vendors`: excluded vendors, and the minimum number of vendors.
     - `earlier`: the `unresolved` findings of an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
-    - `max_concurrency`: how many reviewers work at once.
-    - `failures`: by default two reviewers are enough.
+    - `max_concurrency`: the maximum number of reviewers working at once.
+    - `failures`: the reaction to a failed provider; by default the review continues as long as two reviewers answer.
     - All other options: see `debate()`.
 
     The input is a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
@@ -197,7 +197,7 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
 
 
 def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 - a model, as a role takes it
-    """Return the model of a reviewer; None for a person or a custom block."""
+    """Return a reviewer's model; None for a person or a custom block."""
     block_options = own_options(member.block)
     if block_options is None:
         return None
@@ -205,7 +205,7 @@ def _voice(loop: Loop[ReviewOptions], member: Persona) -> Any:  # noqa: ANN401 -
 
 
 def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, focus: Mapping[str, str]) -> ReviewerTurn:
-    """Build the turn of a reviewer in one phase: a custom or the default block, followed by its fallback."""
+    """Build a reviewer's turn in one phase, with the custom or default block and its fallback."""
     stand_in = loop.failures.stand_in
     options = loop.options_of(loop.spec.speaker, member)
     block_options = own_options(member.block)
@@ -247,7 +247,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
 
 def raw_output(loop: Loop[ReviewOptions], ctx: Context, status: RunStatus) -> ReviewRawOutput:
-    """Return the current output of the review around a step."""
+    """Return the current output of the enclosing review."""
     state, gate = state_of(ctx, ReviewState), loop.options.gate
     findings, result = findings_of(state), None
     sources = () if loop.material is None else loop.material.all_of_run(ctx)
@@ -292,4 +292,4 @@ REVIEW: PatternSpec[ReviewOptions] = PatternSpec(
     prompt_options=(),
     min_speakers=1,
 )
-"""Specification of a review. It has three fixed rounds: finding, examining and answering."""
+"""Specification of the review pattern, with three fixed rounds: finding, examining and answering."""

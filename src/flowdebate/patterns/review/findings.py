@@ -1,4 +1,4 @@
-"""Findings as data: pure functions that locate them in the material, merge and decide them, and check a gate."""
+"""Findings as data: pure functions to locate findings in the material, merge and decide them, and check a gate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .schemas import (
 )
 
 MOST_PAIRS = 40
-"""Maximum pairs of findings in one question: the merger is asked only twice, however many findings there are."""
+"""Maximum number of pairs of findings per prompt: the merger is called only twice, however many findings there are."""
 _NEAR = 5
 """Maximum distance in lines between identical findings: one reviewer may cite the cause, and another the effect."""
 
@@ -44,7 +44,7 @@ _NEAR = 5
 def locate(
     sources: tuple[Source, ...], *, file: str | None, line: int | None, end_line: int | None, quote: str | None
 ) -> Place:
-    """Look up a location given by a reviewer: return the lines of its quote, or the reason why it was not found.
+    """Look up a location given by a reviewer; return the lines of its quote, or the reason why it is missing.
 
     >>> from flowdebate.sources.source import Source
     >>> material = (Source.of("app.py", "x = 0"), Source.of("b.py", "y = x / 0"))
@@ -123,9 +123,10 @@ _BEFORE_PATH = re.compile(r"(?:(?:file|source|path)\b:?\s+|file://|(?:\./)+|[ab]
 def _resolve(
     file: str | None, line: int | None, end_line: int | None, sources: tuple[Source, ...]
 ) -> tuple[str | None, int | None, int | None]:
-    """Resolve `file` to a file of the material and its lines; the path may include line numbers.
+    """Resolve `file` to a file in the material and its lines; the path may include line numbers.
 
-    The path may come from another folder or system. It may be quoted, include a page, or be written as in the prompt.
+    The path may come from another folder or operating system. It may be quoted, include a page, or be written as in the
+    prompt.
     """
     files = _files(sources)
     if file is None:
@@ -152,12 +153,12 @@ def _resolve(
 
 _MOST_LAYERS = 8
 _LONGEST_LINES = 60
-"""Maximum length in characters of line numbers after a path."""
+"""Maximum length of the line numbers after a path, in characters."""
 _AROUND_PATH = {**PAIRS, **dict(zip("`\"'*_", "`\"'*_", strict=True))}
 
 
 def _find_file(path: str, files: Mapping[str, object]) -> str | None:
-    """Find the file with this path, or the only file whose path ends alike; slashes and case may differ."""
+    """Find the file with this path, or the only file whose path has the same ending; slashes and case may differ."""
     if path in files:
         return path
     plain = re.sub(r"^(?:\./|[ab]/)", "", path.strip().replace("\\", "/"))
@@ -171,7 +172,7 @@ def _find_file(path: str, files: Mapping[str, object]) -> str | None:
 
 
 def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
-    """Find a quote in these files: file, first and last line (0 without numbers).
+    """Find a quote in these files; return the file, first and last line (0 without numbers) of each match.
 
     The quote must match word for word, ignoring whitespace, with or without the marks added by prompts and Markdown. If
     that fails, it is looked up in the same way as quotes in arguments.
@@ -192,7 +193,7 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
 
 @lru_cache(maxsize=512)
 def _names_of(source: Source) -> frozenset[str]:
-    """Return the names by which reviewers can refer to a source: its own name, and the names of the files in a diff."""
+    """Return the possible names for a source in a finding: its own name, and the names of the files in a diff."""
     return frozenset({source.name, *(line.file for line in number_lines(source))})
 
 
@@ -217,13 +218,13 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """Return a cached function that renders a view of a file, shared by all quotes of a run."""
+    """Return a cached function that renders a view of a file, shared by all quotes in a run."""
     files = _files(sources)
     return cache(lambda file, view: _in_one_line(files[file], view))
 
 
 def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], list[Line]]:
-    """Join the lines of a file with single spaces; return the text, the offset of each line in it, and the lines."""
+    """Join the lines of a file with single spaces; return the text, the offset of each line, and the lines."""
     signed = view == "signs"
     all_lines = [line for line in of_file if line.sign != _LEFT_OUT.get(view)]
     if view != "lines" and not any(line.sign for line in all_lines):
@@ -240,7 +241,7 @@ def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], 
 
 
 def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
-    """Count the lines of each file shown to reviewers; `read` holds the counts by reviewer and source."""
+    """Build the coverage of each file; `read` contains the number of lines shown, by reviewer and source."""
     coverage = []
     for source in sources:
         lines = () if source.left_out is not None else _lines_under_review(source)
@@ -259,7 +260,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review in prompts, by source; None means a prompt with all lines."""
+    """Count the lines under review in prompts, keyed by source; a part that is None contains all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
@@ -290,7 +291,7 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """Group the findings by location and title, without empty ones; the order depends only on their content."""
+    """Group findings by location and title, omitting empty ones; the order depends only on their content."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
@@ -300,9 +301,9 @@ def group(reported: Iterable[Raised]) -> list[list[Raised]]:
 
 
 def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find pairs of possibly identical findings: from different reviewers, at the same location.
+    """Find pairs of possibly identical findings from different reviewers at the same location.
 
-    Return the nearest pairs, up to the merger's limit, and the total number of pairs.
+    Returns the nearest pairs, up to the merger's limit, and the total number of pairs.
     """
     files: dict[str | None, list[int]] = defaultdict(list)
     for index, findings in enumerate(groups):
@@ -321,7 +322,7 @@ def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int
 
 
 def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """List the pairs of nearby groups among `indexes`, all in one file: (distance in lines, first, second)."""
+    """List the pairs of nearby groups among `indexes`, all in one file, as (distance in lines, first, second)."""
     names = {index: {raised.agent_name for raised in groups[index]} for index in indexes}
     places = {index: groups[index][0].place for index in indexes}
     anywhere = [index for index in indexes if not places[index].line]
@@ -345,7 +346,7 @@ def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> I
 
 
 def join(groups: Sequence[Sequence[Raised]], same: Iterable[tuple[int, int]]) -> list[Finding]:
-    """Merge the `same` findings, keeping everything that reviewers raised."""
+    """Merge the `same` findings, keeping everything raised by reviewers."""
     into = list(range(len(groups)))
     for first, second in same:
         one, other = sorted((into[first], into[second]))
@@ -378,17 +379,17 @@ def index_by_finding(judgements: Iterable[Judgement]) -> Mapping[str, list[Judge
 
 
 class Tally(NamedTuple):
-    """Counts of reviewers for and against one finding."""
+    """Counts of reviewers for and against a finding."""
 
     reviewers: int
-    """Reviewers with findings in this review."""
+    """Number of reviewers with findings in this review."""
     raised: int
-    """Reviewers who raised the finding, even if they withdrew it later."""
+    """Number of reviewers who raised the finding, even if they withdrew it later."""
     withdrawn: int
     confirmed: int
     refuted: int
     models: int
-    """Distinct models among the supporters."""
+    """Number of distinct models among the supporters."""
     has_place: bool
     """True if the location exists in the material, or if the finding does not name one."""
     earlier: bool = False
@@ -396,12 +397,12 @@ class Tally(NamedTuple):
 
     @property
     def support(self) -> int:
-        """Number of reviewers who confirm the finding, or raised it and stand by it."""
+        """Number of reviewers supporting the finding: they confirm it, or raised it without withdrawing it."""
         return self.raised - self.withdrawn + self.confirmed
 
     @property
     def has_majority(self) -> bool:
-        """True if a majority of at least two reviewers support the finding."""
+        """True if the finding is supported by a majority of at least two reviewers."""
         return self.support > 1 and 2 * self.support > self.reviewers
 
     @property
@@ -416,13 +417,13 @@ class Tally(NamedTuple):
 
 
 class StateRule(NamedTuple):
-    """A row in the table of states, from which the documentation and `Finding.why` are generated."""
+    """Row in the table of states; the documentation and `Finding.why` are generated from these rows."""
 
     state: FindingState
     condition: str
     """Condition of the rule, for the documentation."""
     reason: str
-    """Condition of the rule worded for one finding, as in `Finding.why`."""
+    """Condition of the rule, worded for a single finding as in `Finding.why`."""
     applies: Callable[[Tally], bool]
 
 
@@ -471,7 +472,7 @@ STATE_RULES = (
     ),
     StateRule("disputed", "in all other cases, and always with one reviewer", "no majority", lambda _: True),
 )
-"""The rules of a finding's state; the first applicable rule decides."""
+"""Rules for a finding's state; the first applicable rule decides."""
 
 
 def decide(
@@ -480,9 +481,9 @@ def decide(
     defences: Iterable[Defence],
     voices: Mapping[str, str],
 ) -> list[Finding]:
-    """Decide the state of each finding by `STATE_RULES`; sort findings by severity, then by support.
+    """Decide the state of each finding by `STATE_RULES`, and sort the findings by severity, then by support.
 
-    `voices` maps each reviewer who answered to its model.
+    `voices` maps each reviewer with an answer to its model.
     """
     verdicts_by_finding = index_by_finding(sorted(verdicts, key=lambda verdict: verdict.agent_name))
     defences_by_finding = index_by_finding(sorted(defences, key=lambda defence: defence.agent_name))
@@ -549,9 +550,9 @@ GATE = (
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
-    """Parse the rules of a gate; return no rules for None.
+    """Parse the rules of a gate; None gives no rules.
 
-    Raise ConfigurationError for an invalid gate, and for a gate that always holds.
+    Raises ConfigurationError for an invalid gate, and for a gate that always holds.
 
     >>> parse_gate("no confirmed major or worse", location="review 'x'", reviewers=2)
     (Rule(maximum=0, states=('confirmed',), severities=('blocker', 'major')),)
@@ -578,10 +579,10 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
 def hold_gate(
     gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
 ) -> GateResult:
-    """Check the findings against the rules; `missing` is a reason to leave the gate undecided if none is broken.
+    """Check the findings against the rules; `missing` is a reason to leave the gate undecided if no rule is broken.
 
-    A finding whose location is not in the material never breaks a rule. If it otherwise would, the gate is undecided. A
-    finding confirmed by an earlier review may have lost its location; its state says what that means.
+    A finding whose location is not in the material never breaks a rule; if it would otherwise do so, the gate is
+    undecided. A finding confirmed by an earlier review may have lost its location; its state then explains that.
     """
     states = {
         finding.id: finding.state

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 # Comments
 
 _MOST_OF_COMMENT = 65_000
-"""Maximum length of a comment in characters: GitHub rejects comments longer than 65,536."""
+"""Maximum length of a comment in characters; GitHub rejects comments longer than 65,536."""
 _REFERENCE = re.compile(r"@(?=\w)|#(?=\d)|(?<![\w-])GH-(?=\d)", re.IGNORECASE)
-"""Beginnings of GitHub mentions and issue references, which a backslash does not escape."""
+"""First characters of GitHub mentions and issue references, which a backslash does not escape."""
 
 
 def findings_markdown(document: Document, *, room: int = _MOST_OF_COMMENT) -> str:
-    """Render a comment for a pull request: confirmed findings first, the others folded; "" if no reviewer answered.
+    """Render a comment for a pull request, with confirmed findings first and the others folded.
 
-    `room` is the maximum number of characters.
+    `room` is the maximum number of characters. Returns "" if no reviewer answered.
     """
     raw: ReviewRawOutput = document.raw
     if not raw.reviewers:
@@ -107,16 +107,16 @@ def remark_text(remark: Verdict | Defence) -> str:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
 _MOST_RESULTS = 5_000
-"""Maximum number of results in a file: GitHub does not show more, and rejects files with more than 25,000."""
+"""Maximum number of results in a file; GitHub does not show more, and rejects files with more than 25,000."""
 _MOST_OF_MESSAGE = 8_000
-"""Maximum length of a result's message in characters."""
+"""Maximum length of a result's message, in characters."""
 
 
 def findings_sarif(document: Document) -> str:
     """Render SARIF 2.1.0 as accepted by GitHub's code scanning.
 
-    Every result has a location, or GitHub would reject the whole file. Disputed findings are marked for human review,
-    refuted ones are suppressed with the reason.
+    Every result has a location, because GitHub would otherwise reject the whole file. Disputed findings are marked for
+    human review, and refuted findings are suppressed with the reason.
     """
     from flowdebate import __version__
 
@@ -148,7 +148,7 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Return the location of a result, or the first line under review in its file or in the first file."""
+    """Return the location of a result; by default, the first line under review in its file or in the first file."""
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)
@@ -166,7 +166,7 @@ def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
 
 
 def _uri(name: str) -> str:
-    """Return the relative URI of a file below the reviewed folder."""
+    """Return the URI of a file, relative to the reviewed folder."""
     parts = [part for part in in_line(name).replace("\\", "/").split("/") if part not in ("", ".", "..")]
     return quote("/".join(parts) or "material", errors="replace")
 
@@ -205,7 +205,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_lines(document: Document) -> str:
-    """Render JSON Lines: one line per finding as in the raw output, then a line with the gate and the coverage."""
+    """Render JSON Lines: one line per finding as in the raw output, then one line with the gate and coverage."""
     raw: ReviewRawOutput = document.raw
     summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
     rows = [

@@ -145,7 +145,7 @@ class ReviewDocument(Document):
             yield answers_group(name, [remark for remark in remarks if remark.agent_name == name])
 
     def result(self) -> Iterator[Section]:
-        """Show the gate and the numbers, then the findings by state."""
+        """Show the gate and the counts, then the findings by state."""
         yield from self.mark()
         raw = self.raw
         tone: Tone
@@ -193,7 +193,7 @@ def finding_group(finding: Finding) -> Group:
 
 
 def answers_group(name: str, answers: list[Any]) -> Group:
-    """Show the verdicts or defences of one reviewer."""
+    """Show a reviewer's verdicts or defenses."""
     text = (
         "answers for own findings" if isinstance(answers[0], Defence) else "examines findings of others (names hidden)"
     )

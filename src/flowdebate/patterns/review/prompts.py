@@ -33,16 +33,16 @@ _SEVERITIES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewerTemplate(Template):
-    """The texts of a reviewer's prompts."""
+    """Prompt texts of a reviewer."""
 
     system: str = part(
         "You are one of several reviewers of the same material. All of you read it independently. Then each of you "
         "checks the others' findings without knowing who raised them. Report only what you can show: a wrong finding "
         "costs its readers more than a missing one."
     )
-    """System message, the same for all reviewers."""
+    """System message shared by all reviewers."""
     persona: str = part("You are {speaker}.", uses("speaker"))
-    """Description of a reviewer with a role."""
+    """Description of a reviewer, if it has a role."""
     find: str = part(
         "Question: {question}\n\nList what is wrong with the material. For each finding, give:\n"
         "- Title: the problem in a few words.\n"
@@ -54,7 +54,7 @@ class ReviewerTemplate(Template):
         "Report each problem once, the most serious first. If nothing is wrong, return an empty list.",
         uses("question", "length"),
     )
-    """Task of the first phase."""
+    """Task of the first phase: find faults."""
     focus: str = part("Focus on: {focus}", uses("focus"))
     """Focus of the first phase, if there is one."""
     findings: str = part(
@@ -62,30 +62,30 @@ class ReviewerTemplate(Template):
         f"findings:\n{{findings}}",
         uses("question", lines=["findings"]),
     )
-    """Findings so far, for the prompt."""
+    """Section with the findings so far."""
     examine: str = part(
         "Other reviewers raised these findings. Check each one against the material, and confirm or refute it. Give "
         "your reason and quote the words that show it, exactly as they are written there. Confirm a finding if it is "
         "true and matters, refute it if it is wrong or does not matter, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task for examining the findings of others."""
+    """Task of examining the findings of others."""
     examine_turned: str = part(
         "Other reviewers raised these findings. Check each one against the material, and refute or confirm it. Give "
         "your reason and quote the words that show it, exactly as they are written there. Refute a finding if it is "
         "wrong or does not matter, confirm it if it is true and matters, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task for examining the findings of others, with the options reversed; only order-independent answers count."""
+    """Task of examining the findings of others, with the options reversed; only order-independent answers count."""
     defend: str = part(
         "You raised these findings, and other reviewers have refuted them for the reasons shown. Answer once for each "
         "finding: say whether it stands or you withdraw it, and why. Withdraw what you cannot show."
     )
-    """Task for defending findings that others refuted."""
+    """Task of defending findings that others refuted."""
 
 
 REVIEWER = ReviewerTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_REVIEWER = ReviewerTemplate(
     find=(
         # small models write endless lists
@@ -95,7 +95,7 @@ CONCISE_REVIEWER = ReviewerTemplate(
         "an empty list."
     ),
 )
-"""The texts for small models."""
+"""Prompt texts for small models."""
 REVIEWERS = Profiles(full=REVIEWER, concise=CONCISE_REVIEWER)
 
 
@@ -124,7 +124,7 @@ def create_reviewer(
 ) -> Generator[Any]:
     """Create the block `{name}-reviewer-{agent_name}`.
 
-    It reads the material and returns `Findings`, without seeing those of others.
+    The block reads the material and returns `Findings`, without seeing the findings of others.
     """
     del transcript  # other patterns show it to their speakers
 
@@ -149,7 +149,7 @@ def create_examiner(
 ) -> Generator[Any]:
     """Create the block `{name}-examiner-{agent_name}`.
 
-    It takes a `FindingsAsked` and returns an instance of its `schema`.
+    The block takes a `FindingsAsked` and returns an instance of its `schema`.
     """
 
     def examine(texts: ReviewerTemplate, value: FindingsAsked, _: Context) -> str:
@@ -193,7 +193,7 @@ def _reviewer(
 
 @dataclass(frozen=True, kw_only=True)
 class MergerTemplate(Template):
-    """The texts of a merger's prompt."""
+    """Prompt texts of a merger."""
 
     system: str = part(
         "You compare findings by reviewers who read the same material. Two findings are the same if fixing one of them "
@@ -206,14 +206,14 @@ class MergerTemplate(Template):
 
 
 MERGER = MergerTemplate()
-"""The texts for all models."""
+"""Prompt texts for all models."""
 
 
 @bindable("name", pattern="review", role="merger", template=MergerTemplate)
 def create_merger(
     *, name: str, template: MergerTemplate | None = None, **options: Unpack[BlockOptions]
 ) -> Generator[Any]:
-    """Create the block `{name}-merger`: it takes a `FindingsAsked` with pairs, and returns a `Comparison`."""
+    """Create the block `{name}-merger`, which takes a `FindingsAsked` with pairs and returns a `Comparison`."""
     return deciding_block(
         f"{name}-merger",
         Profiles(full=MERGER, concise=MERGER),

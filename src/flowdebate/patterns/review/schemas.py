@@ -1,4 +1,4 @@
-"""Data of a review: findings with their places and reviewers, and the output.
+"""Data of a review: findings with their locations and reviewers, and the output.
 
 A finding lists the reviewers who raised, confirmed and refuted it.
 """
@@ -26,7 +26,7 @@ from flowdebate.resources.resource import StateResource
 from flowdebate.sources.source import is_none
 
 Severity = Literal["blocker", "major", "minor", "nit"]
-"""Severity of a finding: it blocks the change; it does harm; it is a flaw; it is a matter of taste."""
+"""Severity of a finding: it blocks the change, does harm, is a flaw, or is a matter of taste."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """Severities, gravest first."""
 SEVERITY_WORDS: dict[str, Severity] = {
@@ -35,21 +35,21 @@ SEVERITY_WORDS: dict[str, Severity] = {
     **dict.fromkeys(("medium", "moderate", "warning"), "minor"),
     **dict.fromkeys(("low", "info", "informational", "trivial"), "nit"),
 }
-"""Severities by the words of other tools."""
+"""Severities, keyed by the words that other tools use."""
 FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
-"""State of a finding after all opinions; "resolved" is a finding of an earlier review that no longer applies."""
+"""State of a finding after all opinions; "resolved" means that a finding of an earlier review no longer applies."""
 STATES: tuple[FindingState, ...] = get_args(FindingState)
 StopReason = Literal["examined", "nothing_found"]
-"""Reason for no further phase: all findings were examined, or nobody found anything."""
+"""Reason for the end of a review: all findings were examined, or there were no findings."""
 
 REVIEWERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Default reviewers."""
 QUESTION = "What is wrong with this change?"
-"""Default question about material."""
+"""Default question about the material."""
 EARLIER = "the earlier review"
-"""Name of the author of findings repeated from an earlier review."""
+"""Author name of findings repeated from an earlier review."""
 MOST_FINDINGS = 50
-"""Maximum number of findings of one reviewer."""
+"""Maximum number of findings per reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
 # small models would write the title there; a grammar restricts them to the number, and brackets are accepted
@@ -61,40 +61,40 @@ _Id = Annotated[
 
 
 class ReviewInput(PatternInput):
-    """The input of a review, and of each reviewer for its findings."""
+    """Input of a review, and of each reviewer for its findings."""
 
     question: str
 
 
 class ReviewPart(ReviewInput):
-    """Input of a reviewer about one part of sources too long for one prompt."""
+    """Input of a reviewer for one part of the sources, if they exceed one prompt."""
 
     part: int
-    """The number of the part; 0 is the first."""
+    """Index of the part, from 0."""
 
 
 class Place(WireModel):
-    """A place in the material."""
+    """A location in the material."""
 
     file: _Short | None = None
-    """The name of a source; in a diff, of the changed file."""
+    """Name of a source; for a diff, name of the changed file."""
     line: Annotated[int | None, Field(ge=1)] = None
     end_line: Annotated[int | None, Field(ge=1)] = None
-    """The last line; None for one line."""
+    """Last line; None for a single line."""
     quote: _Text | None = None
     found: bool | None = None
-    """True if the place is in the material; None if there is nothing to look up."""
+    """True if the location is in the material; None if there is nothing to look up."""
     problem: str | None = None
-    """Reason why the place was not found."""
+    """Reason why the location was not found."""
     note: str | None = Field(default=None, exclude_if=is_none)
-    """Difference between the found place and the place in the finding.
+    """Difference between the location in the material and the location in the finding.
 
-    None (and omitted from JSON) for no difference.
+    None (and omitted from JSON) if there is no difference.
     """
 
     @property
     def text(self) -> str:
-        """The place in readers' notation: "app.py:3-5"; "" for no place."""
+        """The location in readable notation: "app.py:3-5"; "" if there is none."""
         last = f"-{self.end_line}" if self.end_line and self.end_line != self.line else ""
         return f"{self.file or ''}{f':{self.line}{last}' if self.line else ''}"
 
@@ -131,12 +131,12 @@ class Raised(WireModel):
 
     @property
     def is_empty(self) -> bool:
-        """True if the title or the claim is empty; then it is not a finding."""
+        """True if the title or the claim is empty, so that it is not a finding."""
         return is_blank(self.title) or is_blank(self.claim)
 
 
 class Verdict(WireModel):
-    """Opinion of another reviewer about a finding."""
+    """Another reviewer's opinion about a finding."""
 
     finding: str
     """Id of the finding."""
@@ -147,11 +147,11 @@ class Verdict(WireModel):
     quote_found: bool | None = None
     """True if the quote is in the material; None if there is no quote."""
     flipped: bool = False
-    """True if the answer depended on the order of the words; it then counts as "neither"."""
+    """True if the answer depended on the order of the words, in which case it counts as "neither"."""
 
 
 class Defence(WireModel):
-    """Answer of a finding's author to objections."""
+    """Author's answer to objections against a finding."""
 
     finding: str
     agent_name: str
@@ -161,17 +161,17 @@ class Defence(WireModel):
 
 
 class Finding(WireModel):
-    """One fault, with all opinions about it."""
+    """One fault with all opinions about it."""
 
     id: str
     title: str
     claim: str
     severity: Severity
-    """The highest severity among its reviewers."""
+    """Highest severity assigned by its reviewers."""
     place: Place
     suggestion: str | None = None
     raised: Annotated[list[Raised], Field(min_length=1)]
-    """The finding in the words of each reviewer who raised it, by name."""
+    """Finding in the words of each reviewer who raised it, keyed by name."""
     verdicts: list[Verdict] = Field(default_factory=new_list)
     """Verdicts of the other reviewers, in the order of their names."""
     defences: list[Defence] = Field(default_factory=new_list)
@@ -181,7 +181,7 @@ class Finding(WireModel):
 
     @property
     def raisers(self) -> list[str]:
-        """The names of the reviewers who raised it."""
+        """Names of the reviewers who raised the finding."""
         return list(dict.fromkeys(raised.agent_name for raised in self.raised))
 
     @property
@@ -191,7 +191,7 @@ class Finding(WireModel):
 
     @property
     def draft(self) -> FindingDraft:
-        """The finding in the form for a later review's option `earlier`."""
+        """Finding as a draft, for the `earlier` option of a later review."""
         place = self.place.model_dump(include={"file", "line", "end_line", "quote"})
         return FindingDraft(
             title=self.title, claim=self.claim, severity=self.severity,
@@ -200,41 +200,41 @@ class Finding(WireModel):
 
 
 class GateResult(WireModel):
-    """The rule of a gate, and whether it holds."""
+    """Rule of a gate, with its result."""
 
     rule: str
     holds: bool | None
-    """Result of the gate; None if the run could not decide."""
+    """True if the rule holds; None if the run could not decide."""
     against: list[str] = Field(default_factory=new_list)
     """Ids of the findings that break the rule."""
     why: str
 
     @property
     def word(self) -> str:
-        """The result of the rule, in a word or two."""
+        """Result of the rule in one or two words."""
         return {True: "holds", False: "does not hold", None: "is undecided"}[self.holds]
 
 
 class FileCoverage(WireModel):
-    """Coverage of one file by the reviewers' prompts."""
+    """Coverage of one file in the reviewers' prompts."""
 
     file: str
     lines: int = 0
-    """Lines under review: changed ones in a diff, otherwise all."""
+    """Number of lines under review: the changed lines in a diff, otherwise all lines."""
     read: dict[str, int] = Field(default_factory=new_dict)
-    """Number of these lines in each reviewer's prompts."""
+    """Number of lines under review in each reviewer's prompts."""
     first_line: int | None = None
     """Number of the first line under review that still exists."""
     left_out: str | None = None
-    """Reason why no reviewer was shown the file."""
+    """Reason why the file was not shown to any reviewer."""
     unread: str | None = None
-    """Parts of a document missing in its text, such as "2 pictures"."""
+    """Parts of a document that its text does not contain, such as "2 pictures"."""
     excluded: bool = False
     """True if the user excluded the file."""
 
     @property
     def is_read(self) -> bool:
-        """True if some reviewer was shown the whole file."""
+        """True if at least one reviewer was shown the whole file."""
         return self.left_out is None and self.unread is None and self.lines in self.read.values()
 
     @property
@@ -249,7 +249,7 @@ def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
 
 
 class ReviewReport(Contribution):
-    """Contribution of a reviewer in a phase, as text in the transcript."""
+    """A reviewer's contribution in one phase, as text in the transcript."""
 
     round: Annotated[int, Field(ge=1)] = 1
     agent_name: str
@@ -262,45 +262,45 @@ ReviewTranscript: TypeAlias = "StateResource[TranscriptState[ReviewReport]]"
 def create_review_transcript() -> ReviewTranscript:
     """Create a transcript to share between a review and custom blocks.
 
-    It stays empty until the end, because it contains names.
+    The transcript stays empty until the end of the review, because it contains names.
     """
     return StateResource(key="transcript", initial=TranscriptState[ReviewReport])
 
 
 class ReviewState(PatternState):
-    """The state of a review's sequencer."""
+    """State of a review."""
 
     reports: dict[str, list[Raised]] = Field(default_factory=new_dict)
-    """Reports by reviewer, in order of arrival."""
+    """Reports keyed by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
-    """Model of each reviewer; the reviewer's name for a custom block."""
+    """Each reviewer's model; the reviewer's name for a custom block."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
-    """Number of lines under review in the prompts, by reviewer and file."""
+    """Number of lines under review in the prompts, keyed by reviewer and file."""
     findings: list[Finding] | None = None
-    """Findings, once they are merged."""
+    """Findings after merging."""
     left_apart: int = 0
     verdicts: dict[str, list[Verdict]] = Field(default_factory=new_dict)
     defences: dict[str, list[Defence]] = Field(default_factory=new_dict)
 
 
 class ReviewRawOutput(PatternOutput):
-    """The raw output of a review."""
+    """Raw output of a review."""
 
     early_reasons: ClassVar[frozenset[str]] = frozenset(get_args(StopReason))
 
     question: str
     findings: list[Finding] = Field(default_factory=new_list)
-    """Findings by severity, then by support."""
+    """Findings sorted by severity, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Model of each reviewer with an answer; the reviewer's name for a person or a custom block."""
+    """Model of each reviewer with an answer, or the reviewer's name for a person or a custom block."""
     gate: GateResult | None = None
     """Result of the gate; None without a gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
     left_apart: int = 0
-    """Number of pairs at one place that may be identical but were not shown to the merger."""
+    """Number of pairs at the same location that may be identical but were not shown to the merger."""
     empty: dict[str, int] = Field(default_factory=new_dict)
-    """Number of findings dropped because of an empty title or claim, by reviewer."""
+    """Number of findings dropped because of an empty title or claim, keyed by reviewer."""
     transcript: list[ReviewReport] = Field(default_factory=new_list)
     stop_reason: StopReason | None = None
     status: DebateStatus = "complete"
@@ -309,16 +309,16 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def unresolved(self) -> list[FindingDraft]:
-        """Confirmed findings, for the `earlier` of the next review of the same change."""
+        """Confirmed findings, for the `earlier` option of the next review of the same change."""
         return [finding.draft for finding in self.in_state("confirmed")]
 
     def in_state(self, state: FindingState) -> list[Finding]:
-        """Return the findings in one state."""
+        """Return the findings with the given state."""
         return [finding for finding in self.findings if finding.state == state]
 
     @property
     def answer(self) -> str | None:
-        """The result in a sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if there is none."""
+        """Result in a sentence: "2 confirmed (1 blocker, 1 minor), 1 refuted"; None if there is no result."""
         if self.stop_reason is None:
             return None
         parts = []
@@ -330,7 +330,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def headline(self) -> str:
-        """First line for readers: the share of files read, and the result."""
+        """First line of a report: the share of files read, and the result."""
         return ": ".join(filter(None, [self._files_read, self.answer or "not finished"]))
 
     @property
@@ -340,7 +340,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Count the files read in full and name the others, in a sentence; "" without files."""
+        """Write a sentence with the number of files read in full and the names of the others; "" without files."""
         if not self.coverage:
             return ""
         parts = [self._files_read]
@@ -352,7 +352,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Write a sentence about findings with places missing in the material; "" if there is none."""
+        """Write a sentence about findings with locations missing in the material; "" if there are none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})"
             for finding in self.findings
@@ -361,24 +361,24 @@ class ReviewRawOutput(PatternOutput):
         return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
 
     def find_repetitions(self) -> list[str]:
-        """Return no repetitions: reviewers who write the same agree, and their findings are merged."""
+        """Return no repetitions: identical texts by several reviewers mean agreement, and are merged."""
         return []
 
     @property
     def first_notes(self) -> list[str]:
-        """Notes for readers, above the findings."""
+        """Notes shown to readers above the findings."""
         return [*filter(None, [self.coverage_note, self.places_note])]
 
     @property
     def empty_note(self) -> str:
-        """Describe the number of empty findings by reviewer; "" if there are none."""
+        """Write a sentence about the number of empty findings, by reviewer; "" if there are none."""
         counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return for each finding who supports it and who opposes it.
+        """Return the supporters and opponents of each finding.
 
-        The author is included before and after a defence.
+        The author is included before and after a defense.
         """
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
         courses: list[tuple[dict[str, list[str | None]], str | None]] = []
@@ -400,14 +400,14 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """The result of the gate in a word; without a gate, it says if anything is confirmed."""
+        """Result of the gate in a word; without a gate, whether any finding is confirmed."""
         if self.gate is not None:
             return None if self.gate.holds is None else self.gate.word
         return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
 
     @property
     def decision_line(self) -> str | None:
-        """The result of the gate; without a gate, the number of findings by state."""
+        """Result of the gate; without a gate, the number of findings by state."""
         return self.answer if self.gate is None or self.decision_word is None else f"gate {self.decision_word}"
 
 
@@ -478,7 +478,7 @@ _TASKS = {
 
 
 def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
-    """Build the model of a valid answer to a `FindingsAsked` of this kind."""
+    """Build the model for a valid answer to a `FindingsAsked` of this kind."""
     if kind == "examine":
         return ExaminationTurned if turned else Examination
     return Answers if kind == "defend" else Comparison
@@ -486,19 +486,19 @@ def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingsAsked:
-    """The input of a reviewer's block about existing findings, and of a merger's block."""
+    """Input of a reviewer's block about existing findings, and of the merger's block."""
 
     kind: Literal["examine", "defend", "merge"]
-    """Kind of the task: an `Examination` of others' findings, `Answers` about its own, or, for the merger, a
-    `Comparison` of pairs.
+    """Kind of the task: an `Examination` of others' findings, `Answers` about the reviewer's own findings, or a
+    `Comparison` of pairs by the merger.
     """
     question: str
     text: str
-    """The findings, or pairs of findings, as text without names."""
+    """Findings, or pairs of findings, as text without names."""
     turned: bool = False
-    """True for the second request, in the other order."""
+    """True for the second request, with the options in reverse order."""
     part: int = 0
-    """Number of the part of the sources with these findings, if the sources exceed one prompt; 0 is the first."""
+    """Index of the part of the sources that contains these findings, from 0, if the sources exceed one prompt."""
 
     @property
     def subject(self) -> str:
@@ -506,11 +506,11 @@ class FindingsAsked:
         return self.question
 
     def task_for_human(self) -> str:
-        """Describe the findings and the task, for a person."""
+        """Describe the findings and the task, for a human reviewer."""
         return f"{self.text}\n\n{_TASKS[self.kind]}"
 
     def answer_schema(self) -> type[WireModel]:
-        """Build the model of a valid answer."""
+        """Build the model for a valid answer."""
         return answer_to(self.kind, turned=self.turned)
 
 

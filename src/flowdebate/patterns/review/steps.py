@@ -51,16 +51,16 @@ Hide: TypeAlias = "Callable[[str, Context], str | None]"
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
 """Goals of a reviewer by phase, in order."""
 _AT_ONCE = 100
-"""Number of findings to render for a prompt before yielding to other tasks."""
+"""Number of findings to render before yielding to other tasks."""
 _MANY = 200
-"""Maximum number of findings to compare on the event loop, where they make at most 20,000 pairs."""
+"""Maximum number of findings to compare on the event loop, since they make at most 20,000 pairs."""
 
 
 class ReviewerTurn(Block[Any, None]):
-    """Turn of a reviewer in one phase, recorded as a task of the audit trail; skipped if there is nothing to ask.
+    """A reviewer's turn in one phase, recorded as a task in the audit trail; skipped if there is nothing to ask.
 
-    If its provider fails permanently, the next of `speakers` answers; if there is none, the turn is skipped if the
-    options allow it.
+    If its provider fails permanently, the next of `speakers` answers. If none is left, the turn is skipped, provided
+    that the options allow it.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ReviewerTurn(Block[Any, None]):
         hide: Hide,
         custom: bool,
     ) -> None:
-        """Store the blocks for each call, a reviewer's and its fallbacks (`speakers`), and their models (`voices`)."""
+        """Store the blocks for the reviewer and its fallbacks (`speakers`), with their models (`voices`)."""
         acting = [block for blocks in speakers for block in dict.fromkeys(blocks)]
         shared, hidden = merge_resources(f"{phase} {agent_name!r}", acting, closed=acting)
         super().__init__(f"{loop.name}-{phase}-{agent_name}", resources=shared, hidden=hidden)
@@ -139,7 +139,7 @@ class ReviewerTurn(Block[Any, None]):
             ctx.emit(finished)
 
     async def _render_findings(self, state: ReviewState, ctx: Context) -> list[tuple[Finding, str]]:
-        """Render the findings that this reviewer should examine or answer, as texts without names."""
+        """Render the findings this reviewer should examine or answer, as texts without names."""
         name, defends = self._agent_name, self._phase == "defend"
         if self._phase == "find" or name not in state.reports:
             return []
@@ -158,7 +158,7 @@ class ReviewerTurn(Block[Any, None]):
         return rendered
 
     def _parts(self, voice: object, ctx: Context) -> Parts:
-        """Divide the sources into parts, one for each call; a person or a custom block gets a single part."""
+        """Divide the sources into parts, one per call; a person or a custom block gets a single part."""
         material = self._loop.material
         if material is None or voice is None:
             return [None]
@@ -219,7 +219,7 @@ class ReviewerTurn(Block[Any, None]):
         return [verdict for verdict in verdicts if verdict is not None]
 
     def _verdict(self, finding: Finding, orders: Sequence[list[Any]], sources: tuple[Source, ...]) -> Verdict | None:
-        """Combine the verdicts from both orders; "neither" if they differ, None without a verdict."""
+        """Combine the verdicts from both orders; "neither" if they differ, None if there is no verdict."""
         verdicts = [verdict for order in orders for verdict in order]
         if not verdicts:
             return None
@@ -260,13 +260,13 @@ class ReviewerTurn(Block[Any, None]):
 
 
 def _place(ctx: Context, turned: int, part: int = 0) -> Context:
-    """Return the context of a call in a turn, whose path includes the part and the order."""
+    """Return the context for a call in a turn, with a path that includes the part and the order."""
     path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
     return ctx.child(ctx.block, f"{path}/turned" if turned else path)
 
 
 def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
-    """Index the parts by file and line, and by file alone: the first part that contains it counts.
+    """Index the parts by file and line, and by file; the first matching part counts.
 
     The index is empty if there is only one part.
     """
@@ -286,7 +286,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 
 
 class Merging(Wrapped):
-    """The step between finding and examining: asks `merger` twice about possibly identical pairs.
+    """Step between finding and examining: calls `merger` twice about possibly identical pairs.
 
     Without a merger, only findings with the same location and title are merged.
     """
@@ -317,7 +317,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs that the merger considers identical in both orders; empty without an answer."""
+        """Return the pairs that the merger considers identical in both orders; none if it does not answer."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])
@@ -346,14 +346,14 @@ class Merging(Wrapped):
 
 
 async def _find_pairs(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int, int]], int]:
-    """Find the pairs to ask about, in a thread if there are many: thousands of findings form millions of pairs."""
+    """Find the pairs to compare, in a thread if there are many: thousands of findings form millions of pairs."""
     if len(groups) > _MANY:
         return await asyncio.to_thread(pairs_to_compare, groups)
     return pairs_to_compare(groups)
 
 
 def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewReport]:
-    """Return each reviewer's contribution in each phase, in declared order."""
+    """Return each reviewer's contributions by phase, in declared order."""
     texts_by_phase: list[dict[str, str]] = [
         {name: report_of(findings) for name, findings in state.reports.items()},
         *(
@@ -370,7 +370,7 @@ def reports_of(loop: Loop[ReviewOptions], state: ReviewState) -> list[ReviewRepo
 
 
 def verdicts_text(entries: Sequence[Any]) -> str:
-    """Render the verdicts or defences of a reviewer as text, one per line."""
+    """Render a reviewer's verdicts or defenses as text, one per line."""
     lines = []
     for entry in entries:
         word = entry.verdict if isinstance(entry, Verdict) else "stands" if entry.stands else "withdrawn"
@@ -379,7 +379,7 @@ def verdicts_text(entries: Sequence[Any]) -> str:
 
 
 def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
-    """Render a reviewer's findings as text, one per line, and count empty ones; omit claims if `brief`."""
+    """Render a reviewer's findings as text, one per line, counting empty ones; `brief` omits the claims."""
     lines = [
         f"{f'{finding.place.text}: ' if finding.place.text else ''}{finding.title} ({finding.severity})"
         f"{'' if brief else f'. {finding.claim}'}"
@@ -405,7 +405,7 @@ def check_reviewers(
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
-    """Create a tap between examining and answering, which have separate time limits."""
+    """Create the tap between examining and answering, which have separate time limits."""
 
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:
@@ -418,7 +418,7 @@ def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
 
 
 def findings_of(state: ReviewState) -> list[Finding]:
-    """Return the current findings, each with the state decided by all answers so far."""
+    """Return the current findings, with states based on all answers so far."""
 
     def flat(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
         return [value for values in lists.values() for value in values]
@@ -430,7 +430,7 @@ def findings_of(state: ReviewState) -> list[Finding]:
 
 
 def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
-    """Create a block that decides about all findings and publishes the raw output."""
+    """Create the block that decides about all findings and publishes the raw output."""
 
     @handler(name=f"{loop.name}-decide")
     def build(_: object, ctx: Context) -> object:

@@ -1,4 +1,4 @@
-"""`round_robin()`: debaters with roles speak in turn, and a synthesizer writes the answer."""
+"""`round_robin()`: debaters with roles take turns speaking, and a synthesizer writes the answer."""
 
 import lazy_loader
 

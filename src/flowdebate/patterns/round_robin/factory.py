@@ -1,4 +1,4 @@
-"""`round_robin()`: its options, validated before anything is built, and its steps in order."""
+"""The `round_robin()` factory: validation of its options, and its steps in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OutT = TypeVar("OutT")
 
 
 class RoundRobinKeywords(PatternKeywords, total=False):
-    """The options of `round_robin()` that do not affect the type of its output; they are documented there."""
+    """Options of `round_robin()` without influence on its output type; see `round_robin()` for their meaning."""
 
     transcript: RoundRobinTranscript | None
     turn_order: TurnOrder
@@ -147,20 +147,20 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, RoundRobinOutput]:
-    """Build a round robin, whose debaters work on a question in turn: `await pattern.run("How do we launch?")`.
+    """Build a round robin, whose debaters take turns on a question: `await pattern.run("How do we launch?")`.
 
-    In each round every debater speaks once and sees everything said before. After `max_rounds`, or when
+    In each round every debater speaks once and sees all earlier contributions. After `max_rounds`, or when
     `terminate_when(ctx)` is true, the synthesizer turns the contributions into the output. `result.raw` is the
     `RoundRobinOutput`.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models.
-    - `referee`: reports after each round how well the debaters argued: True, `RefereeOptions`, a block or a function.
-    - `model`: for all roles without a specific one.
+    - `referee`: assesses the debaters' arguments after each round: True, `RefereeOptions`, a block or a function.
+    - `model`: the default model for all roles.
     - `synthesizer`: a block, a function of `(input, ctx)`, or `SynthesizerOptions`; False returns the
       `RoundRobinOutput`.
     - `output_schema`: the type of the synthesizer's answer.
-    - `failures`: the reaction to a failed provider; by default the round robin continues as long as two debaters are
-      heard.
+    - `failures`: the reaction to a failed provider; by default the round robin continues as long as two debaters
+      contribute.
     - All other options: see `debate()`.
 
     The input is a str, `{"question": str}` or a `RoundRobinInput`. Invalid options raise `ConfigurationError`.
@@ -222,7 +222,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> RoundRobinOutput:
-    """Return the current raw output of the round robin around a step."""
+    """Return the current raw output of the enclosing round robin."""
     state = state_of(ctx, RoundRobinState)
     return RoundRobinOutput(
         question=state.question,

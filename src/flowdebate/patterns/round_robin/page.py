@@ -70,7 +70,7 @@ class RoundRobinDocument(RoundsDocument):
     debaters: list[Speaker] = Field(default_factory=list)
     raw: RoundRobinOutput
     output: Any = None
-    """Output of the synthesizer as plain JSON data; None if there is none."""
+    """Synthesizer's output as plain JSON data; None if there is none."""
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         for entry in self.raw.transcript:
@@ -84,7 +84,7 @@ class RoundRobinDocument(RoundsDocument):
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
     def result(self) -> Iterator[Section]:
-        """Yield the missing speakers if there is no output; a live view shows them above the output."""
+        """List missing speakers if there is no output; a live view shows them above the output."""
         if self.output is None:
             yield from self.mark()
 

@@ -9,7 +9,7 @@
 
 Only the renderer begins a line with a tag, a round's heading or the referee: see `flowdebate.prompts`. A debater's
 prompt begins with the part shared by all turns (the rules, the participants, its role, then the growing transcript) and
-ends with the variable part: the current speaker, the referee's notes on its last turn, the task.
+ends with the variable part: the current speaker, the referee's notes on its last turn, and the task.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from flowdebate.runs.context import Context
 from .schemas import Assessment, RefereeAudit, RoundRobinEntry, RoundRobinOutput, RoundRobinState, RoundRobinTranscript
 
 HOW_TO_READ_AUDITS = 'A line that starts with "Referee" is the referee\'s assessment of the round above it.'
-"""Addition to prompts if there is a referee."""
+"""Text added to prompts if there is a referee."""
 
 
 def render_contributions(
     entries: Iterable[RoundRobinEntry], audits: Iterable[RefereeAudit] = (), *, scores: bool = False
 ) -> str:
-    """Render the transcript as text: `[name, role] …` under a heading for each round, each followed by its audit.
+    """Render the transcript as text: `[name, role] …` under a heading for each round, with the round's audit below.
 
     With `scores`, an audit rates each debater's arguments; otherwise it only lists the issues.
 
@@ -76,7 +76,7 @@ def _render_audit(audit: RefereeAudit, *, scores: bool) -> list[str]:
 
 
 def issues_of(assessment: Assessment) -> str:
-    """Join the issues of an argument; empty if there are none."""
+    """Join the issues of an argument; return "" if there are none."""
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 
@@ -88,7 +88,7 @@ _TURN = ("name", "speaker", "who", "round", "max_rounds")
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRobinDebaterTemplate(Template):
-    """The texts of a debater's prompt."""
+    """Prompt texts of a debater."""
 
     system: str = part(
         "You are a member of a panel that works on one question together. Each member speaks from the point of view of "
@@ -99,11 +99,11 @@ class RoundRobinDebaterTemplate(Template):
         f"{HOW_TO_READ_SAID}",
         uses("question", "roster", "max_rounds"),
     )
-    """System message, the same for all debaters and all turns."""
+    """System message shared by all debaters and turns."""
     referee: str = part(
         f"{HOW_TO_READ_AUDITS} Take what it says about you seriously; the referee does not decide anything."
     )
-    """Addition to the prompts of rounds with a referee."""
+    """Text added to the prompts if there is a referee."""
     rules: str = part(
         "Rules for every turn:\n"
         "- Speak in the first person and only for yourself, about what you know best.\n"
@@ -111,11 +111,11 @@ class RoundRobinDebaterTemplate(Template):
         "- Write in plain text: {length}. Do not start with a tag or a name.",
         uses("length"),
     )
-    """Rules, the same for all debaters and all turns."""
+    """Rules shared by all debaters and turns."""
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the debater, above its own system prompt. `{speaker}` is its name and role."""
+    """Description of the debater, above its custom system prompt. `{speaker}` is its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a turn's message."""
+    """First part of a turn's message: the transcript."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
@@ -124,13 +124,13 @@ class RoundRobinDebaterTemplate(Template):
     issues: str = part(
         "The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues")
     )
-    """The issues found in the debater's own turn by the latest audit; left out if there are none."""
+    """Issues with the debater's own turn in the latest audit; omitted if there are none."""
     opening: str = part(
         "Nobody has spoken yet. Answer the question from your own point of view: say what you would do, why, and what "
         "it depends on.",
         uses(*_TURN),
     )
-    """Task before anybody has spoken."""
+    """Task of the first debater, before anybody has spoken."""
     reply: str = part(
         "Build on the strongest points of the others: say what they get right and what they overlook. Where you "
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
@@ -138,11 +138,11 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Task after another debater has spoken; `{other}` is the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """Task if only the debater itself has spoken."""
+    """Task if no other debater has spoken."""
 
 
 DEBATER = RoundRobinDebaterTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_DEBATER = RoundRobinDebaterTemplate(
     turn=(
         "The question is still: {question}\n"
@@ -165,7 +165,7 @@ CONCISE_DEBATER = RoundRobinDebaterTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
 )
-"""The texts for small models, with a different first word for each debater, to stop them from copying each other."""
+"""Prompt texts for small models, with a different first word for each debater to prevent copying."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 
@@ -173,7 +173,7 @@ _DETERMINERS = frozenset({"a", "an", "the", "my", "our", "your", "his", "her", "
 
 
 def _with_article(role: str) -> str:
-    """Add an article to a role, for use in a sentence.
+    """Add an article to a role for use in a sentence.
 
     >>> _with_article("economist"), _with_article("a mayor")
     ('the economist', 'a mayor')
@@ -189,7 +189,7 @@ def render_debater_system(
     length: str = LENGTH,
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """Render the question, the participants and the rules, which all debaters share; then the debater's description."""
+    """Render the question, the participants and the rules (shared by all debaters), then the debater's description."""
     text = "\n\n".join([template.system, *([template.referee] if refereed else []), template.rules])
     return me.render_system(text, template.debater, length, question=question)
 
@@ -205,7 +205,7 @@ def render_debater_turn(
 ) -> str:
     """Render the transcript with the audits of earlier rounds, then the turn and its task.
 
-    The messages of two turns share a prefix, up to the end of the shorter transcript.
+    The messages of two turns share a prefix up to the end of the shorter transcript.
     """
     # {who} is used in sentences that begin "As ...", where a name with a role would not read well
     who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
@@ -238,11 +238,11 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-debater-{agent_name}`: it speaks in its `role`, as described in its `system_prompt`.
+    """Create the block `{name}-debater-{agent_name}`, speaking in its `role` as described in its `system_prompt`.
 
-    `members` maps the names of all debaters to their roles, in declared order (default: this debater alone). The
-    debater sees the question, all contributions so far, including those of the same round, and the referee's notes on
-    earlier rounds; `refereed` means that there is a referee. A truncated answer is cut at its last full sentence.
+    `members` maps the names of all debaters to their roles, in declared order (default: only this debater). The debater
+    sees the question, all contributions so far, including those of the same round, and the referee's notes on earlier
+    rounds; `refereed` means that there is a referee. A truncated answer is cut after its last full sentence.
     """
     everyone = {agent_name: role} if members is None else dict(members)
     me = Identity(name=agent_name, role=role, members=everyone, max_rounds=max_rounds, system_prompt=system_prompt)
@@ -278,7 +278,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRobinSynthesizerTemplate(Template):
-    """The texts of a synthesizer's prompt."""
+    """Prompt texts of a synthesizer."""
 
     system: str = part(
         "You write the panel's answer for readers who did not follow its discussion. Begin with the answer itself. "
@@ -288,18 +288,18 @@ class RoundRobinSynthesizerTemplate(Template):
         f"{HOW_TO_READ_SAID}"
     )
     referee: str = part(f"{HOW_TO_READ_AUDITS} Give less weight to contributions that it criticises.")
-    """Text before the task if rounds had a referee."""
+    """Text before the task if there is a referee."""
     transcript: str = part(
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
-    """First part of the message."""
+    """First part of the message: the transcript."""
     task: str = part("Write the panel's answer to the question: {question}", uses("question", "rounds"))
     """Task of the synthesizer."""
 
 
 SYNTHESIZER = RoundRobinSynthesizerTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
     system=(
         "You write the panel's answer for readers who did not follow its discussion. Use the strongest points of every "
@@ -308,7 +308,7 @@ CONCISE_SYNTHESIZER = RoundRobinSynthesizerTemplate(
         f"{HOW_TO_READ_SAID}"
     ),
 )
-"""The texts for small models."""
+"""Prompt texts for small models."""
 SYNTHESIZERS = Profiles(full=SYNTHESIZER, concise=CONCISE_SYNTHESIZER)
 
 
@@ -332,9 +332,9 @@ def create_round_robin_synthesizer(
 ) -> Generator[Any]:
     """Create the block `{name}-synthesizer`.
 
-    It takes a `RoundRobinOutput` and returns an `output_schema`, or plain text without one. `output_schema` is a
-    pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with `jsonschema`); an answer that
-    does not match it is a `SchemaViolation`.
+    The block takes a `RoundRobinOutput` and returns data for `output_schema`, or plain text if there is no schema.
+    `output_schema` is a pydantic model, a dataclass or TypedDict, or a JSON Schema as a dict (validated with
+    `jsonschema`). An answer that does not match the schema raises `SchemaViolation`.
     """
     return deciding_block(
         f"{name}-synthesizer",

@@ -28,7 +28,7 @@ from .schemas import Assessment, RefereeAudit, RefereeReport, RoundRobinEntry, R
 
 @dataclass(frozen=True, kw_only=True)
 class RefereeTemplate(Template):
-    """The texts of a referee's prompt."""
+    """Prompt texts of a referee."""
 
     system: str = part(
         "You are the referee of a panel. After each round, you assess how well its members have argued. You take no "
@@ -45,9 +45,9 @@ class RefereeTemplate(Template):
         "- Notes: what the panel should do better in the next round.",
         uses("question", "roster"),
     )
-    """System message, the same for all rounds."""
+    """System message shared by all rounds."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a round's message."""
+    """First part of a round's message: the transcript."""
     audit: str = part(
         "Round {round}{rounds} is over. Assess what these members said in round {round}: {speakers}",
         uses("round", "rounds", "speakers"),
@@ -56,7 +56,7 @@ class RefereeTemplate(Template):
 
 
 REFEREE = RefereeTemplate()
-"""The texts of the full profile."""
+"""Prompt texts of the full profile."""
 CONCISE_REFEREE = RefereeTemplate(
     system=(
         "You are the referee of a panel. After each round, you assess how well its members have argued. You take no "
@@ -70,12 +70,12 @@ CONCISE_REFEREE = RefereeTemplate(
         "or two sentences on what the panel should do better in the next round."
     ),
 )
-"""The texts for small models."""
+"""Prompt texts for small models."""
 REFEREES = Profiles(full=REFEREE, concise=CONCISE_REFEREE)
 
 
 def render_referee_system(*, question: str, roster: Sequence[str], template: RefereeTemplate = REFEREE) -> str:
-    """Render the task, the question and the debaters' names: the same for all rounds."""
+    """Render the task, the question and the debaters' names; all rounds share the result."""
     return filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
 
 
@@ -87,7 +87,7 @@ def render_referee_turn(
     max_rounds: int | None = None,
     template: RefereeTemplate = REFEREE,
 ) -> str:
-    """Render the whole transcript, with the earlier audits, and the round to audit."""
+    """Render the whole transcript with the earlier audits, and the round to audit."""
     spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)  # turns may have been skipped
     task = filled(
         template.audit,
@@ -164,8 +164,8 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the referee's answer schema.
 
     Issues come before the score, and the notes last, because models commit to their first words. For models with
-    reliable schemas, the roster is an enum, and every debater is required. Other models are not asked again over either
-    rule, and assessments of unknown names are dropped.
+    reliable schemas, the roster is an enum, and every debater is required. Other models are not called again if they
+    break either rule, and assessments of unknown names are dropped.
     """
 
     def short(text: str) -> str:
@@ -204,7 +204,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
     """Convert `report` to an audit with the first assessment of each debater in `spoke`.
 
-    All other assessments are dropped and listed. Names may be written in any case, and in the form shown in prompts.
+    All other assessments are dropped and listed. Names may be written in any case, and as displayed in prompts.
 
     >>> from flowdebate.patterns.round_robin.schemas import Assessment
     >>> report = RefereeReport(notes="Thin.", assessments=[Assessment(agent_name="nobody", score=9)])
@@ -229,9 +229,9 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """Create a block that adds the report of `referee` to the state, or None for `MISSING`.
+    """Create the block that adds the report of `referee` to the state, or None for `MISSING`.
 
-    It takes the model, or a dict in either key style, and raises OutputError for an invalid report.
+    The block takes the model, or a dict with either key style, and raises OutputError for an invalid report.
     """
 
     @handler(name=f"{name}-stash-audit", resources={"transcript": transcript})

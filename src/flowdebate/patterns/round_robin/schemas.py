@@ -22,13 +22,14 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
-"""Reason for the end of a round robin: its cap, or `terminate_when`: "predicate", or the name of the fulfilled
-condition.
+"""Reason for the end of a round robin: the maximum number of rounds, or `terminate_when`.
+
+A condition appears as "predicate", or by its name.
 """
 
 
 class RoundRobinInput(PatternInput):
-    """The input of a round robin."""
+    """Input of a round robin."""
 
     question: str
 
@@ -43,7 +44,7 @@ class RoundRobinEntry(Contribution):
 
 
 RoundRobinTranscript: TypeAlias = "StateResource[TranscriptState[RoundRobinEntry]]"
-"""Key of the resource made by `create_round_robin_transcript`."""
+"""Resource key returned by `create_round_robin_transcript`."""
 
 
 def create_round_robin_transcript() -> RoundRobinTranscript:
@@ -79,46 +80,46 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """A referee's report in its recorded form: with its round, and only about speakers of the round."""
+    """Referee's report as recorded: with its round, and limited to speakers of the round."""
 
     round: Annotated[int, Field(ge=1)]
     """The audited round."""
     dropped: list[str] = Field(default_factory=list)
-    """The names of dropped assessments: nobody of this name spoke in the round, or it was assessed already."""
+    """Names in dropped assessments: nobody with this name spoke in the round, or there was an earlier assessment."""
 
 
 class RoundRobinState(PatternState):
-    """The state of a round robin's sequencer, as `ctx.sequencer.state` shows it."""
+    """State of a round robin, available as `ctx.sequencer.state`."""
 
     audits: list[RefereeAudit] = Field(default_factory=list)
     """Referee reports so far; empty without a referee."""
     stop_reason: RoundRobinStopReason | None = None
-    """Reason for the end of the loop; None until then."""
+    """Reason for the end of the loop; None before the end."""
 
     @property
     def audit(self) -> RefereeAudit | None:
-        """The referee's audit of the round in progress, or None: not yet made, its provider failed, or no referee."""
+        """Audit of the round in progress; None before the audit, after a provider failure, or without a referee."""
         last = self.audits[-1] if self.audits else None
         return last if last is not None and last.round == self.round else None
 
 
 class RoundRobinOutput(PatternOutput):
-    """Raw output of a round robin: the pattern's output with `synthesizer=False`, else the synthesizer's input."""
+    """Raw output of a round robin: the pattern's output with `synthesizer=False`, otherwise the synthesizer's input."""
 
     question: str
     rounds: int
     transcript: list[RoundRobinEntry]
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """Audits, one for each round with a referee, except after a failure of its provider."""
+    """Referee's audits, one per round; rounds are missing if its provider failed."""
     stop_reason: RoundRobinStopReason | None = None
-    """Reason for no further round; None if the rounds were cut short."""
+    """Reason for the end of the rounds; None if they were cut short."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
     seed: int | None = None
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
-    """The order of turns in each round; omitted from JSON if it is the declared one."""
+    """Order of turns in each round; omitted from JSON if it is "declared"."""
 
     @property
     def answer(self) -> None:
-        """Always None: the synthesizer's answer is the run's output."""
+        """Always None, because the synthesizer's answer is the run's output."""
         return None
