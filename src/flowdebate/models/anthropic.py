@@ -1,7 +1,7 @@
-"""`AnthropicModel`: an Anthropic model, called through its own SDK, whose answers are converted to openai's format.
+"""`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK, with answers converted to openai's format.
 
-Requests and reading are defined once, in `models/openai`: `MessagesClient` accepts the calls made to an openai client,
-and answers in its format.
+Requests are built and answers read in `models/openai`: `MessagesClient` accepts the calls made to an openai client and
+returns answers in its format.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class AnthropicModel(PooledModel):
 
     - `base_url`: another endpoint with this API, up to and including `/v1`; None reads ANTHROPIC_BASE_URL, and falls
       back to Anthropic itself.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. It is never shown.
-    - `cache`: True marks the part of a prompt that later turns repeat for the provider's cache. Reading it from there
-      costs a tenth; writing it costs a quarter more. False marks nothing.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown.
+    - `cache`: True marks the part of a prompt that later turns repeat, so that the provider caches it. Reading cached
+      tokens costs a tenth of the normal price; writing them costs a quarter more. False marks nothing.
     - `settings`, `structured`, `default_headers`, `retry`, `transport`, `strict`, `strict_model`, `label`: see
       `OpenAIModel`.
-      `settings.effort` makes the model think; `max_tokens` defaults to 8,192 plus room for the effort.
+      `settings.effort` makes the model think; `max_tokens` defaults to 8,192 plus an allowance for the effort.
 
-    Raise ConfigurationError if the SDK is not installed.
+    Raises ConfigurationError if the SDK is not installed.
 
     >>> AnthropicModel("claude-haiku-5-5", settings=ModelSettings(effort="low"))
     AnthropicModel('claude-haiku-5-5')
@@ -154,7 +154,7 @@ class AnthropicModel(PooledModel):
 
 
 def _by_budget(parameters: Parameters) -> Parameters:
-    """Translate an effort into a budget of thinking tokens."""
+    """Convert an effort to a budget of thinking tokens."""
     extra = parameters.get("extra_body", {})
     if "by_budget" in parameters or "thinking" in extra or "effort" not in extra.get("output_config", {}):
         return parameters
@@ -198,7 +198,7 @@ _LEAST_BUDGET = 1_024
 
 
 class MessagesClient:
-    """An `AsyncAnthropic` behind the part of openai's client interface that `Chat` uses."""
+    """Adapter that gives an `AsyncAnthropic` the part of openai's client interface used by `Chat`."""
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
@@ -208,7 +208,7 @@ class MessagesClient:
         await self._client.close()
 
     async def create(self, *, stream: bool = False, **parameters: object) -> object:
-        """Send the request of a chat completion with `marks`, and return its completion or stream."""
+        """Send the request of a chat completion with `marks`; return a completion or a stream."""
         sent = self._request(parameters)
         create: Any = self._client.messages.create
         try:
@@ -262,7 +262,7 @@ class MessagesClient:
         return sent
 
     def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
-        """Convert messages to a system message in blocks and to turns; `rereads` marks the transcript for the cache."""
+        """Convert messages to system blocks and turns; `rereads` marks the transcript for the cache."""
         system: list[Json] = []
         turns: list[Json] = []
         for message in messages:
@@ -294,7 +294,7 @@ class MessagesClient:
         return system, turns
 
     def completion(self, message: object) -> object:
-        """Translate an answer to a chat completion; other values are passed on, and read like openai's."""
+        """Convert an answer to a chat completion; pass on any other value, to be read like openai's."""
         content = getattr(message, "content", None)
         if not isinstance(content, list):
             return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
@@ -315,7 +315,7 @@ class MessagesClient:
 
 
 class _MessageStream:
-    """The events of a streamed message, as chunks of a chat completion."""
+    """Stream that converts the events of a message to chunks of a chat completion."""
 
     def __init__(self, stream: Any, client: MessagesClient) -> None:  # noqa: ANN401 - anthropic's own
         self._stream = stream
@@ -328,7 +328,7 @@ class _MessageStream:
         await self._stream.close()
 
     def whole(self, body: bytes) -> object:
-        """Read the answer of a server that does not stream although streaming was requested."""
+        """Read the complete answer of a server that ignores a request for streaming."""
         from anthropic.types import Message as Whole
 
         value = json.loads(body)
@@ -360,7 +360,7 @@ class _MessageStream:
 
 
 def _begin(index: object, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
-    """Translate the beginning of a block."""
+    """Convert the beginning of a content block."""
     if _kind(block) == "tool_use":
         function = SimpleNamespace(name=block.name)
         return SimpleNamespace(tool_calls=[SimpleNamespace(index=index, id=block.id, function=function)])
@@ -370,7 +370,7 @@ def _begin(index: object, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anth
 
 
 def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
-    """Translate a piece of a block."""
+    """Convert a piece of a content block."""
     match _kind(delta):
         case "text_delta":
             return SimpleNamespace(content=delta.text)
@@ -403,14 +403,14 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Return the reason for a refused message, if the vendor gives one."""
+    """Return the reason for a refused message, if the provider states one."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None
 
 
 def _usage(*reported: object) -> object:
-    """Convert the counts to openai's: tokens read from or written to a cache count as prompt tokens."""
+    """Convert token counts to openai's: tokens read from or written to a cache count as prompt tokens."""
 
     def count(name: str) -> int | None:
         counts = [getattr(usage, name, None) for usage in reported]
@@ -432,9 +432,9 @@ def _usage(*reported: object) -> object:
 
 
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
-    """Configure thinking and the output, with room for both; remove the output's configuration from `extra`.
+    """Configure thinking and the output, with enough tokens for both; remove the output's configuration from `extra`.
 
-    Models without efforts think within a budget, and so do all other models with `by_budget`.
+    Models without an effort setting think within a budget; with `by_budget`, all models do.
     """
     config = dict(extra.pop("output_config", ()))
     effort = config.get("effort")
@@ -451,7 +451,7 @@ def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | No
 
 
 def _blocks(content: object) -> list[Json]:
-    """Convert content to blocks; leave out blank texts, which the API rejects."""
+    """Convert content to blocks, omitting blank texts, which the API rejects."""
     if isinstance(content, str):
         return [] if is_blank(content) else [{"type": "text", "text": content}]
     blocks: list[Json] = []

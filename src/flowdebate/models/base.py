@@ -1,4 +1,4 @@
-"""The `Model` protocol, with its requests, responses, settings, usage and events."""
+"""The `Model` protocol, together with requests, responses, settings, usage and events."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from flowdebate.models.thinking import AnswerStream
 
 IMAGE_TOKENS = 1_600
-"""Approximate number of tokens per image: the maximum that Anthropic counts; others count fewer."""
+"""Approximate number of tokens per image: the maximum that Anthropic counts; other providers count fewer."""
 
 
 def estimate_tokens(characters: int) -> int:
-    """Estimate the tokens of a text of `characters` length, at four characters each, for servers that report none.
+    """Estimate the tokens of a text of `characters` length, at four characters per token, for servers that report none.
 
     >>> estimate_tokens(400)
     100
@@ -43,24 +43,24 @@ def estimate_tokens(characters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
-    """Calls and tokens of one or more calls; None means unknown, which is different from 0.
+    """Calls and tokens used by one or more calls. None means unknown, as opposed to 0.
 
     >>> Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2) + Usage(calls=1)
     Usage(calls=2, prompt_tokens=None, cached_tokens=None, completion_tokens=None)
     """
 
     calls: int = 0
-    """Requests sent."""
+    """Number of requests sent."""
     prompt_tokens: int | None = None
     """Prompt tokens, including cached ones."""
     cached_tokens: int | None = None
     """Prompt tokens that the server read from its cache."""
     completion_tokens: int | None = None
-    """Tokens of the answers, including thinking."""
+    """Tokens in the answers, including thinking."""
     reasoning_tokens: int | None = field(default=None, metadata=SPARSE)
     """Completion tokens spent on thinking."""
     cache_written_tokens: int | None = field(default=None, metadata=SPARSE)
-    """Prompt tokens written into the server's cache, if it charges for them."""
+    """Prompt tokens written to the server's cache, if the server charges for them."""
 
     def __repr__(self) -> str:
         counts = [(count_field.name, getattr(self, count_field.name)) for count_field in fields(self)]
@@ -69,7 +69,7 @@ class Usage:
 
     @classmethod
     def unknown(cls) -> Usage:
-        """Return the usage of one call whose server reports no tokens."""
+        """Return the usage of a single call for which the server reports no tokens."""
         return _UNKNOWN
 
     @classmethod
@@ -79,13 +79,13 @@ class Usage:
 
     @property
     def total_tokens(self) -> int | None:
-        """Prompt and completion tokens together."""
+        """Sum of prompt and completion tokens."""
         if self.prompt_tokens is None or self.completion_tokens is None:
             return None
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; a count that is unknown on either side stays unknown."""
+        """Add two usages; a count that is unknown in either one stays unknown."""
         if not self.calls:
             return other
         if not other.calls:
@@ -113,22 +113,22 @@ LONGEST_REFUSED = 20_000
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """Request sent to a model, answered or not."""
+    """Request sent to a model, whether answered or not."""
 
     model: str
     """The model's name."""
     asked_as: str | None = None
-    """Structured mode of the request; None for text, or if the model does not report it."""
+    """Structured mode of the request; None for a text answer, or if the model does not report it."""
     waited: float = 0.0
-    """Seconds waited before the request was sent: for a retry, a rate limit or a concurrency limit."""
+    """Time in seconds spent waiting before the request was sent: for a retry, a rate limit or a concurrency limit."""
     seconds: float = 0.0
-    """Seconds from sending the request to its end."""
+    """Duration of the request in seconds."""
     usage: Usage = _UNKNOWN
-    """Usage of the request: one call, and its tokens if the server reports them."""
+    """Usage of the request: one call, and the number of tokens if the server reports it."""
     error: str | None = None
-    """Class name of the error, or "cancelled" for a cancelled request; None for an answer."""
+    """Class name of the error, or "cancelled" for a cancelled request; None if the request succeeded."""
     answer: str | None = None
-    """Text of an unusable answer, up to `LONGEST_REFUSED` characters; None for any other attempt."""
+    """Text of an unusable answer, up to `LONGEST_REFUSED` characters; None unless the answer was unusable."""
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:
@@ -145,17 +145,17 @@ class Meter(Protocol):
     """Counter of requests that enforces a run's limits."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """Reserve a request about to be sent; raise LimitReached if it exceeds a limit."""
+        """Reserve a request before it is sent; raise LimitReached if it exceeds a limit."""
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
         """Replace a reservation with the attempt's actual usage."""
 
     def release(self, reserved: object) -> None:
-        """Release the reservation of an unsent request."""
+        """Release the reservation of a request that was not sent."""
 
 
 class Attempts:
-    """Attempts of one call, in order; the request carries them through all wrappers."""
+    """Attempts of one call, in order. The request carries them through all wrappers."""
 
     __slots__ = ("_meter", "_random", "_seed", "_tell", "made", "modes_left", "room", "server", "stream", "waited")
 
@@ -178,17 +178,20 @@ class Attempts:
         self._random: Random | None = None
 
     def belong_to(self, *, meter: Meter | None, tell: Callable[[object], None] | None, seed: object) -> Attempts:
-        """Bind the attempts to a run: its limits, its event readers and its seed. Return the attempts themselves."""
+        """Bind the attempts to a run (its limits, its event readers and its seed), and return them."""
         self._meter, self._tell, self._seed = meter, tell, seed
         return self
 
     def sending(self, model: str, request: ModelRequest, *, asked_as: str | None = None) -> Sending:
-        """Account for one request: `with attempts.sending(...) as attempt:`; raise LimitReached at the run's limits."""
+        """Account for one request: `with attempts.sending(...) as attempt:`.
+
+        Raises LimitReached if the run is at one of its limits.
+        """
         return Sending(self, self._meter, model, request, asked_as)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time spent inside the block as waiting for the next request: `with attempts.waiting():`."""
+        """Count the time spent inside the block as time that the next request waited: `with attempts.waiting():`."""
         since = time.perf_counter()
         try:
             yield
@@ -219,7 +222,7 @@ class Attempts:
 
     @property
     def random(self) -> Random:
-        """Source of jitter, seeded with the call's path in the run so that it is reproducible."""
+        """Random source for jitter, seeded with the call's path in the run so that it is reproducible."""
         if self._random is None:
             self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
         return self._random
@@ -230,9 +233,9 @@ class Attempts:
 
 
 class Sending:
-    """Context manager around one request; yields its `Attempt`, whose `usage` the sender sets once it is known.
+    """Context manager around one request. It yields the `Attempt`, and the sender sets its `usage` once it is known.
 
-    It is a class because every call uses it, and `contextmanager` takes five times as long.
+    This is a class because every call uses it, and `contextmanager` takes five times as long.
     """
 
     __slots__ = ("_attempts", "_made_before", "_meter", "_request", "_reserved", "_since", "attempt")
@@ -285,7 +288,7 @@ Effort: TypeAlias = Literal["low", "medium", "high"]
 """Amount of thinking before an answer."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
-"""Reason why an answer ended: it is complete, ran out of room, or calls tools."""
+"""Reason why an answer ended: it is complete, it was truncated, or it calls tools."""
 
 Flag = Literal[
     "cleaned",
@@ -303,17 +306,19 @@ Flag = Literal[
     "without_temperature",
     "without_tools",
 ]
-"""Oddity of a usable answer: invalid characters were replaced, the first of several answers was taken, another model
-answered, it was recorded for an earlier form of the request, the server counted far fewer tokens than it received,
-tokens of a chat template were removed from its end, thinking was removed from its text, that thinking had no opening
-tag, the finish reason is unknown, the server reported no tokens, the server rejected an effort, a limit, a temperature
-or tools, and answered without it.
+"""Irregularity of an answer that is still usable.
+
+Invalid characters were replaced, the first of several answers was used, another model answered, the answer was recorded
+for an earlier form of the request, the server counted far fewer tokens than it received, tokens of a chat template were
+removed from the end, thinking was removed from the text, that thinking had no opening tag, the finish reason is
+unknown, the server reported no tokens, or the server rejected an effort, a limit, a temperature or tools, and answered
+without them.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Settings of a call; None leaves the choice to the model."""
+    """Settings of a call; None leaves a setting to the model."""
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -321,15 +326,15 @@ class ModelSettings:
     effort: Effort | None = None
     """Amount of thinking; raises ConfigurationError for a model without such a setting."""
     timeout: float | None = 300.0
-    """Deadline of the whole call in seconds, including retries and backoff, but not the start of a local engine or
-    other calls to it.
+    """Deadline in seconds for the whole call, including retries and backoff, but not the time that a local engine takes
+    to start or to finish other calls.
 
     None means no deadline.
     """
     max_chars: int = 200_000
-    """Maximum length of the answer in characters; a longer one raises `ResponseTooLarge`."""
+    """Maximum length of the answer in characters; a longer answer raises `ResponseTooLarge`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further request parameters, named as the provider names them."""
+    """Additional request parameters, under the provider's own names."""
 
     def __post_init__(self) -> None:
         if self.effort is not None and self.effort not in get_args(Effort):
@@ -338,7 +343,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """Tool as described to a model."""
+    """Description of a tool for a model."""
 
     name: str
     description: str
@@ -346,7 +351,7 @@ class ToolSpec:
     """JSON Schema of the arguments: an object."""
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert to the format of the chat completions API, without the schema's titles, which carry no meaning.
+        """Convert the tool to the format of the chat completions API, without the schema's meaningless titles.
 
         >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
         >>> spec.to_openai()["function"]["name"]
@@ -359,20 +364,20 @@ class ToolSpec:
 
 
 def arguments_text(arguments: str) -> str:
-    """Return the arguments of a tool call as JSON; for a call without arguments, models write nothing or null."""
+    """Return the arguments of a tool call as JSON, also if the model wrote nothing or null because there are none."""
     return "{}" if arguments.strip() in ("", "null") else arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """Tool call requested by a model; `arguments` is the model's JSON, not yet validated."""
+    """Tool call requested by a model; `arguments` is the model's JSON before validation."""
 
     id: str
     name: str
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert the call to the format of the chat completions API, which requires arguments."""
+        """Convert the call to the format of the chat completions API, in which arguments are required."""
         function = {"name": self.name, "arguments": arguments_text(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -385,39 +390,37 @@ class ModelRequest:
     block: str
     """Name of the calling block."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge"; None outside any role."""
+    """Role of the block in its pattern, such as "judge"; None if it has no role."""
     output: OutputSchema | None = None
     """Schema of the answer; None for text."""
     tools: Sequence[ToolSpec] = ()
     choices: Sequence[str] = ()
-    """Answers to choose from, each a single token such as "A".
+    """Answers to choose from, each a single token such as "A"; empty if any answer is allowed.
 
     The response includes their `logprobs` if the model reports them.
-
-    Empty if any answer is allowed.
     """
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
     """Required first words of a text answer (a prefill).
 
-    Models that support it return them before the rest; others answer without them.
+    Models with prefill support begin their answer with these words; other models answer without them.
     """
     sentences: int | None = None
-    """Maximum number of sentences in a text answer, for models that can enforce it; None for no maximum."""
+    """Maximum number of sentences in a text answer, for models that can enforce it; None if there is no maximum."""
     on_text: Callable[[str], None] | None = None
-    """Callback for pieces of text as they arrive; None without a listener.
+    """Callback for pieces of text as they arrive; None if nobody listens.
 
-    Its methods `begin` and `finish`, if it has them, are called at the beginning and the end of an answer.
+    If it has methods `begin` and `finish`, they are called at the beginning and the end of an answer.
     """
     attempts: Attempts = field(default_factory=Attempts)
-    """Requests sent for this call so far; wrappers pass them on."""
+    """Requests sent for this call so far; wrappers pass this object on."""
     deadline: float | None = None
-    """End of the whole call on the event loop's clock; None for no deadline."""
+    """End of the whole call on the event loop's clock; None if there is no deadline."""
     retried: bool = False
-    """True if an outer model already retries this call, because only the outermost retry loop is active."""
+    """True if an outer model already retries this call; only the outermost retry loop is active."""
     words: int | None = None
-    """Maximum number of words requested by the prompt; None if the prompt does not say. A model with a small context
-    makes room for them.
+    """Maximum number of words requested by the prompt; None if the prompt states no maximum. A model with a small
+    context reserves space for them.
     """
     skipped_modes: int = 0
     """Structured modes to skip because earlier answers in them did not fit the schema."""
@@ -441,7 +444,7 @@ class ModelRequest:
 
 
 class UnwrittenMessages(Sequence[Message]):
-    """Messages of a request whose answer is recorded; the last message is only rendered when somebody reads them."""
+    """Messages of a request with a recorded answer; the last message is rendered only when somebody reads them."""
 
     __slots__ = ("_before", "_messages", "_write", "recorded_characters")
 
@@ -470,36 +473,36 @@ class UnwrittenMessages(Sequence[Message]):
 
 @dataclass(slots=True, kw_only=True)
 class ModelResponse:
-    """Answer of a model: text, data for a request with `output`, or tool calls."""
+    """Answer from a model: text, data for a request with `output`, or tool calls."""
 
     text: str = ""
     data: object = None
-    """Structured answer: an instance validated by `output`, plain data, or None if `text` holds the JSON."""
+    """Structured answer: an instance validated by `output`, plain data, or None if `text` contains the JSON."""
     tool_calls: Sequence[ToolCall] = ()
     history: Message | None = None
-    """The original message, if it contains more than tool calls.
+    """The original message, if it contains more than text and tool calls.
 
-    For example, servers require signed thinking to be sent along with the results of tools.
+    For example, servers require signed thinking to be sent back along with the results of tools.
     """
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
     model: str | None = None
     """Model name reported by the endpoint."""
     id: str | None = field(default=None, compare=False)
-    """Id of the answer at the endpoint; runs do not store it."""
+    """Id assigned to the answer by the endpoint; runs do not store it."""
     asked_as: str | None = None
-    """Structured mode used, for models with several."""
+    """Structured mode of the request, for models with several modes."""
     logprobs: Mapping[str, float] | None = None
-    """Log-probability of each of the request's `choices`; None if the model returns none."""
+    """Log-probability of each of the request's `choices`; None if the model does not return them."""
     flags: tuple[Flag, ...] = ()
-    """Oddities of the answer, which is still usable."""
+    """Irregularities of the answer, which is still usable."""
     repaired: tuple[str, ...] = ()
-    """Repairs of a structured answer, described in words such as "code fence"; empty if there were none."""
+    """Repairs made to a structured answer, described in words such as "code fence"; empty if none were made."""
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
-    """Schema against which `data` has already been validated; models do not set it."""
+    """Schema against which `data` has already been validated. Models do not set it."""
 
     def message(self) -> Message:
-        """Return the assistant's message, for a request that continues with the results of its tool calls."""
+        """Return the assistant message, for a request that continues with the results of its tool calls."""
         came = self.history or {}
         calls = {call["id"]: call for call in came.get("tool_calls", ())}
         return {
@@ -512,19 +515,19 @@ class ModelResponse:
 
 @runtime_checkable
 class Model(Protocol):
-    """Protocol of all models: a name and `request`; there is no base class to inherit from.
+    """Protocol for all models: a name and `request`. There is no base class to inherit from.
 
     An optional attribute `profile` chooses the default prompts: "concise" for a small model, "full" otherwise.
     `context_tokens` is the maximum number of tokens of a prompt and its answer, if known. A model without `logprobs`
     has the attribute `gives_logprobs = False`, and one that reads images has `takes_images = True`. `await
     model.check_ready()`, if the model has it, is called before a run makes its first call, and raises the errors that
     this call would raise for a missing key, program or login. A model's exceptions reach the caller of the run: errors
-    of `flowdebate.errors` unchanged, all others as errors of the application.
+    from `flowdebate.errors` unchanged, all others as errors of the application.
     """
 
     @property
     def name(self) -> str:
-        """Name in errors, events and usage."""
+        """Name of the model in errors, events and usage."""
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
         """Answer the request once, without retries."""
@@ -533,7 +536,7 @@ class Model(Protocol):
 def profile_of(model: Model) -> Profile:
     """Return the profile of the default prompts for `model`: its attribute `profile`, or "full" if it has none.
 
-    A non-string attribute has another meaning and is ignored; raise ConfigurationError for an unknown name.
+    A non-string attribute has another meaning and is ignored. Raises ConfigurationError for an unknown profile.
     """
     profile = getattr(model, "profile", None)
     if not isinstance(profile, str):
@@ -543,33 +546,36 @@ def profile_of(model: Model) -> Profile:
 
 
 def context_of(model: Model) -> int | None:
-    """Return the maximum tokens of a prompt and its answer: the attribute `context_tokens`; None if unknown."""
+    """Return the maximum number of tokens of a prompt and its answer: the attribute `context_tokens`.
+
+    Returns None if the number is unknown.
+    """
     tokens = getattr(model, "context_tokens", None)
     return tokens if isinstance(tokens, int) and tokens > 0 else None
 
 
 def without_images(content: object) -> object:
-    """Return the content of a message for readers: its parts become one text, and images appear only by name."""
+    """Return the content of a message for display: its parts joined as text, with images only by name."""
     if not isinstance(content, list):
         return content
     return "\n".join("(an image)" if "image_url" in part else str(part.get("text", part)) for part in content)
 
 
 async def check_ready(model: Model) -> None:
-    """Raise the error of a first call to `model` for a missing key, program or login, if it can be known."""
+    """Raise the error of a first call to `model` for a missing key, program or login, if the model can tell."""
     check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
     if check is not None:
         await check()
 
 
 def has_eyes(model: Model) -> bool:
-    """Return whether `model` takes images: its attribute `takes_images`, or False if it has none."""
+    """Return whether `model` accepts images: its attribute `takes_images`, or False if it has none."""
     return getattr(model, "takes_images", False) is True
 
 
 @dataclass(slots=True, kw_only=True)
 class CallRetried(BlockEvent):
-    """A call failed and is retried after `wait` seconds; its streamed text so far does not count."""
+    """A call failed and is retried after `wait` seconds; any text streamed so far does not count."""
 
     kind: ClassVar[str] = "call_retried"
     block: str
@@ -577,18 +583,18 @@ class CallRetried(BlockEvent):
     model: str | None
     """The model's name; None if it is not known."""
     attempt: int
-    """Number of the next request, from 2."""
+    """Number of the next request; the first retry is 2."""
     error: str
     """Class name of the error."""
     message: str
     """The error's message."""
     wait: float
-    """Seconds until the retry."""
+    """Time in seconds until the retry."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TextWithdrawn(BlockEvent):
-    """Streamed text of a call so far was thinking and does not count; the answer follows (live only)."""
+    """The text streamed so far in a call was thinking and does not count; the answer follows (live only)."""
 
     kind: ClassVar[str] = "text_withdrawn"
     block: str
@@ -597,7 +603,7 @@ class TextWithdrawn(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class CallFellBack(BlockEvent):
-    """A model failed for good and a fallback is asked; the first model's streamed text does not count."""
+    """A model failed permanently and a fallback is called; any text streamed by the first model does not count."""
 
     kind: ClassVar[str] = "call_fell_back"
     block: str
@@ -613,7 +619,7 @@ class CallFellBack(BlockEvent):
 
 
 CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
-"""State of a circuit: calls are made, no calls are made, or a few trials are made."""
+"""State of a circuit: calls are allowed, calls are rejected, or a few trial calls are allowed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -622,10 +628,10 @@ class CircuitChanged(BlockEvent):
 
     kind: ClassVar[str] = "circuit_changed"
     block: str
-    """The name of the block whose call changed it."""
+    """The name of the block whose call changed the state."""
     model: str
     """The model's name."""
     before: CircuitState
-    """The state before."""
+    """The previous state."""
     after: CircuitState
-    """The state from now on."""
+    """The new state."""

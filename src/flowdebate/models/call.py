@@ -1,7 +1,7 @@
-"""Call boundary of all models: deadline, retries, validation of answers, names in errors; a guard for tests.
+"""Call boundary of all models: deadlines, retries, validation of answers, names in errors, and a guard for tests.
 
-The retries of the SDKs are off: every attempt is counted, bounded and reported here. If several nested models would
-retry a call, only the outermost one does.
+The SDKs' own retries are turned off: every attempt is counted, limited and reported here. If several nested models
+would retry a call, only the outermost one does.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ from flowdebate.models.thinking import AnswerStream, remember_thinking, without_
 class Retry:
     """Retry policy: number of attempts and backoff.
 
-    Waits double from `first_wait` up to `longest_wait`, each drawn between half and all of it. An endpoint's
+    Waits double from `first_wait` up to `longest_wait`, and jitter reduces each one by up to half. An endpoint's
     `retry-after` is respected; if it is above `longest_wait`, the call is not retried. An answer that violates the
-    schema is requested again at once, along with the reason. A call is not retried if the wait would pass its deadline.
+    schema is requested again immediately, along with the reason. A call is not retried if the wait would exceed its
+    deadline.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
@@ -74,13 +75,13 @@ class Retry:
     attempts: int = 3
     """Maximum number of requests, including the first one."""
     first_wait: float = 0.5
-    """Seconds before the first retry."""
+    """Time in seconds before the first retry."""
     longest_wait: float = 60.0
-    """Maximum number of seconds before a retry."""
+    """Maximum time in seconds before a retry."""
     on: Callable[[ModelError], bool] | None = None
-    """Predicate that selects the errors to retry; None to retry errors whose `transient` is true."""
+    """Predicate that selects the errors to retry; None retries errors whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
-    """Function used to wait; tests pass their own."""
+    """Function used to wait; tests replace it."""
 
     def __post_init__(self) -> None:
         check_count("Retry", attempts=self.attempts)
@@ -90,7 +91,7 @@ class Retry:
                 raise ConfigurationError("Retry", name, value, "a number of seconds >= 0")
 
     def wait_before(self, attempt: int, error: ModelError, *, random: Random) -> float | None:
-        """Return the seconds to wait before request number `attempt`, after `error`; None to stop retrying."""
+        """Return the time in seconds to wait before request number `attempt`, after `error`; None to stop retrying."""
         if attempt > self.attempts or not (error.transient if self.on is None else self.on(error)):
             return None
         if isinstance(error, _AT_ONCE):
@@ -106,7 +107,7 @@ class Retry:
 async def call_with_retries(
     once: Callable[[ModelRequest], Awaitable[ModelResponse]], request: ModelRequest, retry: Retry
 ) -> ModelResponse:
-    """Call `once(request)` and retry it according to `retry`; raise the last error unchanged."""
+    """Call `once(request)`, retrying according to `retry`; raise the last error unchanged."""
     request = replace(request, retried=True)
     seen: Counter[type[ModelError]] = Counter()
     number = 1
@@ -142,7 +143,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Return whether a model that has another mode answered without JSON after an invalid answer."""
+    """Return whether a model with several modes answered without JSON after an invalid answer."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -152,7 +153,7 @@ _IGNORED = 2  # number of invalid answers; a single one may be the fault of the 
 
 
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
-    """Return the request of a retry: with the reason, in the next structured mode if `lower`, or with more room."""
+    """Return the request for a retry: with the reason, in the next structured mode if `lower`, or with more tokens."""
     if isinstance(error, SchemaViolation) and request.output is not None:
         answer = (error.answer or "")[:_LONGEST_QUOTE]
         rejected = [{"role": "assistant", "content": answer}] if answer.strip() else []
@@ -168,7 +169,7 @@ def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelReq
 
 
 def _room_used(attempts: Attempts) -> int:
-    """Estimate the server's limit that an answer ran into."""
+    """Estimate the server's token limit that truncated an answer."""
     return max([_ROOM, *(attempt.usage.completion_tokens or 0 for attempt in attempts.made[-1:])])
 
 
@@ -191,7 +192,7 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None means no deadline.
 
-    Time spent `in_queue` does not count, but the call ends at `latest`, on the loop's clock. The call is started
+    Time spent `in_queue` does not count, but the call ends at `latest` on the loop's clock. The call is started
     manually, and the timer only at its first wait: an immediate answer, from a cache or a script, needs no timer, and
     `asyncio.timeout` takes longer than such an answer.
     """
@@ -224,7 +225,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 
 
 class _Deadline:
-    """Deadline of a call on the loop's clock: extended by the time spent in queues, but never beyond `latest`."""
+    """Deadline of a call on the loop's clock: extended by time spent in queues, but never beyond `latest`."""
 
     __slots__ = ("_ends", "_latest", "_loop", "_queues", "_since", "timer")
 
@@ -258,7 +259,7 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
-    """Mark time spent waiting for a model that is starting or busy, which only counts for rounds and runs."""
+    """Mark time spent waiting for a starting or busy model; it counts only for rounds and runs."""
     outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
     for deadline in outer_deadline:
@@ -278,7 +279,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation of a call that ignored the first one at its deadline."""
+    """Second cancellation for a call that ignored the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -333,10 +334,10 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
     if it has one.
 
-    Errors: ModelTimeout after `request.settings.timeout`, even if the model ignores it; MalformedResponse,
-    EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers;
-    LimitReached from the run; exceptions of the model unchanged, except that `model` and `block` of a ModelError are
-    filled in.
+    Raises ModelTimeout after `request.settings.timeout`, even if the model ignores it; MalformedResponse,
+    EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers; and
+    LimitReached from the run. The model's exceptions are raised unchanged, except that `model` and `block` of a
+    ModelError are filled in.
     """
     timeout = request.settings.timeout
     if timeout is not None:
@@ -362,7 +363,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` from within another call, as wrappers call their inner model.
 
-    The model's `timeout` limits all attempts together.
+    The model's `timeout` is a limit for all attempts together.
     """
     retry = getattr(model, "retry", None)
     if request.retried or not isinstance(retry, Retry):
@@ -380,7 +381,7 @@ async def answer(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def timeout_of(settings: ModelSettings) -> float | None:
-    """Return the deadline in a model's settings; None if it is unset, which leaves it to the request.
+    """Return the deadline in a model's settings; None if it is unset, so that the request decides.
 
     >>> timeout_of(ModelSettings(timeout=20))
     20
@@ -410,7 +411,7 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def _complete(error: ModelError, model: Model, request: ModelRequest, *, before: int) -> None:
-    """Add the model's and the block's name to `error`, and the error to the last attempt."""
+    """Add the names of the model and the block to `error`, and the error to the last attempt."""
     error.model = error.model or model.name
     error.block = error.block or request.block
     attempts = request.attempts.made
@@ -422,7 +423,7 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
 
 
 def _refused_text(response: object, error: BadAnswer) -> str | None:
-    """Return the text of an unusable answer, which was paid for and which readers may want to see."""
+    """Return the text of an unusable answer, because it was paid for and readers may want to see it."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
         with suppress(ValueError, RecursionError):  # endless data
@@ -433,7 +434,7 @@ def _refused_text(response: object, error: BadAnswer) -> str | None:
 
 
 def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Return `response`, or a cleaned copy, because a model may return the same object twice."""
+    """Return `response` or a cleaned copy; it is never modified, because a model may return the same object twice."""
     if not isinstance(response, ModelResponse):
         raise _malformed("the answer", response, "a ModelResponse")
     text = _text_of(response, request.settings.max_chars)
@@ -466,7 +467,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Return whether the server counted far fewer tokens than it received, including cached ones."""
+    """Return whether the server cut the prompt: it counted far fewer tokens than it received, even with cached ones."""
     if not isinstance(usage.prompt_tokens, int):  # a custom model may count differently
         return False
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens
@@ -479,7 +480,7 @@ _LONG_PROMPT = 1_500  # minimum number of tokens; below it, an estimate is too r
 
 @lru_cache(maxsize=1_000)
 def _warn_of_cut(server: str | None, model: str | None) -> None:
-    """Warn once per model and address."""
+    """Warn about a truncated prompt, once per model and address."""
     del server  # identifies the model
     warnings.warn(
         f"model {model!r} counted far fewer tokens than it was sent: the server probably cut the prompt. Raise its "
@@ -490,9 +491,9 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
-    """Remove the thinking from an answer, count it in its attempt, and remember its form.
+    """Remove the thinking from an answer, count its tokens in the attempt, and remember its form.
 
-    Raise LostToThinking for an answer that consists only of thinking.
+    Raises LostToThinking if the answer consists only of thinking.
     """
     if not request.choices:
         response = without_thinking(replace(response, text=text))
@@ -513,7 +514,7 @@ def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest
 
 
 def _text_of(response: ModelResponse, max_chars: int) -> str:
-    """Return the text of an answer; its other parts must be valid."""
+    """Return the text of an answer; raise an error if other parts of the answer are invalid."""
     if not isinstance(response.usage, Usage):
         raise _malformed("usage", response.usage, "a Usage")
     if response.finish not in get_args(FinishReason):
@@ -549,14 +550,14 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
 
 
 def _read_strictly(answer: object, output: OutputSchema) -> object:
-    """Validate an answer without repairs. Reject a repeated field, because either value may be the intended one."""
+    """Validate an answer without repairs. Reject a repeated field, because it is unclear which value is intended."""
     if isinstance(answer, str) and repeats_key(answer):
         raise SchemaViolation((("", "the answer has a field twice"),), answer=answer)
     return output.validate(answer)
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
-    """Check the types and sizes of tool calls; the caller handles unknown tools."""
+    """Check the types and sizes of tool calls; unknown tools are left to the caller."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
     for call in calls:
@@ -604,7 +605,8 @@ _lock = threading.Lock()
 
 @contextmanager
 def forbid_real_models(*, allow_local: bool = False) -> Iterator[None]:
-    """Forbid real model calls inside: they raise RealModelForbidden; `allow_local` permits loopback endpoints.
+    """Forbid real model calls inside the block; they raise RealModelForbidden. `allow_local` permits loopback
+    endpoints.
 
     >>> with forbid_real_models():
     ...     check_real_calls_allowed("openai/gpt-5-mini")
@@ -623,7 +625,7 @@ def allow_real_models() -> Iterator[None]:
 
 
 def check_real_calls_allowed(name: str, *, base_url: str | None = None) -> None:
-    """Raise RealModelForbidden if the endpoint at `base_url` (None: the provider's own) must not be called here."""
+    """Raise RealModelForbidden if the endpoint at `base_url` (None: the provider's own) must not be called."""
     if not _rules:
         return
     with _lock:
@@ -634,7 +636,7 @@ def check_real_calls_allowed(name: str, *, base_url: str | None = None) -> None:
 
 
 def is_loopback(base_url: str) -> bool:
-    """Return whether `base_url` names this machine.
+    """Return whether `base_url` refers to this machine.
 
     >>> is_loopback("http://localhost:11434/v1"), is_loopback("https://localhost.example.com")
     (True, False)

@@ -1,11 +1,11 @@
-"""Circuit breaker: stops calls to a failing model for a while, then tries it again carefully.
+"""Circuit breaker: stops calls to a failing model for a while, then lets a few trial calls through.
 
-- closed becomes open after `failures` failed calls in a row;
+- closed becomes open after `failures` consecutive failed calls;
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-None of eleven libraries offers this for asyncio with a limit on concurrent trials and a monotonic clock, and without
-counting cancelled calls. The tests compare with the most similar one, `pyresilience`.
+No library in a survey of eleven offers this for asyncio with a limit on concurrent trials and a monotonic clock, and
+without counting cancelled calls. The tests compare it with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from flowdebate.models.wrapper import Wrapper
 
 
 class CircuitBreaker(Wrapper):
-    """Open the circuit after `failures` failed calls of `inner` in a row; try it again after `cooldown` seconds.
+    """Stop calling `inner` after `failures` consecutive failed calls, and try it again after `cooldown` seconds.
 
-    While the circuit is open, calls fail with CircuitOpen at once, so an outer `Fallback` can use another model. After
-    the cooldown at most `successes` calls at a time are let through; after that many successes the circuit closes; one
-    failure opens it again.
+    While the circuit is open, calls immediately fail with CircuitOpen, so an outer `Fallback` can use another model.
+    After the cooldown, at most `successes` calls at a time are let through. After that many successes the circuit
+    closes; one failure opens it again.
 
     Failures of the endpoint count: unreachable, connection lost, 5xx, malformed response, timeout. Rejected requests
-    (4xx, including 429), unusable answers and cancelled calls do not count. One call counts once, however often `inner`
-    retries it.
+    (4xx, including 429), unusable answers and cancelled calls do not count. A call counts once, no matter how often
+    `inner` retries it.
 
-    - `clock`: monotonic seconds, for tests.
+    - `clock`: function that returns monotonic seconds, for tests.
     - `breaker`: a shared circuit with its own options.
 
     >>> CircuitBreaker("ollama/gemma3", failures=5).breaker.state
@@ -103,20 +103,20 @@ class CircuitBreaker(Wrapper):
 
 
 class Step(NamedTuple):
-    """Effect of one `admit`, `settle` or `record` on a breaker."""
+    """Effect of calling `admit`, `settle` or `record` on a breaker."""
 
     before: CircuitState
     after: CircuitState
     ticket: int | None = None
-    """Ticket with which an admitted call settles its result; None for a rejected call."""
+    """Ticket for reporting the result of an admitted call; None for a rejected call."""
 
 
 class Breaker:
-    """State of one circuit: `admit` before each call, `settle` after it.
+    """State of one circuit: call `admit` before each call, and `settle` after it.
 
-    At most `successes` trials are in flight at once. A result counts only in the state in which its call was admitted:
-    calls sent before the circuit opened do not count afterwards. `clock` returns monotonic seconds. Safe to
-    share between threads, event loops and runs.
+    At most `successes` trials are in flight at once. A result counts only if the state has not changed since its call
+    was admitted: results of calls sent before the circuit opened are ignored afterwards. `clock` returns monotonic
+    seconds. Breakers can be shared between threads, event loops and runs.
 
     >>> breaker = Breaker(failures=1)
     >>> step = breaker.admit()
@@ -155,7 +155,7 @@ class Breaker:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the next trial; 0 if calls are admitted."""
+        """Time in seconds until the next trial; 0 if calls are admitted."""
         with self._lock:
             return max(0.0, self._left()) if self._state == "open" else 0.0
 
@@ -180,7 +180,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report how the call with `ticket` ended; pass None for an outcome that does not count."""
+        """Report the result of the call with `ticket`; None means that the result does not count."""
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -250,7 +250,7 @@ class Breakers:
         self._lock = threading.Lock()
 
     def of(self, name: str) -> Breaker:
-        """Return the breaker of `name`, for example for `CircuitBreaker(model, breaker=…)`."""
+        """Return the breaker for `name`, for example for `CircuitBreaker(model, breaker=…)`."""
         with self._lock:
             breaker = self._known.get(name)
             if breaker is None:
@@ -258,7 +258,7 @@ class Breakers:
             return breaker
 
     def available(self, names: Iterable[str]) -> list[str]:
-        """Return the currently available `names`, in order."""
+        """Return those of `names` that are currently available, in order."""
         with self._lock:
             breakers = {name: self._known.get(name) for name in names}
         return [name for name, breaker in breakers.items() if breaker is None or breaker.available]
@@ -272,7 +272,7 @@ class Breakers:
         self.of(name).record(succeeded=False)
 
     def state(self, name: str) -> CircuitState:
-        """Return the state that a call to `name` would encounter now."""
+        """Return the state that a call to `name` would currently encounter."""
         with self._lock:
             breaker = self._known.get(name)
         return "closed" if breaker is None else breaker.state

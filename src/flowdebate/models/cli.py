@@ -1,4 +1,4 @@
-"""`CliModel`: an agent's command line as a model, run once per answer."""
+"""`CliModel`: an agent's command-line program used as a model; it is run once per answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_worth_another(error: ModelError) -> bool:
-    """Return whether to start a program again that has already retried its vendor's failures."""
+    """Return whether to run a program again, although it retries its vendor's failures itself."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -63,20 +63,20 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 
 
 class CliModel:
-    """An agent's command line as a model: a known program, or any `command` that reads a prompt and writes an answer.
+    """An agent's command-line program as a model: a known program, or any `command` that turns a prompt into an answer.
 
-    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called so that it can read at most,
-    asks no questions and keeps no session; None with a `command`.
+    - `program`: "claude", "codex", "gemini" or "opencode", the installed program, called so that it can do no more than
+      read, asks no questions and keeps no session; None with a `command`.
     - `command`: the program and its options; it receives the prompt on stdin, and its output is the answer.
-    - `model`: a model by the program's own name; None for its default.
-    - `workdir`: a folder that it may read; None for a new empty folder per answer.
-    - `env`: names of further environment variables to pass on.
+    - `model`: the program's own name for a model; None for the program's default.
+    - `workdir`: a folder that the program may read; None for a new empty folder per answer.
+    - `env`: names of additional environment variables to pass on.
     - `settings`: `timeout` limits all attempts at an answer together, and `effort` sets the amount of thinking; other
-    settings have no effect.
+      settings have no effect.
     - `label`: the name in errors and events.
 
-    Structured answers are requested in the prompt and validated. The program inherits only its path, home, language,
-    proxies, certificates, its own keys, and the variables of `env` from the environment. A cancelled call ends the
+    Structured answers are requested in the prompt and validated. From the environment, the program inherits only its
+    path, home, language, proxies, certificates, its own keys, and the variables in `env`. Cancelling a call ends the
     program and all its child processes. A missing program raises ConfigurationError.
 
     >>> CliModel(command=["cat"]).name
@@ -121,19 +121,19 @@ class CliModel:
 
     @property
     def name(self) -> str:
-        """Name in errors, events and usage."""
+        """Name of the model in errors, events and usage."""
         return self._name
 
     @property
     def timeout(self) -> float | None:
-        """Deadline in seconds for all attempts of a call; None to let the request decide."""
+        """Deadline in seconds for all attempts of a call; None leaves it to the request."""
         return timeout_of(self._settings)
 
     def __repr__(self) -> str:
         return f"CliModel({self._name!r})"
 
     async def check_ready(self) -> None:
-        """Warn once about features that cannot be turned off, and raise AuthenticationFailed if nobody is signed in."""
+        """Warn once about features that cannot be turned off; raise AuthenticationFailed if nobody is signed in."""
         program, environment = self._program, self._environment()
         _warn_once(program.describe_limits(self._kind))
         has_key = any(name.startswith(program.key_prefixes) and _SECRET.search(name) for name in environment)
@@ -199,7 +199,7 @@ class CliModel:
         raise self._failure(code, cause, status=None if reply is None else reply.status)
 
     def _failure(self, code: int, cause: str, *, status: int | None) -> ModelError:
-        """Return the error for a program that ended with `code`, judged by the vendor's status or by the `cause`."""
+        """Return the error for a program that exited with `code`, based on the vendor's status or on the `cause`."""
         is_limited = _PLAN_LIMIT.search(cause) is not None
         if status is None and (match := _STATUS.search(cause)):
             status = int(match[1])
@@ -227,7 +227,7 @@ class CliModel:
         return AuthenticationFailed(f"{self._name} asks for a login: {advice}{f' ({cause})' if cause else ''}")
 
     async def _run(self, command: Sequence[str], prompt: str, *, folder: str | None = None) -> tuple[int, str, str]:
-        """Run the program in a separate folder that contains the user's sign-in and nothing else of theirs."""
+        """Run the program in a separate folder that contains the user's sign-in but no other user files."""
         if self._program.models and not self._models:
             self._models = await self._list_models()
         with isolated(self._program.isolate, self._models) as (home, isolation):

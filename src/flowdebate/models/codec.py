@@ -1,6 +1,6 @@
-"""The only codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
+"""Codec of model calls: digests of requests, answers with their attempts, and errors, as JSON.
 
-An answer in a stored run's journal and an answer in a cassette are the same record, `Answer`.
+Journals of stored runs and cassettes share one record for an answer, `Answer`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 RecordedT = TypeVar("RecordedT", bound="Recorded")
 
 Origin = Literal["asked", "reused", "edited"]
-"""Source of a run's answer: the model, the parent run of a fork, or the edits of the fork."""
+"""Origin of an answer in a run: the model, the parent run of a fork, or the edits of the fork."""
 
 
 def json_text(value: object) -> str:
@@ -37,7 +37,7 @@ def json_text(value: object) -> str:
 
 
 def exact_json(value: object) -> str | None:
-    """Serialize `value` as JSON; None if reading it back would yield a different value."""
+    """Serialize `value` as JSON; return None if reading it back would yield a different value."""
     try:
         text = json_text(value)
         same = _is_same(value, json.loads(text))
@@ -47,7 +47,7 @@ def exact_json(value: object) -> str | None:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Return whether both are equal as plain JSON data, with the same types at every level: 1, 1.0 and True differ."""
+    """Return whether both values are equal as JSON data, with equal types at every level: 1, 1.0 and True differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -58,22 +58,22 @@ def _is_same(one: object, other: object) -> bool:
 
 
 _LONG = 16_384
-"""Minimum length of a text that is hashed separately."""
+"""Minimum length of a text that is hashed separately, in characters."""
 _BEGINNINGS = 8
 """Number of texts that grow in parallel in a run: the transcript as sent to debaters, moderator and judges."""
 
 
 class TextHasher:
-    """Hasher of the long texts in one run's requests.
+    """Hasher for the long texts in a run's requests.
 
-    They share beginnings, so only the new part of each text is hashed.
+    The texts share beginnings, so only the new part of each text is hashed.
     """
 
     def __init__(self) -> None:
         self._beginnings: list[_Beginning] = []
 
     def hash(self, text: str) -> str:
-        """Return the hash of `text`, which does not depend on earlier texts."""
+        """Return the hash of `text`, regardless of earlier texts."""
         best, shared = None, _LONG - 1
         for beginning in self._beginnings:
             if (alike := beginning.shared_with(text)) > shared:
@@ -110,7 +110,7 @@ class _Beginning:
         return start + low
 
     def extend(self, text: str, shared: int) -> None:
-        """Make the shared prefix the new beginning, and keep the rest of `text`."""
+        """Make the shared prefix the new common beginning, and keep the rest of `text`."""
         self.hasher.update(_encoded(text[len(self.text) : shared]))
         self.text, self.rest = text[:shared], text[shared:]
 
@@ -120,9 +120,9 @@ def _encoded(text: str) -> bytes:
 
 
 def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
-    """Hash everything that a model receives, so that requests of a block with equal hashes are the same.
+    """Hash everything that a model receives: requests of a block are the same if their hashes are equal.
 
-    `texts` is the hasher of the run's earlier requests.
+    `texts` is the hasher used for the run's earlier requests.
     """
     settings, texts = request.settings, texts or TextHasher()
     fields_sent: dict[str, Any] = {
@@ -145,22 +145,22 @@ def _with_hashes(value: Any, texts: TextHasher) -> Any:  # noqa: ANN401 - JSON d
 
 
 Tokens: TypeAlias = tuple[int, int | None, int | None, int | None, int | None, int | None]
-"""The counts of a `Usage`, in the order of its fields."""
+"""Token counts of a `Usage`, in the order of its fields."""
 AttemptRow: TypeAlias = (
     tuple[str, str | None, float, float, Tokens, str | None]
     | tuple[str, str | None, float, float, Tokens, str | None, str]
 )
-"""An `Attempt` as a plain tuple, because a long debate has thousands; the last item is an unusable answer."""
+"""An `Attempt` as a plain tuple, because a long debate has thousands of them; the last item is an unusable answer."""
 
 
 class Recorded(BaseModel):
-    """Base class of records, which are read strictly, because people edit cassettes and import others' runs."""
+    """Base class of records. They are read strictly, because people edit cassettes and import other people's runs."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Answer(Recorded):
-    """A recorded answer, as `call_row` formats it."""
+    """A recorded answer, as written by `call_row`."""
 
     text: str = ""
     finish: FinishReason = "stop"
@@ -177,7 +177,7 @@ class Answer(Recorded):
     data: JsonValue = None
 
     def response(self, output: OutputSchema | None) -> ModelResponse:
-        """Build the response, with data validated by `output`; raise SchemaViolation if it does not fit."""
+        """Build the response, with data validated by `output`; raise SchemaViolation if the data do not fit."""
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,
@@ -197,7 +197,7 @@ class Answer(Recorded):
 
 
 class StoredAnswer(Answer):
-    """A journal's answer, without default values."""
+    """An answer in a journal, where default values are omitted."""
 
     text: str
     finish: FinishReason
@@ -211,7 +211,7 @@ class StoredAnswer(Answer):
 
 
 class FailedCall(Recorded):
-    """A journal's call without an answer."""
+    """A call in a journal that received no answer."""
 
     block: str
     role: str | None
@@ -222,7 +222,7 @@ class FailedCall(Recorded):
 
 
 def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
-    """Read a record; raise ValueError with the first invalid fields."""
+    """Read a record; raise ValueError, which lists the first invalid fields."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -274,9 +274,9 @@ def call_row(
     output: OutputSchema | None,
     request: ModelRequest | None = None,
 ) -> dict[str, object]:
-    """Format an answered call with all its attempts as JSON data: the record `Answer`.
+    """Format an answered call with all its attempts as JSON data, in the form of the record `Answer`.
 
-    If the server reported no tokens, it includes the length of `request`.
+    The row includes the length of `request` if the server reported no tokens.
     """
     recorded: dict[str, object] = {
         "text": response.text,
@@ -306,18 +306,18 @@ def call_row(
 
 
 def read_call(body: str) -> tuple[StoredAnswer, list[Attempt]]:
-    """Read a journal's answer and its attempts; raise ValueError for any other text."""
+    """Read an answer and its attempts from a journal; raise ValueError for any other text."""
     answer = read_record(StoredAnswer, body)
     return answer, attempts_of(answer.attempts)
 
 
 def models_asked(body: str) -> tuple[str, ...]:
-    """Return the models called for the answer of `call_row`, in order; none for an edited answer."""
+    """Return the models called for the answer in `call_row`, in order; empty for an edited answer."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
 
 
 class Manner(NamedTuple):
-    """Way in which a model produced a recorded answer."""
+    """Way in which a recorded answer was produced."""
 
     model: str
     repaired: tuple[str, ...]
@@ -325,7 +325,7 @@ class Manner(NamedTuple):
 
 
 def manner_of(body: str) -> Manner | None:
-    """Return how the answer in `call_row` was produced; None if no model was called for it in its run."""
+    """Return how the answer in `call_row` was produced; None if its run called no model for it."""
     recorded = json.loads(body)
     models = models_asked(body)
     if not models or recorded.get("origin", "asked") != "asked":
@@ -334,14 +334,14 @@ def manner_of(body: str) -> Manner | None:
 
 
 def reused_text(body: str) -> str:
-    """Return the answer of `call_row` for a run that reuses it from another one."""
+    """Return the answer in `call_row` for a run that reuses it from another run."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 
 def edited_text(body: str, edit: object) -> str:
-    """Return `call_row` with its answer replaced with `edit`; raise ValueError for an answer of another kind.
+    """Return `call_row` with its answer replaced by `edit`; raise ValueError if the edit is of the wrong kind.
 
-    An answer with data accepts JSON data or its text, any other answer accepts text.
+    An answer with data accepts JSON data or JSON text; any other answer accepts text.
     """
     recorded = json.loads(body)
     edited = {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.none()), "seconds": 0.0}
@@ -356,7 +356,7 @@ def edited_text(body: str, edit: object) -> str:
 
 
 def tokens_of(usage: Usage) -> Tokens:
-    """Convert the counts of `usage` to JSON data."""
+    """Convert the token counts of `usage` to JSON data."""
     return (
         usage.calls,
         usage.prompt_tokens,
@@ -381,7 +381,7 @@ def usage_of(tokens: Tokens) -> Usage:
 
 
 def failure_text(error: BaseException) -> str:
-    """Serialize `error` with its JSON-compatible attributes."""
+    """Serialize `error`, including its JSON-compatible attributes."""
     facts: dict[str, Any] = {}
     tuples: list[str] = []
     for name, value in vars(error).items():
@@ -398,7 +398,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def failure_of(body: str) -> Exception:
-    """Read an error written by `failure_text`, with the same class name and message."""
+    """Restore an error written by `failure_text`, with the same class name and message."""
     recorded = json.loads(body)
     is_known = recorded["kind"] in flowdebate.errors.__all__
     base: type[Exception] = getattr(flowdebate.errors, recorded["kind"]) if is_known else Exception
@@ -410,7 +410,7 @@ def failure_of(body: str) -> Exception:
 
 
 def make_error(kind: type[ErrorT], message: str, facts: Mapping[str, Any]) -> ErrorT:
-    """Build an error without its constructor, which would compose a different message."""
+    """Build an error without calling its constructor, which would compose a different message."""
     error = kind.__new__(kind)
     error.args = (message,)
     vars(error).update(facts)

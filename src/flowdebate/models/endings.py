@@ -1,7 +1,7 @@
-"""Finish reasons of answers, as worded by all vendors.
+"""Finish reasons of answers, in the words of all providers.
 
-No list of words is complete, so a reason is interpreted by the words in it, in any case and spelling: `MAX_TOKENS`,
-`maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer was truncated.
+No list of such words is complete, so a reason is interpreted by the words in it, in any case and spelling:
+`MAX_TOKENS`, `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer was truncated.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from flowdebate.errors import ContentFiltered, ProviderFailed
 from flowdebate.models.base import FinishReason, Flag
 
 Ending = Literal["stop", "tool_calls", "length", "filtered", "failed", "missing", "unknown"]
-"""Meaning of a finish reason: the answer is complete, calls tools, ran out of room or time, was stopped by a filter or
-broke off; or the reason was missing or has no known meaning.
+"""Meaning of a finish reason: the answer is complete, calls tools, reached a limit of length or time, was stopped by a
+filter, or broke off; or the reason is missing or unknown.
 """
 
 _FILTERED = (
@@ -76,7 +76,7 @@ def ending_of(reason: object) -> Ending:
 
 
 class Finish(NamedTuple):
-    """End of a usable answer."""
+    """Ending of a usable answer."""
 
     reason: FinishReason
     flags: tuple[Flag, ...]
@@ -85,10 +85,10 @@ class Finish(NamedTuple):
 def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
     """Determine how an answer ended, with or without tool `calls`.
 
-    Without a reason, or with an unknown one, an answer counts as truncated if it has `spent` its whole limit, and as
-    complete otherwise.
+    If the reason is missing or unknown, an answer counts as truncated if it `spent` its whole token limit, and
+    otherwise as complete.
 
-    Errors: ContentFiltered if a filter stopped it, ProviderFailed if the server broke off.
+    Raises ContentFiltered if a filter stopped the answer, ProviderFailed if the server broke off.
     """
     ending = ending_of(reason)
     if ending == "filtered":
@@ -101,6 +101,6 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
 
 
 def _named(reason: object) -> str:
-    """Quote a reason that says more than the protocol's own word."""
+    """Quote a reason if it says more than the protocol's own word."""
     plain = isinstance(reason, str) and reason not in ("content_filter", "error")
     return f" ({one_line(str(reason)[:100])})" if plain else ""

@@ -1,4 +1,4 @@
-"""Folders that replace the user's for agent CLIs: with the sign-in, but no memory, skills, servers or sessions."""
+"""Temporary home folders for agent CLIs, with the user's sign-in but without memory, skills, servers or sessions."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """Contents and variables of a folder that replaces the user's for a program."""
+    """Contents and environment variables of a program's temporary home folder."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that point the program to the folder, or turn features off."""
     sign_in: Mapping[str, Path] = field(default_factory=dict)
-    """Files with the user's sign-in, keyed by their paths in the folder."""
+    """Files with the user's sign-in, keyed by their paths in the temporary folder."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Contents of further files, keyed by their paths in the folder."""
+    """Contents of additional files, keyed by their paths in the temporary folder."""
     passed: tuple[str, ...] = ()
-    """Sign-in variables named by the user's configuration."""
+    """Names of sign-in variables mentioned in the user's configuration."""
 
 
 Isolate: TypeAlias = Callable[[Path, str], Isolation]
-"""Function that takes a new folder and the program's list of its models, and returns the isolation of one call."""
+"""Function that takes a new folder and the program's list of models, and returns the isolation for one call."""
 
 
 @contextmanager
 def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isolation]]:
-    """Create a folder for one call, link the sign-in into it, and remove it afterwards.
+    """Create a folder for one call, link the user's sign-in into it, and remove the folder afterwards.
 
-    If the program replaces the link with a renewed sign-in, the user's sign-in is replaced as well.
+    If the program replaces the link with a renewed sign-in, the user's sign-in is updated as well.
     """
     with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as name:
         home = Path(name)
@@ -83,7 +83,7 @@ def _put_back(renewed: Path, source: Path) -> None:
 
 
 def isolate_codex(home: Path, models: str) -> Isolation:
-    """Give codex its sign-in, its provider and models without tools.
+    """Give codex the user's sign-in and provider, and models without tools.
 
     The list of models decides which tools a model gets, regardless of options.
     """
@@ -157,7 +157,7 @@ enabled = false
 
 
 def isolate_gemini(home: Path, models: str) -> Isolation:
-    """Give gemini its sign-in, and settings without tools, servers, hooks, skills, agents or memory."""
+    """Give gemini the user's sign-in, and settings without tools, servers, hooks, skills, agents or memory."""
     del models
     folder = gemini_folder()
     settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
@@ -184,19 +184,19 @@ _GEMINI: Mapping[str, Json] = {
 
 
 def _gemini_auth() -> dict[str, Json]:
-    """Return the user's sign-in settings of gemini."""
+    """Return the user's sign-in settings for gemini."""
     security = _parse(gemini_folder() / "settings.json", _jsonc).get("security")
     auth = security.get("auth") if isinstance(security, dict) else None
     return auth if isinstance(auth, dict) else {}
 
 
 def gemini_folder() -> Path:
-    """Return the folder with the user's settings of gemini."""
+    """Return the folder that contains the user's gemini settings."""
     return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
 
 
 def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether gemini's variables or files specify a way to sign in."""
+    """Return whether variables or files of gemini specify a way to sign in."""
     del model
     if any(environment.get(name) for name in _GEMINI_KEYS) or any(map(is_filled, GEMINI_MANAGED)) or gemini_keys():
         return True
@@ -208,11 +208,11 @@ def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> boo
 
 _GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA")
 GEMINI_MANAGED = ("/etc/gemini-cli", "/Library/Application Support/GeminiCli", "C:/ProgramData/gemini-cli")
-"""Folders with an administrator's settings of gemini."""
+"""Folders that contain an administrator's gemini settings."""
 
 
 def gemini_keys() -> dict[str, str]:
-    """Return the sign-in variables that the user keeps in a `.env` file of gemini."""
+    """Return the sign-in variables that the user keeps in a `.env` file for gemini."""
     for path in (gemini_folder() / ".env", Path.home() / ".env"):
         with suppress(OSError, ValueError):
             return {name: value.strip("\"'") for name, value in _KEY_LINE.findall(path.read_text(encoding="utf-8"))}
@@ -223,7 +223,7 @@ _KEY_LINE = re.compile(r"^(?:export\s+)?((?:GEMINI_API_KEY|GOOGLE_[A-Z_]+))\s*=[
 
 
 def isolate_opencode(home: Path, models: str) -> Isolation:
-    """Give opencode its sign-in and its providers, and deny it all tools."""
+    """Give opencode the user's sign-in and providers, and deny it all tools."""
     del models
     providers = opencode_providers()
     configuration = {
@@ -256,7 +256,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode has a provider: signed in, configured, or its own with a named free model."""
+    """Return whether opencode has a provider: a sign-in, a configured provider, or its own with a named free model."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (
@@ -269,16 +269,16 @@ def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> b
 
 _OPENCODE_KEYS = ("OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT", "OPENCODE_CONSOLE_TOKEN")
 OPENCODE_MANAGED = ("/etc/opencode", "/Library/Application Support/opencode", "C:/ProgramData/opencode")
-"""Folders with an administrator's settings of opencode."""
+"""Folders that contain an administrator's opencode settings."""
 
 
 def opencode_sign_in() -> Path:
-    """Return the file with the user's opencode sign-ins."""
+    """Return the file that contains the user's opencode sign-ins."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "opencode" / "auth.json"
 
 
 def opencode_providers() -> dict[str, Json]:
-    """Return the providers and the default model from the user's opencode configuration."""
+    """Return the providers and the default model in the user's opencode configuration."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
     files = [folder / name for name in ("config.json", "opencode.json", "opencode.jsonc")]
     files += [Path(name) for name in [os.environ.get("OPENCODE_CONFIG")] if name]
@@ -290,7 +290,7 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return nothing for a missing or broken file, which the program itself reports."""
+    """Parse one of the user's files; return nothing for a missing or broken file: the program itself reports it."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

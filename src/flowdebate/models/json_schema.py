@@ -1,4 +1,4 @@
-"""Validation of data against untrusted JSON Schemas: patterns are matched in linear time, and the work is bounded."""
+"""Validation of data against untrusted JSON Schemas: patterns are matched in linear time, and all work is bounded."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 MOST_STEPS = 1_000_000
-"""Maximum number of steps in one validation. Each takes a microsecond or two: in total, a second that
-blocks all else.
+"""Maximum number of steps in one validation. A step takes a microsecond or two, so the maximum is about a second,
+during which everything else is blocked.
 """
 _HEAVIEST = 10_000
-"""Maximum number of states of a pattern."""
+"""Maximum number of states in a pattern."""
 _STEPS_A_KEYWORD = 10
 _STATES_A_STEP = 100
 """Number of pattern states that the engine processes in the time of one step."""
@@ -29,7 +29,7 @@ LINEAR = "a pattern that is matched in linear time: without look-around and back
 
 
 class _TooLong(Exception):
-    """Raised for data whose validation takes too many steps."""
+    """Raised if the validation of data takes too many steps."""
 
 
 class Pattern(NamedTuple):
@@ -37,12 +37,12 @@ class Pattern(NamedTuple):
 
     matches: Callable[[str], bool]
     states: int
-    """Upper bound, up to a factor, on the states that each character of a text may lead to."""
+    """Upper bound, up to a factor, on the number of states that each character of a text may lead to."""
 
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Pattern:
-    """Compile a `pattern` without backtracking; raise ValueError if it needs backtracking.
+    """Compile a `pattern` without backtracking; raise ValueError if it requires backtracking.
 
     >>> compile_pattern("^(a+)+$").matches("a" * 10_000 + "!")
     False
@@ -61,7 +61,7 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d{1,9})(?:,(\d{0,9}))?\
 
 
 def _count_states(pattern: str) -> int:
-    """Count the states of a pattern; a repetition multiplies them.
+    """Count the states of a pattern; a repetition multiplies the states inside it.
 
     >>> _count_states("ab"), _count_states("(?:ab){10}"), _count_states("((a{30}){30}){2,30}")
     (2, 20, 27000)
@@ -95,7 +95,7 @@ def _spend(steps: int) -> None:
 
 
 def find_errors(validator: Validator, value: object) -> list[ValidationError]:
-    """List the errors in `value`, or a single error for too many steps or too deep nesting."""
+    """List the errors in `value`, or a single error if validation takes too many steps or the nesting is too deep."""
     from jsonschema import ValidationError
 
     token = _LEFT.set([MOST_STEPS])
@@ -111,7 +111,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
 
 @lru_cache(maxsize=16)  # one for each draft
 def bounded(kind: type[Validator]) -> type[Validator]:
-    """Extend the validator class `kind` to count its steps, for `find_errors`."""
+    """Extend the validator class `kind` so that it counts its steps, for `find_errors`."""
     from jsonschema import validators
 
     keywords: dict[str, Any] = {**kind.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique_items}
@@ -181,7 +181,7 @@ def _unique_items(validator: Any, unique: object, instance: object, schema: obje
 
 
 def _hashable(value: object) -> object:
-    """Return the same key for equal JSON values: 1 equals 1.0, but not true."""
+    """Return a key that is the same for equal JSON values: 1 equals 1.0, but not true."""
     if isinstance(value, dict):
         return ("object", frozenset((key, _hashable(inner)) for key, inner in value.items()))
     if isinstance(value, list):
@@ -191,7 +191,7 @@ def _hashable(value: object) -> object:
 
 @cache
 def own_registry() -> Registry[Any]:
-    """Return JSON Schema's meta-schemas, for references, without `$schema`: it selects an unbounded validator."""
+    """Return JSON Schema's meta-schemas for references, without `$schema`: it would select an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry
     from referencing.jsonschema import specification_with

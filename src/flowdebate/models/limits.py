@@ -1,4 +1,4 @@
-"""Concurrency limit, and rate limits for one process or shared by many."""
+"""Concurrency limit, and rate limits for a single process or shared by several."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOGGER = logging.getLogger("flowdebate")
 _LONGEST_PAUSE = 3600.0
-"""Maximum pause in seconds, because an endpoint may request a pause of any length."""
+"""Maximum pause in seconds; an endpoint may request a pause of any length."""
 
 
 class PerLoop(Generic[T]):
-    """Holder of one object per event loop, created by `make`; objects of closed loops are dropped.
+    """Holder of one object per event loop, created by `make`. Objects of closed loops are dropped.
 
     >>> locks = PerLoop(asyncio.Lock)
     >>> async def same():
@@ -42,7 +42,7 @@ class PerLoop(Generic[T]):
         self._lock = threading.Lock()
 
     def here(self) -> T:
-        """Return the running loop's object."""
+        """Return the object of the running loop."""
         loop = asyncio.get_running_loop()
         value = self._made.get(loop)
         if value is None:
@@ -57,10 +57,10 @@ class PerLoop(Generic[T]):
 
 
 class ConcurrencyLimit(PerRequestWrapper):
-    """Limit the concurrent requests of `inner` to `max_concurrency`; the others wait.
+    """Limit the concurrent requests to `inner` to `max_concurrency`; further requests wait.
 
-    They wait in order and may be cancelled; the waiting time is the attempt's `waited`. While `inner` waits before a
-    retry, its slot is free. Each event loop has `max_concurrency` slots.
+    Requests wait in order and may be cancelled; the waiting time is recorded as the attempt's `waited`. While `inner`
+    waits before a retry, its slot is free. Each event loop has `max_concurrency` slots.
 
     >>> ConcurrencyLimit("ollama/gemma3", 4).name
     'ollama/gemma3'
@@ -90,7 +90,7 @@ class Bucket(AsyncLimiter):
     __slots__ = ()
 
     def seconds_until(self, amount: float) -> float:
-        """Return the seconds until there is room for `amount`, if nobody else adds anything."""
+        """Return the time in seconds until there is room for `amount`, if nothing else is added."""
         self.has_capacity(amount)  # drains the bucket up to now
         return max(0.0, self._level + amount - self.max_rate) * self.time_period / self.max_rate
 
@@ -101,7 +101,7 @@ class Bucket(AsyncLimiter):
 
 
 class _Metered(PerRequestWrapper):
-    """Base class of rate limits: each request waits for its turn, and its tokens are charged when it ends."""
+    """Base class for rate limits: each request waits for its turn, and its tokens are charged when it ends."""
 
     def __init__(
         self, inner: Model | str, *, requests: int | None, tokens: int | None, per: float, burst: int | None = None
@@ -142,16 +142,16 @@ class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
     - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
-      seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: a small `burst`
-      respects a provider's limit in each window.
+      seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: with a small `burst`, a
+      provider's limit is respected in each window.
     - `tokens`: the tokens of a request, prompt and answer, are charged when it ends. The next request waits while
-      more than `tokens` are charged; charges drain evenly, `tokens` in `per` seconds. Concurrent requests are not
-      charged yet, so several may exceed the limit together, and later ones wait longer. If the endpoint reports
+      more than `tokens` are charged; charges drain evenly, `tokens` in `per` seconds. Requests in flight are not
+      charged yet, so several may exceed the limit together, and later requests wait longer. If the endpoint reports
       no tokens, four characters count as one.
 
-    Requests wait in order and may be cancelled; the waiting time is the attempt's `waited`. A request that would wait
-    beyond the call's deadline raises RateLimited at once, with `retry_after`. If `inner` retries failed calls, each of
-    its requests waits. Each event loop is counted separately.
+    Requests wait in order and may be cancelled; the waiting time is recorded as the attempt's `waited`. A request that
+    would wait beyond the call's deadline immediately raises RateLimited, with `retry_after`. If `inner` retries failed
+    calls, each of its requests waits. Each event loop is counted separately.
 
     >>> RateLimit("openai/gpt-5-mini", requests=500, tokens=200_000).name
     'openai/gpt-5-mini'
@@ -213,7 +213,7 @@ class _Gate:
             self._waiting -= 1
 
     def _seconds(self, ahead: int) -> float:
-        """Return the seconds until a request with `ahead` others before it may be sent."""
+        """Return the time in seconds until a request may be sent, with `ahead` other requests before it."""
         requests = 0.0 if self.requests is None else self.requests.seconds_until(1 + ahead)
         tokens = 0.0 if self.tokens is None else self.tokens.seconds_until(0)
         delay = max(requests, tokens)
@@ -230,14 +230,15 @@ class SharedRateLimit(_Metered):
     The count is a row in the PostgreSQL database at `url` (its table is in `schema`), updated by one statement and
     timed by the server's clock: it holds for any number of processes on any number of machines with the same options.
     - `requests`: up to `burst` of them (None: all) may be sent at once after a pause; then one every `per / requests`
-      seconds. Each reserves its slot with one query, in order of arrival; the slot of a request that is cancelled or
-      dies while it waits stays empty.
+      seconds. Each request reserves its slot with one query, in order of arrival. If a request is cancelled or its
+      process dies while it waits, its slot stays empty.
     - `tokens`: charged when a request ends, as with `RateLimit`; later requests wait.
 
-    If the endpoint asks one process to wait, with a `retry-after`, all of them wait, for at most an hour. The waiting
-    time is the attempt's `waited`. A request whose wait would pass the call's deadline reserves no slot and raises
-    RateLimited at once, with `retry_after`. `key` names the count; None for the model's name. While the database is
-    unreachable, requests wait for up to `patience` seconds; then they raise StoreError and nothing is sent.
+    If the endpoint asks one process to wait, with a `retry-after`, all processes wait, for at most an hour. The waiting
+    time is recorded as the attempt's `waited`. A request whose wait would exceed the call's deadline reserves no slot
+    and immediately raises RateLimited, with `retry_after`. `key` names the count; None means the model's name. While
+    the database is unreachable, requests wait for up to `patience` seconds; then they raise StoreError and nothing is
+    sent.
 
     >>> SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", requests=500).name
     'openai/gpt-5-mini'
@@ -280,7 +281,7 @@ class SharedRateLimit(_Metered):
             raise
 
     async def close(self) -> None:
-        """Close the connection; the limit can be used again."""
+        """Close the database connection; the limit opens a new one if it is used again."""
         with self._opening:
             client, self._known = self._known, None
         if client is not None:
@@ -319,7 +320,7 @@ class SharedRateLimit(_Metered):
 
 
 def _check_in_time(seconds: float, request: ModelRequest) -> None:
-    """Raise RateLimited for a wait of `seconds` that would pass the call's deadline."""
+    """Raise RateLimited if a wait of `seconds` would exceed the call's deadline."""
     if seconds >= _left(request):
         raise RateLimited(
             f"not sent: its turn would come in {seconds:.3g} s, after the call's deadline",
@@ -330,7 +331,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
 
 
 def _left(request: ModelRequest) -> float:
-    """Return the seconds until the call's deadline; a very large number if there is none."""
+    """Return the time in seconds until the call's deadline; a very large number if there is none."""
     if request.deadline is None:
         return 1e9
     return max(0.0, request.deadline - asyncio.get_running_loop().time())

@@ -1,4 +1,4 @@
-"""Schemas of structured answers: pydantic models, other types and JSON Schemas behind one class."""
+"""Schemas of structured answers: one class for pydantic models, other types and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OutputSchema:
 
     @classmethod
     def of(cls, spec: object, *, location: str = "output schema", field: str = "output_schema") -> OutputSchema:
-        """Build the schema of `spec`; raise ConfigurationError if nothing can be validated against it."""
+        """Build the schema of `spec`; raise ConfigurationError if data cannot be validated against it."""
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
@@ -69,7 +69,7 @@ class OutputSchema:
 
     @property
     def name(self) -> str:
-        """Name of the schema, in a form that providers accept."""
+        """Name of the schema, in a form accepted by providers."""
         return self.model.__name__
 
     @cached_property
@@ -83,19 +83,21 @@ class OutputSchema:
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
-        """Copy this schema; answers may then contain a key of `synonyms` in place of its value, if that is a choice."""
+        """Copy this schema; answers may then use a key of `synonyms` in place of its value, if that is a choice."""
         assert self.json_schema  # noqa: S101 - computed once for all copies
         copied = copy(self)
         copied.synonyms = {**self.synonyms, **synonyms}
         return copied
 
     def dump(self, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> Any:  # noqa: ANN401 - what `validate` gave
-        """Convert a validated `value` to JSON data that `validate` accepts; `fallback` converts non-JSON values."""
+        """Convert a validated `value` to JSON data accepted by `validate`; `fallback` converts non-JSON values."""
         model_value = value if self._unwrap is None else self.model.model_construct(**{self._unwrap: value})
         return model_value.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
-        """Validate JSON text, plain data or an instance as the requested type; raise SchemaViolation if invalid."""
+        """Validate JSON text, plain data or an instance as the requested type; raise SchemaViolation for
+        invalid data.
+        """
         try:
             if isinstance(value, (str, bytes)):
                 _refuse_infinity(value)
@@ -155,7 +157,7 @@ class _ObjectOnTop:
 
 
 def _with_object_on_top(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a `schema` that only refers to a definition with the definition, because servers require an object."""
+    """Replace a `schema` that merely refers to a definition with that definition, because servers require an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
     name = str(reference).removeprefix("#/$defs/")
@@ -201,9 +203,9 @@ def _requirement(problem: jsonschema.ValidationError) -> str:
 
 
 def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any:  # noqa: ANN401 - jsonschema's own
-    """Build the `jsonschema` validator of `schema`, without reading files or contacting servers for references.
+    """Build the `jsonschema` validator for `schema`; references never read files or contact servers.
 
-    Call `find_errors` with it to bound the work. Raises ConfigurationError for an invalid schema, for endless
+    Pass the validator to `find_errors` to bound the work. Raises ConfigurationError for an invalid schema, for endless
     recursion, for an unresolvable reference inside the schema, and for a pattern that may take longer than linear time.
     """
     import jsonschema
@@ -259,7 +261,7 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
 
 
 def _parts_of(schema: object) -> Iterator[object]:
-    """Yield the parts of `schema` that may be schemas, but no constants and examples, which may look like schemas."""
+    """Yield the parts of `schema` that may be schemas, except constants and examples, which may look like schemas."""
     if isinstance(schema, list):
         yield from schema
     elif isinstance(schema, dict):
@@ -273,7 +275,7 @@ def _parts_of(schema: object) -> Iterator[object]:
 def _schemas_in(
     part: object, resolver: Resolver[Any], level: int = 1
 ) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
-    """Yield each schema in a schema, and the resolver around it; raise RecursionError beyond the deepest level."""
+    """Yield each schema inside a schema with its resolver; raise RecursionError beyond the deepest level."""
     if isinstance(part, dict):
         if level > _DEEPEST:
             raise RecursionError
@@ -284,7 +286,7 @@ def _schemas_in(
 
 
 def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[Any]:
-    """Return the resolver inside of a schema: references are relative to the nearest `$id` around them."""
+    """Return the resolver inside a schema: references are relative to the nearest enclosing `$id`."""
     from referencing.jsonschema import DRAFT202012
 
     has_id = isinstance(part.get("$id"), str)
@@ -292,7 +294,7 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
 
 
 def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
-    """Count the nested schemas that `part` applies to one value; raise RecursionError if they never end.
+    """Count the nested schemas that `part` applies to one value; raise RecursionError if the nesting never ends.
 
     `heights` maps identities to the heights so far, and to None for a schema in progress.
     """
@@ -318,7 +320,7 @@ def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None
 
 
 _DEEPEST = 50
-"""Maximum number of levels in a schema: each takes several levels of Python's stack, here and in jsonschema."""
+"""Maximum number of levels in a schema. Each level takes several frames of Python's stack, here and in jsonschema."""
 # Keywords whose schemas apply to the same value as the surrounding schema.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _PREFIX = "#/$defs/"
@@ -342,10 +344,10 @@ def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[
 
 
 def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy `schema` with each reference to one of its `$defs` replaced with the definition.
+    """Copy `schema`, replacing each reference to one of its `$defs` with the definition.
 
     Keywords next to a reference, such as a description, override the definition's keywords. Recursive definitions and
-    references to them stay. A `const` becomes an `enum` of one value, which every provider supports.
+    references to them are kept. A `const` becomes an `enum` with one value, which every provider supports.
 
     >>> side = {"enum": ["for", "against"], "title": "Side", "type": "string"}
     >>> inline_definitions({"items": {"$ref": "#/$defs/Side", "description": "Winner"}, "$defs": {"Side": side}})
@@ -381,7 +383,7 @@ def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
 
 
 def _reached(schema: object, definitions: dict[str, Any], seen: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return the definitions that `schema` refers to, directly or through others."""
+    """Return the definitions that `schema` refers to, directly or indirectly."""
     name = _referenced(schema, definitions) if isinstance(schema, dict) else None
     if name is not None and name not in seen:
         seen = _reached(definitions[name], definitions, seen | {name})

@@ -1,4 +1,4 @@
-"""Known model prices, in US dollars, from `genai-prices` if it is installed (the extra `prices`)."""
+"""Known model prices, in US dollars, from `genai-prices` if that is installed (the extra `prices`)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from flowdebate.models.providers import PROVIDERS
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors with different names there
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""Currency label of a cost computed with the application's prices, whose currency is unknown."""
+"""Currency label for a cost computed with the application's own prices, because their currency is unknown."""
 
 
 @lru_cache(maxsize=1)
 def prices_known() -> bool:
-    """Return whether prices are known, because `genai-prices` is installed."""
+    """Return whether prices are known, that is, whether `genai-prices` is installed."""
     return find_spec("genai_prices") is not None
 
 
 def prices_source() -> str | None:
-    """Return the unit of costs by known prices: currency, list with its version, and date; None if there are none.
+    """Return the unit of costs at known prices: currency, list with its version, and date; None if there are none.
 
-    The list itself has no date. The date of its newest price in force shows its age; a list fetched while the program
+    The list itself has no date, so the start date of its newest price shows its age. A list fetched while the program
     runs has the date of that day.
     """
     if not prices_known():
@@ -42,10 +42,10 @@ def prices_source() -> str | None:
 
 
 def known_price(model: str, usage: Usage) -> float | None:
-    """Return the cost of a model's `usage` in US dollars, as of today; None if no price is known.
+    """Return the cost of a model's `usage` in US dollars, at today's prices; None if no price is known.
 
-    Tokens read from or written to a cache cost the provider's caching prices; thinking costs the same as the answer.
-    Models on this machine are free. The first call imports the prices, which takes half a second.
+    Tokens read from or written to a cache are charged at the provider's caching prices; thinking costs the same as the
+    answer. Models on this machine are free. The first call imports the prices, which takes half a second.
     """
     provider, _, name = model.partition("/")
     preset = PROVIDERS.get(provider)

@@ -1,4 +1,4 @@
-"""Execution of a program: prompt on stdin, bounded output, and no process that outlives the call."""
+"""Execution of a program: prompt on stdin, bounded output, and no process left after the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST = 16_000_000  # maximum bytes of output
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output of a program until it ends; processes that it started may keep its pipes open longer."""
+    """Output of a program until it exits, since processes started by it may keep its pipes open longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -24,7 +24,7 @@ class _Output(asyncio.SubprocessProtocol):
         self._size = 0
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep a piece of the output, or fail once there is too much."""
+        """Store a piece of the output; fail if there is too much output."""
         self._size += len(data)
         if self._size <= _LARGEST:
             self._parts[fd].append(data)
@@ -32,14 +32,14 @@ class _Output(asyncio.SubprocessProtocol):
             self.ended.set_exception(ResponseTooLarge(_LARGEST, "bytes"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Note the end of one stream."""
+        """Record the end of one stream."""
         del exc  # a program may end before it has read everything
         self._open.discard(fd)
         if not self._open:
             self.closed.set()
 
     def process_exited(self) -> None:
-        """Note the end of the program."""
+        """Record the end of the program."""
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -53,9 +53,9 @@ _GRACE = 0.5  # seconds between SIGTERM and SIGKILL; a call past its deadline ha
 
 
 async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
-    """Run a program to its end, and return its exit code, output and errors.
+    """Run a program to completion, and return its exit code, output and errors.
 
-    Its process group ends with the call: with SIGTERM if it is still running, and with SIGKILL half a second later.
+    Its process group ends with the call: it receives SIGTERM if it is still running, and SIGKILL half a second later.
     """
     loop = asyncio.get_running_loop()
     try:

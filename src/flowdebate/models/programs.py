@@ -1,4 +1,4 @@
-"""Agent CLIs known by name: commands without tools, readers of their output, and limits on what they may see."""
+"""Known agent CLIs: commands without tools, parsers of their output, and limits on what they may read."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
-    """Cloud through which a program may reach its models, with its own account."""
+    """Cloud platform through which a program may access its models with a separate account."""
 
     variables: tuple[str, ...]
     """Variables for signing in, or patterns of their names."""
     switch: str | None = None
-    """Variable that turns the cloud on."""
+    """Environment variable that turns the cloud on."""
     models: str | None = None
-    """Prefix of the names of its models."""
+    """Prefix of model names in this cloud."""
 
     def is_used(self, model: str | None) -> bool:
         """Return whether the environment or the model's name selects this cloud."""
@@ -61,41 +61,39 @@ class Program:
     """An agent CLI."""
 
     command: Sequence[str]
-    """Name and options for answering the prompt on stdin, without tools and without questions."""
+    """Program name and options for answering the prompt on stdin, without tools or questions."""
     read: Callable[[str], Reply]
-    """Function that reads its output; it raises ValueError or TypeError for unreadable output."""
+    """Function that parses the output; it raises ValueError or TypeError for unreadable output."""
     model: str | None = None
     """Option that selects a model."""
     effort: Sequence[str] | None = None
     """Options for the amount of thinking, with `{effort}`; None if there are none."""
     folder: Sequence[str] | None = None
-    """Further options for reading its working folder; None for a program that cannot be confined to a folder."""
+    """Additional options for reading the working folder; None if the program cannot be confined to a folder."""
     no_folder: Sequence[str] = ()
-    """Further options for reading nothing."""
+    """Additional options for reading nothing."""
     isolate: Isolate | None = None
-    """Function that replaces the user's folders; None if options turn everything off."""
+    """Function that replaces the user's folders; None if options are enough to turn everything off."""
     models: Sequence[str] = ()
-    """Options that list the models for `isolate`; none if it needs no list."""
+    """Options for listing the models for `isolate`; empty if it needs no list."""
     variables: tuple[str, ...] = ()
-    """Environment variables of the program, or patterns of their names: its keys and settings."""
+    """The program's own environment variables, for its keys and settings, or patterns of their names."""
     clouds: tuple[Cloud, ...] = ()
-    """Clouds through which the program can access its models."""
+    """Clouds through which the program may access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of variables that hold a key in place of a sign-in."""
+    """Prefixes of variables with a key that replaces a sign-in."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
-    """Options to find out whether somebody is signed in, without a call; empty if there are none."""
+    """Options for checking whether somebody is signed in, without a call; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
-    """Function that takes the program's environment and model, and returns whether its files or variables have a
-    sign-in.
-    """
+    """Function of the program's environment and model that returns whether files or variables contain a sign-in."""
     environment: Mapping[str, str] | None = None
-    """Environment variables that turn features off."""
+    """Environment variables for turning features off."""
     keeps: tuple[str, ...] = ()
     """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()
-    """Folders with settings of the machine's administrator, which cannot be overridden."""
+    """Folders with settings from the machine's administrator, which cannot be overridden."""
 
     def describe_limits(self, name: str) -> str:
         """Describe the features of the program `name` that cannot be turned off on this machine.
@@ -113,7 +111,7 @@ class Program:
 
 
 def is_model_name(name: str) -> bool:
-    """Return whether `name` can be passed to a program as a model: it is neither blank nor looks like an option."""
+    """Return whether `name` can be passed to a program as a model: it must not be blank or look like an option."""
     return bool(name.strip()) and not name.lstrip().startswith("-")
 
 
@@ -124,7 +122,7 @@ def _count(counts: object, *names: str) -> int | None:
 
 
 def _objects(output: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in the lines of an output; ignore other lines."""
+    """Yield the JSON objects in the lines of an output; skip other lines."""
     for line in output.splitlines():
         try:
             value = json.loads(line)
@@ -368,7 +366,7 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def limits_of(models: Iterable[str]) -> list[str]:
-    """Describe the limits of all installed programs among `models`, which are names or name patterns."""
+    """Describe the limits of all installed programs among `models`, a list of names or name patterns."""
     return [
         program.describe_limits(f"cli/{name}")
         for name, program in PROGRAMS.items()

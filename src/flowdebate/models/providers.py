@@ -1,4 +1,4 @@
-"""Providers of models: their addresses, the names of their keys, and the abilities of their servers."""
+"""Providers of models: their addresses, the names of their key variables, and their servers' abilities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 StructuredMode = Literal["json_schema", "tools", "json", "md_json"]
-"""Structured mode: a response format, a tool call, JSON, or JSON in a code block."""
+"""Mode of a structured answer: a response format, a tool call, JSON, or JSON in a code block."""
 
 STRUCTURED_MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "json", "md_json")
 """Structured modes, from the most to the least constraining."""
@@ -22,9 +22,9 @@ class Provider:
     base_url: str | None
     """The endpoint; None for OPENAI_BASE_URL, or OpenAI itself."""
     key_env: str | None
-    """Environment variable of the key; None for servers without one."""
+    """Environment variable with the key; None for servers without keys."""
     default: str | None
-    """Default model: a current and inexpensive one; None for the server's first model."""
+    """Default model, a current and inexpensive one; None for the server's first model."""
     _: KW_ONLY
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
@@ -32,12 +32,12 @@ class Provider:
     effort: str | None = "reasoning_effort"
 
     def address(self, name: str) -> str | None:
-        """Return the endpoint of the provider `name`, preferably from its variable; None for OpenAI's own."""
+        """Return the endpoint of the provider `name`, preferably from its variable; None for OpenAI's own endpoint."""
         return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 
 def _local_server(port: int, *, effort: str = "reasoning_effort") -> Provider:
-    """Describe a server on this machine: no key, and either tools or a schema, because a schema becomes a grammar."""
+    """Describe a server on this machine: no key, and either tools or a schema, because schemas become grammars."""
     return Provider(f"http://127.0.0.1:{port}/v1", None, None, tools_with_schema=False, effort=effort)
 
 
@@ -85,7 +85,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 
 def address_variable(name: str) -> str:
-    """Return the environment variable for the address of a provider.
+    """Return the environment variable for a provider's address.
 
     >>> address_variable("llama-server")
     'LLAMA_SERVER_BASE_URL'

@@ -1,8 +1,8 @@
-"""Reading of structured answers: repair of broken JSON, and of values in another form.
+"""Reading of structured answers: repair of broken JSON, and of values in an unexpected form.
 
 An answer accepted by its schema is never changed. Other answers are repaired by fixed rules that depend on text and
-schema, and validated again. No rule compares by similarity: an answer that is not an unambiguous form of a valid one is
-requested again.
+schema, and validated again. No rule compares by similarity: an answer is requested again unless it is an unambiguous
+form of a valid answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """JSON data in a text, and the repairs of its syntax."""
+    """JSON data from a text, and the repairs of its syntax."""
 
     value: object
     repairs: tuple[str, ...]
@@ -62,7 +62,7 @@ def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolati
 
 
 def has_answer(text: str, output: OutputSchema) -> bool:
-    """Return whether `text` has JSON data, or words that can be read as `output`."""
+    """Return whether `text` contains JSON data, or words that can be read as `output`."""
     try:
         if parse_json(text) is not None:
             return True
@@ -84,7 +84,7 @@ def _checked(value: object, output: OutputSchema) -> object:
 
 
 def parse_json(text: str) -> Parsed | None:
-    """Find the JSON data in `text` and repair its syntax; None if there is none, or more than one answer.
+    """Find the JSON data in `text` and repair its syntax; None unless there is exactly one answer.
 
     >>> parse_json('Sure: {"winner": "for",}')
     Parsed(value={'winner': 'for'}, repairs=('text around the JSON', 'trailing comma'))
@@ -118,7 +118,7 @@ def parse_json(text: str) -> Parsed | None:
 
 
 def find_object(text: str) -> str | None:
-    """Find the only valid JSON object in `text`, as written there; None if there is none, or more than one.
+    """Find the only valid JSON object in `text`, as written there; None unless there is exactly one.
 
     Parts of a broken object do not count, nor does an object with a repeated field.
 
@@ -134,7 +134,7 @@ def find_object(text: str) -> str | None:
 
 
 def _spans(text: str) -> list[tuple[int, int, object]] | None:
-    """Find the start, the end and the value of each object in `text`; None if there is none, or a broken one."""
+    """Find the start, the end and the value of each object in `text`; None if there is no object or a broken one."""
     spans: list[tuple[int, int, object]] = []
     begin = text.find("{")
     tried = 0
@@ -164,7 +164,7 @@ def _gaps(text: str, spans: Sequence[tuple[int, int, object]]) -> Iterator[str]:
 
 
 def repeats_key(text: str) -> bool:
-    """Return whether `text` is valid JSON with a repeated key in an object, so that its value is ambiguous.
+    """Return whether `text` is valid JSON but ambiguous, because an object in it repeats a key.
 
     >>> repeats_key('{"winner": "for", "winner": "against"}'), repeats_key('{"winner": "for"}')
     (True, False)
@@ -179,7 +179,7 @@ def repeats_key(text: str) -> bool:
 
 
 class _Repeated(ValueError):
-    """Repeated key in an object."""
+    """Raised for a repeated key in an object."""
 
 
 def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -199,7 +199,7 @@ _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
 
 def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of `text` that may be the answer, each with its repair: all of it, a fence, a span."""
+    """Yield the parts of `text` that may be the answer, each with its repair: the whole text, a fence, or a span."""
     yield (), text
     if text.startswith('{\\"'):
         yield ("double encoding",), re.sub(r"\\(.)", r"\1", text)
@@ -231,7 +231,7 @@ _ENDS = re.compile(r"(?:[\"}\]]|\b(?:true|false|null|True|False|None))\Z")
 
 
 def _repair(text: str) -> Parsed | None:
-    """Repair the syntax of one object or list; None if that would lose or invent content."""
+    """Repair the syntax of one object or list; return None if that would lose or invent content."""
     if text[:1] not in ("{", "[") or len(text) > _LONGEST:
         return None
     try:
@@ -267,7 +267,7 @@ def _missing(text: str) -> bool:
 
 
 def _repairs_of(text: str) -> tuple[str, ...]:
-    """Name the syntax errors of `text`."""
+    """List the syntax errors in `text` by name."""
     outside = _STRING.sub('""', text)
     signs = {
         "trailing comma": re.search(r",\s*[}\]]", outside),
@@ -284,7 +284,7 @@ _SYNTAX = re.compile(r"[\s{}\[\],:\"'“”\u2018\u2019\\]+")
 
 
 def _content(text: str) -> str:
-    """Return `text` without whitespace, brackets and quotes: a repair that changes it has lost or added content."""
+    """Return `text` without whitespace, brackets and quotes; a repair that changes it has lost or added content."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
     text = re.sub(r"\\[nrtbf]", " ", text)
     return _SYNTAX.sub("", re.sub(r"\bNone\b", "null", text)).casefold()
@@ -303,10 +303,10 @@ def _flat(value: object) -> str:
 
 
 def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] = MappingProxyType({})) -> str | None:
-    """Find the choice that `text` is a form of; None if there is none, or more than one.
+    """Find the choice that `text` expresses; None unless there is exactly one.
 
-    Try it unchanged, then in any case and Unicode form, then without brackets, quotes, emphasis, a label or a full stop
-    around it, and finally as one of the `synonyms`.
+    Try the text unchanged, then in any case and Unicode form, then without surrounding brackets, quotes, emphasis,
+    label or full stop, and finally as one of the `synonyms`.
 
     >>> find_choice("**Position:** [Cap Rents].", ["cap rents", "free rents"])
     'cap rents'
@@ -324,7 +324,7 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the one name that `text` spells, alone or in a phrase without other content; None without a match.
+    """Find the one name in `text`, either by itself or in a phrase without other content; None without a match.
 
     Spaces, hyphens, underscores and dots in a name do not matter.
 
@@ -390,14 +390,14 @@ _LONGEST_WORDS = 4_000
 
 
 def _plain(text: str) -> str:
-    """Return `text` in one case, one Unicode form, and with single spaces; a long text is unchanged."""
+    """Return `text` in lowercase, in one Unicode form, and with single spaces; a long text is unchanged."""
     if len(text) > _LONGEST_WORDS:
         return text
     return as_seen(unescaped(text)).translate(_SIGNS)
 
 
 def _bare(text: str) -> str:
-    """Return the plain form of `text` without brackets, quotes, emphasis, a label and a full stop around it."""
+    """Return the plain form of `text` without surrounding brackets, quotes, emphasis, label and full stop."""
     bare, stops = text.strip(), 1
     while bare and len(bare) <= _LONGEST_WORDS:
         if bare[-1] in ".。" and stops and not bare.endswith(".."):
@@ -438,7 +438,7 @@ _LARGEST_SCALE = 10  # a number up to it may be out of five or ten, so it is not
 
 @dataclass
 class _Fitting:
-    """Conversion of a value to the forms of a schema, with a record of the changes."""
+    """Conversion of a value to the form required by a schema, with a record of the changes."""
 
     output: OutputSchema
     repairs: list[str] = field(default_factory=list)
@@ -448,7 +448,7 @@ class _Fitting:
         self._synonyms = self.output.synonyms
 
     def fit(self, value: object, schema: object) -> Any:  # noqa: ANN401, PLR0911 - JSON data; one return for each type
-        """Convert `value` to `schema`, if it is unambiguously one of its forms."""
+        """Convert `value` to the form required by `schema`, if that is unambiguous."""
         schema, nullable = self._resolve(schema)
         if value is None and nullable:
             return None
@@ -469,7 +469,7 @@ class _Fitting:
         return value
 
     def drop_items(self, value: object, violation: SchemaViolation) -> tuple[object, list[str]]:
-        """Copy `value` without invalid items in lists of objects, and count them; a list never becomes empty."""
+        """Copy `value`, dropping and counting invalid items in lists of objects; a list never becomes empty."""
         counts: list[str] = []
         if not isinstance(value, dict):
             return value, counts
@@ -563,7 +563,7 @@ class _Fitting:
         return self._note("missing key", {name: fitted})
 
     def _is_item(self, value: Mapping[str, object], schema: object) -> bool:
-        """Return whether `value` has everything that an item of a list needs."""
+        """Return whether `value` has all the required parts of a list item."""
         item, _ = self._resolve(self._resolve(schema)[0].get("items"))
         required = set(item.get("required", ()))
         return bool(required) and required <= value.keys()
@@ -581,7 +581,7 @@ class _Fitting:
         return fields if fields.keys() == properties.keys() else None
 
     def _unwrap(self, value: dict[str, object], schema: _Schema) -> dict[str, object]:
-        """Return the object in a wrapper with a neutral name, the schema's name, or a name for arguments."""
+        """Return the object inside a wrapper with a neutral name, the schema's name, or a name for arguments."""
         properties = schema.get("properties") or {}
         titles = {_key(str(schema.get("title", ""))), _key(self.output.name)}
         inner = value.get("properties")
@@ -634,7 +634,7 @@ class _Fitting:
         return fitted
 
     def _fit_lines(self, fields: dict[str, object], properties: Mapping[str, Any]) -> None:
-        """Read "12-14" in a field such as `line` as its first and last line, if there is an `endLine`."""
+        """Read "12-14" in a field such as `line` as the first and last line, if there is an `endLine`."""
         for name in properties:
             end, part = f"end{name[:1].upper()}{name[1:]}", fields.get(name)
             if end in properties and isinstance(part, str) and (lines := _LINES.fullmatch(_bare(part))):
@@ -661,7 +661,7 @@ class _Fitting:
         return [self.fit(part, item) for part in value] if isinstance(value, list) else value
 
     def _split(self, text: str, item: _Schema) -> list[str] | None:
-        """Split a list written as text; None unless all of its parts are choices of `item`."""
+        """Split a list written as text; return None unless all parts are choices of `item`."""
         if len(text) > _LONGEST_WORDS:
             return None
         required = item.get("required", ())
@@ -690,9 +690,9 @@ class _Fitting:
 
 
 def _number(value: str | float, *, low: float | None, high: float | None) -> Fraction | None:
-    """Read a number, a percentage or a share such as "8/10" on the scale from `low` to `high`.
+    """Read a number, a percentage or a fraction such as "8/10" on the scale from `low` to `high`.
 
-    None for any other text.
+    Returns None for any other text.
     """
     match = _NUMBER.fullmatch(_bare(value) if isinstance(value, str) else repr(value))
     if match is None:
@@ -715,7 +715,7 @@ def _key(name: str) -> str:
 def _name_of(key: str, names: Iterable[str]) -> str | None:
     """Find the name among `names` that matches `key` in another case, or as a form of a choice.
 
-    None if there is none, or more than one.
+    Returns None unless exactly one name matches.
     """
     candidates = list(names)
     if key in candidates:

@@ -1,9 +1,9 @@
-"""`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without making any call.
+"""`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without making any calls.
 
 A cassette has a header and one line of JSON per call: the request and its hash, its number among equal requests, and
-the answer, in the same form as in a journal (`codec.call_row`), or the error. With `exchanges`, it also has the HTTP
-requests and responses of the call. Everything is validated on reading, because people edit cassettes: an invalid line
-raises BadFile, with its number and field.
+the answer, in the same form as in a journal (`codec.call_row`), or the error. With `exchanges`, the line also contains
+the call's HTTP requests and responses. Everything is validated when it is read, because people edit cassettes: an
+invalid line raises BadFile, with its number and field.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ Redacted = Annotated[str, BeforeValidator(_without_keys)]
 
 
 class Header(Recorded):
-    """First line of the file."""
+    """First line of a cassette."""
 
     format: Literal["flowdebate.cassette"] = "flowdebate.cassette"
     version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
-    """Profile of the recorded model's default prompts, needed to build the same requests again."""
+    """Profile of the recorded model's default prompts, so that a replay builds the same requests."""
 
 
 CLASSES: dict[str, type[ModelError]] = {
@@ -95,11 +95,11 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes allowed for a recorded error, because a file from elsewhere must not create other objects."""
+"""Classes allowed for a recorded error, because a foreign file must not create other objects."""
 
 
 class Failure(Recorded):
-    """A recorded `ModelError`, which is one of `CLASSES` with facts of known types; a journal's may be of any class."""
+    """A recorded `ModelError`: one of `CLASSES`, with facts of known types. In a journal, the class may be any."""
 
     kind: str
     message: Redacted
@@ -133,7 +133,7 @@ class Failure(Recorded):
 
     @classmethod
     def of(cls, error: ModelError) -> Failure:
-        """Convert `error`; a class of the application becomes the library's base class."""
+        """Convert `error`; an application's error class is replaced by the library's base class."""
         kind = next(base.__name__ for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
         try:
             facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
@@ -142,7 +142,7 @@ class Failure(Recorded):
             return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
 
     def error(self) -> ModelError:
-        """Build the error as it was raised."""
+        """Rebuild the error that was raised."""
         facts = {name: getattr(self, name) for name in (*_COMMON, *FACTS[self.kind])}
         return make_error(CLASSES[self.kind], self.message, facts)
 
@@ -157,14 +157,14 @@ FACTS = {
     }
     for name, kind in CLASSES.items()
 }
-"""Facts of each class in addition to those of `ModelError`, and whether they are required."""
+"""Additional facts by error class, besides the facts of `ModelError`, and whether they are required."""
 
 # Events for a run's readers during a call, which a replayed call repeats.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
 
 
 class Notice(Recorded):
-    """Event of a model call."""
+    """Event recorded during a model call."""
 
     kind: str
     facts: dict[str, JsonValue]
@@ -175,7 +175,7 @@ class Notice(Recorded):
         return self
 
     def event(self) -> object:
-        """Build the event; raise ValueError if the facts do not fit."""
+        """Rebuild the event; raise ValueError if the facts do not fit."""
         if self.kind not in _EVENTS:
             problem = f"has an unknown `kind` of event: {self.kind}"
             raise ValueError(problem)
@@ -205,13 +205,13 @@ class HttpExchange(Recorded):
 
 
 class Call(Recorded):
-    """Line of one call, with its answer or error."""
+    """Line of a cassette for one call, with its answer or error."""
 
     block: str
     sha256: str
     """Digest of `block` and `request`."""
     occurrence: int = Field(ge=1)
-    """Number among equal requests, in chronological order."""
+    """Number of the call among equal requests, in chronological order."""
     request: dict[str, JsonValue]
     answer: Answer | None = None
     error: Failure | None = None
@@ -233,16 +233,16 @@ class Call(Recorded):
 
 
 def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
-    """Build the response; if it has no data, `output` reads them from the text, as for any model."""
+    """Build the response; if it has no data, `output` parses the text, as for any model."""
     return answer.response(None if answer.data is None else output)
 
 
 def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
-    """Return the parts of `request` that an answer may depend on, as JSON.
+    """Return those parts of `request` that an answer may depend on, as JSON.
 
-    Included are messages, tools, output schema, choices, form and settings; the deadline, the maximum length of the
-    answer, listeners, and the descriptions of tools are not. A journal hashes more (`codec.digest_of`): it finds a step
-    by its path, and the hash only shows changes; here, a request is found by its hash alone.
+    They are the messages, tools, output schema, choices, form and settings, but not the deadline, the maximum length of
+    the answer, listeners, and the descriptions of tools. A journal hashes more (`codec.digest_of`): it finds a step by
+    its path, and the hash only shows changes; here, a request is found by its hash alone.
     """
     request_settings = request.settings
     settings = {
@@ -274,19 +274,19 @@ def hash_request(block: str, request: Mapping[str, JsonValue]) -> str:
 
 
 class RecordingModel(Wrapper):
-    """Record each answer of `inner`, and each ModelError, to a new cassette at `path`, for `ReplayModel`.
+    """Record each answer of `inner`, and each ModelError, in a new cassette at `path`, for `ReplayModel`.
 
-    Around a model with its own retries, such as `RecordingModel(OpenAIModel(…))`, a call is one line, however many
-    requests were sent for it. Inside a retry policy, such as `Retrying(RecordingModel(…))`, each request is a line, to
-    be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it ran out of time.
+    Around a model with its own retries, such as `RecordingModel(OpenAIModel(…))`, a call is one line, no matter how
+    many requests were sent for it. Inside a retry policy, such as `Retrying(RecordingModel(…))`, each request is a
+    line, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it reached its deadline.
 
-    The file contains prompts and answers unchanged; only its owner can read a newly created one. API keys are not part
-    of requests, and are redacted in errors. BadFile if `path` already exists (unless `overwrite` is set), or cannot be
-    written.
+    The file contains prompts and answers unchanged; a newly created file is readable only by its owner. API keys are
+    not part of requests, and are redacted in errors. Raises BadFile if `path` already exists (unless `overwrite` is
+    set) or cannot be written.
 
     With `exchanges`, the file is meant to be shared: it also has the bodies of all HTTP requests and responses, as the
     server wrote them and without headers, and addresses of hosts, keys and home directories are redacted in it.
-    `flowdebate.testing.serve_recording` answers as that server did.
+    `flowdebate.testing.serve_recording` then answers like the recorded server.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class RecordingModel(Wrapper):
         return response
 
     def _write(self, line: bytes) -> None:
-        """Append `line` completely or not at all: a full disk must not leave half a line in front of the next one."""
+        """Append `line` completely or not at all: even on a full disk, no half line may precede the next line."""
         try:
             with (
                 self._writing,
@@ -368,7 +368,7 @@ class RecordingModel(Wrapper):
 
 
 def _is_out_of_time(request: ModelRequest, started: float) -> bool:
-    """Return whether a call was cancelled at its own deadline, not at the deadline of a surrounding policy."""
+    """Return whether a call was cancelled at its own deadline rather than that of a surrounding policy."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
@@ -385,7 +385,7 @@ def _new_call(
     exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
-    """Build a call's line from its first fields, `opening`; raise ValueError for an answer that cannot be read back.
+    """Build a call's line from its first fields, `opening`; raise ValueError for an answer that could not be read back.
 
     With `exchanges`, the line never contains `host`.
     """
@@ -432,7 +432,7 @@ _HOME = re.compile(r"((?:/home/|/Users/|[A-Za-z]:(?:\\)+Users(?:\\)+))[^/\\\s\"'
 
 
 def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any:  # noqa: ANN401 - JSON data
-    """Copy JSON data without keys, `secrets`, addresses, the name of `host`, and users' home directories.
+    """Copy JSON data, redacting keys, `secrets`, addresses, the name of `host`, and users' home directories.
 
     >>> _anonymous({"error": "no answer from http://10.0.0.7:8000/v1, gpu-7:8000 or gpu-7.lan"})
     {'error': 'no answer from [address], [address] or [address]'}
@@ -479,15 +479,15 @@ def _unwritable(path: Path, error: Exception) -> BadFile:
 class ReplayModel:
     """Replay the cassette that `RecordingModel` wrote to `path`: the same answers and errors, immediately and for free.
 
-    Calls are matched by their request: concurrent calls may come in any order, and equal ones are replayed in the order
-    of recording. A call missing from the cassette raises CassetteMismatch, with the difference to the nearest one. Each
-    recorded call is replayed once; with `strict` False the last of several equal calls is replayed again and again, so
-    one cassette serves any number of runs.
+    Calls are matched by their request: concurrent calls may come in any order, and equal calls are replayed in the
+    order of recording. A call missing from the cassette raises CassetteMismatch, which shows the difference from the
+    nearest call. Each recorded call is replayed once. With `strict=False`, the last of several equal calls is replayed
+    again and again, so one cassette serves any number of runs.
 
     A debate with the recorded seed has the same output and the same events, except for times and the run's id. An
     answer's text is streamed in one piece.
 
-    BadFile for any other file. The file is read once, and never written.
+    Raises BadFile for any other file. The file is read once, and never written.
     """
 
     tells_attempts = True
@@ -507,7 +507,7 @@ class ReplayModel:
 
     @property
     def remaining(self) -> int:
-        """Number of recorded calls that have not been replayed yet."""
+        """Number of recorded calls not replayed yet."""
         return len(self._calls) - len(self._given)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -577,7 +577,7 @@ _LINES, _WIDTH = 2_000, 100
 
 
 def _as_lines(request: Mapping[str, Any]) -> list[str]:
-    """Format a request for comparison, splitting its prompts into lines."""
+    """Format a request for comparison, with its prompts split into lines."""
     text = without_keys(json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n"))
     pieces = (line[at : at + _WIDTH] for line in text.split("\n") for at in range(0, max(len(line), 1), _WIDTH))
     return list(islice(pieces, _LINES))
@@ -587,7 +587,7 @@ def _as_lines(request: Mapping[str, Any]) -> list[str]:
 
 
 def _read_cassette(path: str) -> tuple[Header, list[Call]]:
-    """Read the file at `path`; BadFile, with the line, for anything that `RecordingModel` did not write."""
+    """Read the file at `path`; raise BadFile, with the line, for anything that `RecordingModel` did not write."""
     try:
         if not Path(path).is_file():
             raise BadFile(path, "is not a file" if Path(path).exists() else "does not exist")
@@ -640,10 +640,10 @@ def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
 
 
 class PlayedModel(ReplayModel):
-    """Play a cassette for readers: answers in the recorded order for each block, streamed at `words` per second.
+    """Play a cassette for an audience: answers in the recorded order for each block, streamed at `words` per second.
 
-    Requests are not compared with the recorded ones, so it still plays after a change of prompts. A block's request
-    beyond the end of the recording raises CassetteMismatch.
+    Requests are not compared with the recorded ones, so a cassette still plays after prompts have changed. A block's
+    request beyond the end of the recording raises CassetteMismatch.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, words: float) -> None:

@@ -1,17 +1,17 @@
-"""Model names, and their meaning in a run.
+"""Model names and their meaning in a run.
 
-    "openai/gpt-5-mini"    a provider of `PROVIDERS`, and the name that the provider gives its model
+    "openai/gpt-5-mini"    a provider in `PROVIDERS`, and the provider's name for the model
     "gpt-5-mini"           a model whose name identifies its maker, or one that a server on this machine lists
     "local"                the embedded model
     "cli/claude"           an installed agent CLI, optionally with one of its models after a second slash
     "intent/chat"          the run's model for debaters
     "intent/synthesize"    the run's model for moderators, judges and synthesizers
-    "each"                 for a pattern: all available models, dealt to its seats (`chassis/seats.py`)
+    "each"                 for a pattern: all available models, distributed among its seats (`chassis/seats.py`)
     a Model object         itself
 
-Order of precedence: the `override_model` of the run, the block's own model, the `model` of the run, the `model` of the
-patterns around the block (the nearest first), the environment: FLOWDEBATE_MODEL, the first provider of `PROVIDERS`
-whose key is set, a server that answers on this machine, the local model if it is installed.
+Order of precedence: the run's `override_model`, the block's own model, the run's `model`, the `model` of the patterns
+around the block (nearest first), and the environment: FLOWDEBATE_MODEL, the first provider in `PROVIDERS` with a key
+set, a server that answers on this machine, and the local model if it is installed.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from flowdebate.models.providers import PROVIDERS, Provider, address_variable
 ModelSpec: TypeAlias = Model | str
 
 ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
-"""A `model` of a run or a pattern: one for all, one by intent (`{"chat": …, "synthesize": …}`), or none."""
+"""The `model` of a run or a pattern: one for all seats, one per intent (`{"chat": …, "synthesize": …}`), or None."""
 
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
 _VARIABLE = "FLOWDEBATE_MODEL"
 _CLI = "cli/"
 EACH = "each"
-"""Keyword for all available models, alternating between vendors, which a pattern deals to its seats."""
+"""Keyword for all available models, alternating between vendors, which a pattern distributes among its seats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """The `model` of a run that replaces all others, made by `run(override_model=…)`."""
+    """The `model` of a run that replaces all other models, created by `run(override_model=…)`."""
 
     spec: ModelSpec
 
@@ -59,7 +59,7 @@ class Override:
         return self.spec if isinstance(self.spec, str) else self.spec.name
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Forward the request to the model, which runs normally call directly."""
+        """Forward the request to the model; runs normally call the model directly."""
         return await resolve_model(self.spec).request(request)
 
 
@@ -79,8 +79,8 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
 class ModelResolver:
     """Models of a run: one object per name, so that its connections are shared.
 
-    `choice` is the `model` of the run, used by blocks without a specific model; `environment` replaces the environment
-    in a resumed run.
+    `choice` is the run's `model`, used by blocks without a specific model; `environment` replaces the environment in a
+    resumed run.
     """
 
     __slots__ = ("_by_intent", "_environment", "_known", "_one", "_only", "_overrides")
@@ -99,7 +99,7 @@ class ModelResolver:
     def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
         """Return the model for a block that specifies `spec` (None: "intent/chat").
 
-        `defaults` are the models of the patterns around the block, the nearest first. Errors: ConfigurationError for an
+        `defaults` are the models of the patterns around the block, nearest first. Raises ConfigurationError for an
         invalid name, ModelUnavailable if no model is set up.
         """
         if spec is None:
@@ -144,7 +144,7 @@ class ModelResolver:
 
 
 def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
-    """Return the model of `intent` in `choice`; None if it has none."""
+    """Return the model for `intent` in `choice`; None if it has none."""
     if not isinstance(choice, Mapping):
         return choice
     _check_mapping(choice)
@@ -152,7 +152,7 @@ def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
 
 
 def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Model:
-    """Resolve `spec`; `default` sets the models of the intents.
+    """Resolve `spec`; `default` sets the models for the intents.
 
     >>> resolve_model("ollama/gemma3").name
     'ollama/gemma3'
@@ -189,7 +189,7 @@ def environment_choice() -> tuple[str, str] | None:
 
 
 def _found_models() -> Iterator[tuple[str, str]]:
-    """Yield the available models in order of preference, with the reason; servers are only contacted when needed."""
+    """Yield the available models in order of preference, with the reason; servers are contacted only when needed."""
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -230,7 +230,7 @@ def vendor_of(model: ModelSpec) -> str:
 
 
 def maker_of(model: ModelSpec) -> str:
-    """Return the vendor that made a model, regardless of its server; the name of a vendor is returned unchanged.
+    """Return the vendor that made a model, regardless of where it is hosted; a vendor's name is returned unchanged.
 
     >>> maker_of("openrouter/anthropic/claude-sonnet-4.5"), maker_of("groq/openai/gpt-oss-120b"), maker_of("cli/codex")
     ('anthropic', 'openai', 'openai')
@@ -245,7 +245,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for a name that looks like a misspelt vendor, which would exclude nothing."""
+    """Raise ConfigurationError for a name that looks like a misspelled vendor, because it would exclude nothing."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -267,7 +267,7 @@ def found_models(*, without: Collection[str] = ()) -> list[str]:
 
 
 def nothing_found() -> str:
-    """Explain where models were searched for, and what to do."""
+    """Explain where models were looked for, and what to do."""
     from flowdebate.models.local.gguf import WAYS_OUT
 
     empty = "".join(f" ({name} answers, but has none)" for name in running_servers())
@@ -289,26 +289,26 @@ _MOST_ASKED = 5  # maximum number of a server's models whose abilities are reque
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """Models of a server on this machine."""
+    """A server on this machine, with its models."""
 
     models: tuple[str, ...]
     first: str | None
-    """First model that supports chat; None if there is none."""
+    """First model with chat support; None if there is none."""
 
 
 _seen: tuple[float, Mapping[str, _Server]] = (float("-inf"), {})
 
 
 def running_servers() -> Mapping[str, str | None]:
-    """Ask the servers at the usual local addresses, all at once, for their first model; None if there is none.
+    """Ask the servers at the usual local addresses, concurrently, for their first model; None if a server has none.
 
-    Within `forbid_real_models` they are not contacted.
+    Within `forbid_real_models`, no server is contacted.
     """
     return {name: server.first for name, server in _servers().items()}
 
 
 def models_at(base_url: str) -> tuple[str, ...]:
-    """Ask the server at `base_url` for its models, if it is on this machine; empty if it does not list them."""
+    """Ask the server at `base_url` for its models if it is on this machine; empty if the server does not list them."""
     from http.client import HTTPException
 
     if not is_loopback(base_url):
@@ -320,7 +320,7 @@ def models_at(base_url: str) -> tuple[str, ...]:
 
 
 def _servers() -> Mapping[str, _Server]:
-    """Ask the servers at the usual addresses of this machine for their models."""
+    """Ask the servers at the usual local addresses for their models."""
     global _seen  # noqa: PLW0603 - the result is the same for the whole process
     servers = {name: provider.address(name) for name, provider in PROVIDERS.items() if _is_local(provider)}
     since, server_models = _seen
@@ -352,7 +352,7 @@ def _servers() -> Mapping[str, _Server]:
 
 
 def _ask_server(name: str, base_url: str) -> _Server:
-    """Ask the server `name` for its models, and Ollama for the first one that supports chat."""
+    """Ask the server `name` for its models and, in the case of Ollama, for the first one with chat support."""
     from http.client import HTTPConnection
     from json import dumps, loads
     from urllib.parse import urlsplit
@@ -366,7 +366,7 @@ def _ask_server(name: str, base_url: str) -> _Server:
             return loads(answer.read(_LONGEST_LIST))
 
     def chats(model: str) -> bool:
-        """Ask Ollama whether `model` completes texts; True if the server does not say."""
+        """Ask Ollama whether `model` completes texts; return True if the server does not say."""
         try:
             abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -425,7 +425,7 @@ def _named(spec: str, field: str, location: str = "model") -> Model:
 
 
 def _address(provider: str) -> str | None:
-    """Return the address of a provider without an SDK; raise ConfigurationError if it is invalid."""
+    """Return the address of a provider that needs no SDK; raise ConfigurationError if the address is invalid."""
     from flowdebate.models.openai.endpoint import address_of, check_address
 
     address, variable = PROVIDERS[provider].address(provider), address_variable(provider)
@@ -439,7 +439,7 @@ def _address(provider: str) -> str | None:
 
 
 def _check_program(spec: str, field: str, location: str) -> str:
-    """Return the agent CLI in `spec`, with its model after a slash; raise ConfigurationError if it is unknown."""
+    """Return the agent CLI in `spec`, and the model after a slash; raise ConfigurationError if the CLI is unknown."""
     from flowdebate.models.programs import PROGRAMS, is_model_name
 
     program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
@@ -487,21 +487,21 @@ _WORDS: Mapping[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "sonnet": "anthropic", "opus": "anthropic",
     "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
-"""Makers, keyed by the first word of mistyped names."""
+"""Makers, keyed by the first word of model names, for suggestions if a name is mistyped."""
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors, keyed by the names that hosts use for them."""
+"""Vendors, keyed by the names used by hosts."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
-"""Providers that host the models of many makers."""
+"""Providers that host models of many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
-"""Pattern of a name with a tag, as in Ollama."""
+"""Pattern for a name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")
-"""Pattern of a name that a server may list."""
+"""Pattern for names that a server may list."""
 
 
 def with_maker(name: str) -> str:
-    """Prefix `name` with the maker if the name identifies it; return other names unchanged.
+    """Prefix `name` with the maker if the name identifies the maker; return other names unchanged.
 
     >>> with_maker("gpt-5-mini"), with_maker("claude-sonnet-4-5"), with_maker("gpt-oss-120b")
     ('openai/gpt-5-mini', 'anthropic/claude-sonnet-4-5', 'gpt-oss-120b')
@@ -511,7 +511,7 @@ def with_maker(name: str) -> str:
 
 
 def full_name(spec: str, location: str = "model", field: str = "model") -> str:
-    """Add the provider to the name of a model, unless it has one or none is known.
+    """Add the provider to a model's name, unless the name has one or no provider is known.
 
     Servers on this machine are contacted only for names without a known maker. Raises ConfigurationError for an
     ambiguous name.
@@ -537,7 +537,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
 
 
 def _named_so(name: str, models: Sequence[str]) -> list[str]:
-    """Find a server's model `name`, or otherwise all models that differ from it only in their tags."""
+    """Find a server's model `name`; otherwise return all models whose names differ only in their tags."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 
@@ -547,7 +547,7 @@ def _has_key(provider: str) -> bool:
 
 
 def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
-    """Guess the provider at the beginning of `spec`, despite typos; None if no guess is possible."""
+    """Guess the provider at the beginning of `spec`, tolerating typos; None if no guess is possible."""
     provider = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)[0].lower()
     return nearest(provider, PROVIDERS, cutoff=cutoff)
 
@@ -564,11 +564,11 @@ _CLOUDS = {
     **dict.fromkeys(("azure", "azure-openai", "azure_openai", "azure_ai"), _AZURE),
     **dict.fromkeys(("bedrock", "amazon-bedrock", "aws", "aws-bedrock"), _BEDROCK),
 }
-"""Advice on clouds that are not providers here, keyed by their common names."""
+"""Advice about clouds that are not among `PROVIDERS`, keyed by their common names."""
 
 
 def _hint(spec: str) -> str:
-    """Suggest a correction of `spec` with a mistyped or missing provider; "" if no guess is possible."""
+    """Suggest a correction for `spec` with a mistyped or missing provider; "" if no guess is possible."""
     start, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
     maker = next((maker for word, maker in _WORDS.items() if start.lower().startswith(word)), None)
     if cloud := _CLOUDS.get(start.lower()):
@@ -593,7 +593,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """Return the name of a model at a provider that hosts models of many makers."""
+    """Return the name under which a provider hosts a model of another maker."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

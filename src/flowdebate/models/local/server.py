@@ -1,4 +1,4 @@
-"""Engine processes of local models: one per model file, started on first use, ended with this process."""
+"""Engine processes of local models: one per model file, started on first use and stopped with this process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def running_server(path: Path | None) -> LocalServer:
 
 
 def engine_is_starting() -> bool:
-    """Return whether an engine of this process is being unpacked or loaded."""
+    """Return whether an engine of this process is currently being unpacked or loaded."""
     with _lock:
         return any(key[0] == os.getpid() and server.is_starting for key, server in _servers.items())
 
@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """Engine that is started at once in a thread, so that the event loop is never blocked."""
+    """Engine process, started immediately in a thread so that the event loop is never blocked."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -80,7 +80,7 @@ class LocalServer:
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
-        """Wait until the engine listens and return its endpoint; raise ModelUnavailable if it did not start."""
+        """Wait until the engine listens and return its endpoint; raise ModelUnavailable if it fails to start."""
         return await asyncio.wrap_future(self._ready)
 
     @property
@@ -92,7 +92,7 @@ class LocalServer:
     async def turn(self, request: ModelRequest) -> AsyncIterator[Endpoint]:
         """Reserve the engine for one call, because it has only one slot.
 
-        Waiting calls are served in order and may be cancelled. Raise ModelUnavailable if it did not start.
+        Waiting calls are served in order and may be cancelled. Raises ModelUnavailable if the engine failed to start.
         """
         lock = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         with in_queue(request):
@@ -111,7 +111,7 @@ class LocalServer:
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
-        """Stop the engine and wait until it has ended."""
+        """Stop the engine and wait until it has exited."""
         with self._lock:
             self._stopping = True
             process = self._process
@@ -178,7 +178,7 @@ class LocalServer:
 
 
 def _usable_cores() -> int:
-    """Count the cores that this process may use, which can be fewer than the machine has."""
+    """Count the cores available to this process, which may be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""openai clients: one per event loop and endpoint, open as long as it is in use."""
+"""openai clients: one per event loop and endpoint, kept open while it is in use."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 Transport = Literal["aiohttp", "openai"]
-"""aiohttp alone, or openai's client over aiohttp."""
+"""Client library: "aiohttp" by itself, or "openai", whose client uses aiohttp as well."""
 
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """A client, with the number of models that use it."""
+    """A client and the number of models that use it."""
 
     client: Any
     closing: AsyncExitStack
@@ -46,7 +46,7 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """An event loop's open clients; unused ones stay open while there are `keepers`."""
+    """Open clients of an event loop; unused clients stay open while there are `keepers`."""
 
     keepers: int = 0
     clients: dict[object, _Shared] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def _pool() -> _Pool:
 
 @asynccontextmanager
 async def keep_connections() -> AsyncIterator[None]:
-    """Keep connections to providers open from one run to the next, in this event loop and until the block ends.
+    """Keep connections to providers open between runs in this event loop, until the block ends.
 
     A run closes its connections when it ends, unless another run in the loop uses them or it runs inside such a block.
     Servers, batches and MCP wrap all their runs in such a block; `async with model:` does so for one model.
@@ -96,7 +96,7 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop (a second one if the endpoint has moved), and the number of users."""
+    """A model's clients in one event loop (more than one if the endpoint has moved), and the number of users."""
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)
@@ -105,9 +105,9 @@ class _LoopClients:
 class Clients:
     """The clients of one model.
 
-    `keep_open` keeps connections open inside its block, where `client` returns the running loop's client. Models with
-    the same endpoint share it; event loops, and therefore threads, do not. Clients belong to the library `sdk` and are
-    created by `connect`, openai's by default.
+    `keep_open` keeps connections open inside its block; there, `client` returns the running loop's client. Models with
+    the same endpoint share a client; event loops, and therefore threads, do not. Clients belong to the library `sdk`
+    and are created by `connect`, by default openai's.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Clients:
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:
-        """Keep the running loop's connections open until the last such block has ended."""
+        """Keep the running loop's connections open until the last such block ends."""
         self.acquire()
         try:
             yield
@@ -133,12 +133,12 @@ class Clients:
             await self.release()
 
     def acquire(self) -> None:
-        """Start using the connections."""
+        """Register a user of the connections."""
         with self._lock:
             self._loops.setdefault(asyncio.get_running_loop(), _LoopClients()).users += 1
 
     async def release(self) -> None:
-        """Stop using the connections; the last user closes them."""
+        """Unregister a user of the connections; the last user closes them."""
         loop = asyncio.get_running_loop()
         with self._lock:
             loop_clients = self._loops[loop]
@@ -193,7 +193,7 @@ class Clients:
         return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
     def _needs_sdk(self, endpoint: Endpoint) -> bool:
-        """Return whether an SDK's client is requested, or needed because aiohttp does not support the proxy."""
+        """Return whether an SDK's client is requested, or is needed because aiohttp does not support the proxy."""
         if self._sdk != "openai" or self._transport != "aiohttp":
             return True
         from urllib.request import getproxies
@@ -207,7 +207,7 @@ _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
 def _check_proxies() -> None:
-    """Raise ConfigurationError, without the password, for an unusable proxy in the environment."""
+    """Raise ConfigurationError for an unusable proxy in the environment; the error does not show the password."""
     from urllib.request import getproxies
 
     for kind, address in getproxies().items():
@@ -220,9 +220,9 @@ def _check_proxies() -> None:
 
 @lru_cache(maxsize=8)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Load the trusted certificates that the environment names, which is slow.
+    """Load the trusted certificates named by environment variables, which is slow.
 
-    Raise ConfigurationError, with the variable, for unreadable certificates.
+    Raises ConfigurationError, which names the variable, for unreadable certificates.
     """
     import httpcore2
 
@@ -244,7 +244,7 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
 
 
 def warm_up(library: str = "aiohttp") -> None:
-    """Import the modules for the first call through `library`, which is slow, before anybody waits for it."""
+    """Import the modules for the first call through `library` early, because importing them is slow."""
     if library == "aiohttp":
         import flowdebate.models.openai.http
     else:
@@ -259,10 +259,10 @@ async def load(function: Callable[..., object], *arguments: object) -> None:
 
 
 class PooledModel:
-    """Base class of models with `Clients`: runs keep the connections open, `async with model:` does so for longer."""
+    """Base class of models with `Clients`. Runs keep the connections open; `async with model:` does so for longer."""
 
     tells_attempts = True
-    """True, so that the call boundary knows that the model records its attempts."""
+    """True, to let the call boundary know that the model records its attempts."""
     takes_effort: bool = False
     """True if the amount of thinking can be set."""
     _name: str
@@ -280,12 +280,12 @@ class PooledModel:
 
     @property
     def name(self) -> str:
-        """Name in errors, events and usage."""
+        """Name of the model in errors, events and usage."""
         return self._label
 
     @property
     def base_url(self) -> str:
-        """Address that a call would use now, without user, password and query."""
+        """Address that a call would currently use, without user, password and query."""
         return address_of(self._address)
 
     @property
@@ -295,16 +295,16 @@ class PooledModel:
 
     @property
     def timeout(self) -> float | None:
-        """The model's own deadline in seconds for all attempts of a call; None to leave it to the request."""
+        """The model's own deadline in seconds for all attempts of a call; None leaves it to the request."""
         return timeout_of(self._settings)
 
     @property
     def learned(self) -> Learned:
-        """Refusals by the model at its address, as learned by this process."""
+        """Record of what the model at its address has refused in this process."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer once; `retry` applies to calls through the call boundary, as runs make them."""
+        """Answer once; `retry` only applies to calls made through the call boundary, as in runs."""
         request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))
@@ -313,13 +313,13 @@ class PooledModel:
         return response
 
     async def check_ready(self) -> None:
-        """Raise the error that the first call would raise for a missing key, or if real models are forbidden."""
+        """Raise the error that a first call would raise for a missing key, or if real models are forbidden."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         self._endpoint()
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the running loop's connections open until the last such block has ended."""
+        """Keep the running loop's connections open until the last such block ends."""
         async with self._clients.keep_open():
             yield self
 
@@ -349,7 +349,7 @@ _LOGGERS = (
 
 
 class _Redacting(logging.Filter):
-    """Log filter that redacts `secrets`; a secret stays until it has been removed as often as it was added."""
+    """Log filter that redacts `secrets`; a secret added several times must be removed as often."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Error mapping: converts exceptions of openai, aiohttp and httpx2 to errors of flowdebate.
 
-The most specific class comes first. Anything else was raised while an answer was being read (openai lets TypeError,
-IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a MalformedResponse, and no
-third-party exception leaves this package.
+The most specific class is tried first. Any other exception was raised while an answer was being read (openai lets
+TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
+MalformedResponse, and no third-party exception leaves this package.
 """
 
 from __future__ import annotations
@@ -136,10 +136,10 @@ answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", defa
 def map_error(
     error: Exception, *, base_url: str = "", secrets: Sequence[str] = (), during: BaseException | None = None
 ) -> FlowDebateError:
-    """Map `error` to one of the library's own, with `error` as its cause unless that could show one of `secrets`.
+    """Map `error` to an error of this library, with `error` as its cause unless that could show one of `secrets`.
 
     `during` is the exception that the application was handling at the time of the call: Python chains it to `error`,
-    although it is unrelated. Raise the result outside the `except` block of `error`, or Python chains the two.
+    although it is unrelated. Raise the result outside the `except` block for `error`; otherwise Python chains the two.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FlowDebateError):
@@ -184,7 +184,7 @@ def find_unsendable(
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
-    """Map an `error` inside a stream or a 200 by its code, a status or a word; without a code, treat it as a 500."""
+    """Map an `error` inside a stream or a 200 by its code, a status or a word; the default is a 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500
     for code in reversed(codes):  # the first known one counts
@@ -207,9 +207,9 @@ def status_error(
     secrets: Sequence[str] = (),
     base_url: str = "",
 ) -> ModelError:
-    """Map an HTTP `status` with its decoded `body` to an error; `x-should-retry` decides whether it is transient.
+    """Map an HTTP `status` with its decoded `body` to an error; `x-should-retry` determines whether it is transient.
 
-    `code_text` is the code that the endpoint sent in place of the status.
+    `code_text` is a code that the endpoint sent in place of a status.
     """
     reason = _Reason.of(body, secrets)
     wait = retry_after(headers)
@@ -240,7 +240,7 @@ def _error_of_status(
 
 
 def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
-    """Map a refusal whose words concern the key, the prompt, the address or the model."""
+    """Map a refusal whose wording concerns the key, the prompt, the address or the model."""
     words, final, callers = reason.words, text.rstrip("."), status < 500 or inside  # noqa: PLR2004
     filtered = callers and status not in _TRANSIENT and _CONTENT.search(words)
     no_path = (inside or status in (404, 405)) and _NO_PATH.search(reason.message.lower())
@@ -262,7 +262,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a refusal by its status only, because another form of the request may be accepted."""
+    """Map a refusal by its status alone; another form of the request may be accepted."""
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
@@ -276,7 +276,7 @@ def _uncertain(status: int, text: str, words: str, wait: float | None, base_url:
 
 
 def _limited(status: int, text: str, words: str, wait: float | None) -> ModelError | None:
-    """Map a refusal caused by a limit or a quota; return None for any other."""
+    """Map a refusal caused by a limit or a quota; return None for any other refusal."""
     money = status == 402 or (status in _SPENT and _MONEY.search(words) is not None)  # noqa: PLR2004
     quota = status in _SPENT and _QUOTA.search(words) is not None
     if not (money or quota or status in _OVERLOADED or (status < 500 and _THROTTLED.search(words))):  # noqa: PLR2004
@@ -293,7 +293,7 @@ def _limited(status: int, text: str, words: str, wait: float | None) -> ModelErr
 
 
 def _address_advice(base_url: str) -> str:
-    """Suggest a correction for an address without an API."""
+    """Suggest a correction for an address that has no API."""
     path = urlsplit(base_url).path.rstrip("/")
     if not base_url or re.search(r"/v\d", path):
         return f"Check base_url{_at(base_url)}: it must be the address below which /chat/completions is"
@@ -301,7 +301,7 @@ def _address_advice(base_url: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read how many seconds to wait from `headers`; None for missing or invalid values.
+    """Read the number of seconds to wait from `headers`; None if the value is missing or invalid.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "nan"}), retry_after({"retry-after": "-5"})
     (2.5, None, None)
@@ -347,7 +347,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
 def _transport(  # noqa: PLR0911 - a table
     links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
-    """Map connection errors; those of aiohttp, the transport below httpx2, are more precise."""
+    """Map connection errors; aiohttp's errors are more precise than those of httpx2, which runs on top of it."""
     import ssl
 
     import aiohttp
@@ -396,7 +396,7 @@ def _any(links: Sequence[BaseException], *classes: type[BaseException]) -> bool:
 
 
 def _chain(error: BaseException | None, during: BaseException | None) -> Iterator[BaseException]:
-    """Yield `error` and its causes, up to `during`."""
+    """Yield `error` and its causes, stopping at `during`."""
     seen: set[int] = set()
     while error is not None and error is not during and id(error) not in seen:
         seen.add(id(error))
@@ -409,15 +409,15 @@ class _Reason:
     """Reason for a refusal, read from its body."""
 
     message: str
-    """Message of the endpoint, followed by that of the endpoint behind it, on one line."""
+    """Message from the endpoint, followed by the message from the endpoint behind it, on one line."""
     words: str
-    """Lowercase texts of the body, including codes and parameters."""
+    """Texts in the body in lowercase, including codes and parameters."""
     wait: float | None
-    """Seconds to wait, according to a sentence or a field of the body."""
+    """Time to wait in seconds, according to a sentence or a field in the body."""
 
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
-        """Read the body of a refusal; providers nest the reason in different ways."""
+        """Read the body of a refusal; providers nest the reason in different places."""
         fields = list(islice(_fields(body), _MOST_FIELDS))
         message = _message(body)
         behind = [text for name, text in fields if name in _SENTENCES and " " in text and text not in message]
@@ -455,7 +455,7 @@ def _message(body: object) -> str:
 
 
 def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers of a body with their names, including those of JSON inside a text."""
+    """Yield the texts and numbers in a body with their names, including those in JSON inside a text."""
     if isinstance(value, str):
         inner = None
         if value.lstrip()[:1] in ("{", "["):
@@ -476,7 +476,7 @@ def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
 
 
 def _wait_in(name: str, text: str) -> float | None:
-    """Read a field such as `"retryDelay": "23s"`."""
+    """Read a waiting time from a field such as `"retryDelay": "23s"`."""
     if name not in _WAITS:
         return None
     seconds = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s?", text.strip())

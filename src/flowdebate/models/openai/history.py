@@ -1,6 +1,6 @@
 """Original messages with tool calls: servers require reasoning, signatures and the like along with the results.
 
-The fields differ between servers, so messages are kept whole, and streamed pieces are merged.
+The fields differ between servers, so messages are kept in full, and streamed pieces are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST = 1_000_000  # maximum characters of a message, which each further requ
 
 
 def fields_of(message: Json) -> Mapping[str, Json]:
-    """Return the fields of a message that any of the clients has read."""
+    """Return the fields of a message, regardless of which client read it."""
     if isinstance(message, dict):
         return message
     if message is None:
@@ -46,7 +46,7 @@ def merge(merged: dict[str, Json], piece: Mapping[str, Json]) -> None:
 
 
 def _merge_items(items: list[Json], pieces: list[Json]) -> list[Json]:
-    """Merge pieces of a list, each into the item with its index."""
+    """Merge pieces of a list, matching items by their index."""
     for piece in pieces:
         index = piece.get("index") if isinstance(piece, dict) else None
         same = [item for item in items if isinstance(item, dict) and item.get("index") == index]
@@ -58,7 +58,7 @@ def _merge_items(items: list[Json], pieces: list[Json]) -> list[Json]:
 
 
 def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
-    """Return a part of a message as JSON data, with each text in it cleaned."""
+    """Return a part of a message as JSON data with cleaned texts."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
 
 
 def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: Sequence[str]) -> Message | None:
-    """Return the unchanged message with the `calls`; None if it contains nothing besides them."""
+    """Return the unchanged message that contains the `calls`; None if it contains nothing else."""
     try:
         plain_message: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
         message = {name: value for name, value in plain_message.items() if value not in (None, "", [], {})}

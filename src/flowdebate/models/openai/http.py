@@ -1,6 +1,6 @@
-"""`HttpClient`: chat completions over aiohttp, which replaces openai's client, because importing that takes a second.
+"""`HttpClient`: chat completions over aiohttp, used instead of openai's client, because importing that takes a second.
 
-It has the part of openai's client interface that `Chat` uses, and returns answers in the same format: objects with
+It implements the part of openai's client interface used by `Chat`, and returns answers in the same format: objects with
 fields as attributes.
 """
 
@@ -38,15 +38,15 @@ _WHOLE = 1_000_000  # maximum bytes of a request that aiohttp sends from memory 
 
 
 class _Fields(dict[str, Any]):
-    """JSON object whose fields are also available as attributes; missing fields are None."""
+    """JSON object with fields that are also available as attributes; missing fields are None."""
 
     __getattr__ = dict.get
 
 
 class HttpClient:
-    """Client of one endpoint; its sockets are closed before the first await of `close`.
+    """Client of one endpoint; `close` closes its sockets before the first await.
 
-    Errors: flowdebate's for answers of the server, aiohttp's for network failures.
+    Raises flowdebate's errors for answers from the server, aiohttp's for network failures.
     """
 
     def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
@@ -76,7 +76,7 @@ class HttpClient:
         await self._session.close()
 
     async def create(self, *, extra_body: Any = (), **parameters: object) -> object:  # noqa: ANN401 - a mapping, or none
-        """Request a completion, or with `stream` a stream of chunks."""
+        """Request a completion or, with `stream`, a stream of chunks."""
         body = json.dumps({**parameters, **dict(extra_body)}, ensure_ascii=False, allow_nan=False).encode()
         response = await self._session.post(
             self._url,
@@ -112,7 +112,7 @@ class HttpClient:
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> CIMultiDict[str]:
-    """Return the headers of `response`, with repeated ones combined as HTTP specifies."""
+    """Return the headers of `response`, combining repeated headers as HTTP specifies."""
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in response.headers.items():
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -133,7 +133,7 @@ class _Chunks:
         self._response.close()
 
     def whole(self, body: bytes) -> object:
-        """Read the answer of a server that does not stream."""
+        """Read the complete answer of a server that does not stream."""
         return json.loads(body, object_hook=_Fields)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -170,7 +170,7 @@ def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIt
 
 
 def _completion(body: bytes, response: aiohttp.ClientResponse) -> object:
-    """Read a completion; a body that is not JSON, and does not claim to be, is returned as text."""
+    """Read a completion; return the body as text if it is not JSON and does not claim to be."""
     try:
         return json.loads(body, object_hook=_Fields)
     except (ValueError, RecursionError):

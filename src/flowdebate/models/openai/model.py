@@ -1,4 +1,4 @@
-"""`OpenAIModel`: a model on any server with OpenAI's chat completions API; and `Chat`, which talks to one server."""
+"""`OpenAIModel`: a model on any server with OpenAI's chat completions API; and `Chat`, a client of one such server."""
 
 from __future__ import annotations
 
@@ -65,35 +65,35 @@ class OpenAIModel(PooledModel):
 
     - `base_url`: the endpoint, up to and including `/v1`; None reads OPENAI_BASE_URL, and falls back to OpenAI itself.
       User and password in it are sent as basic authentication, its query with each request. All three are never shown.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. It is never shown. For the address of
-    another provider, that provider's variable is read instead.
-    - `default_headers`: additional headers of each request. Keys and tokens in them are never shown.
-    - `settings`: defaults for requests that leave the choice open; of two deadlines the shorter one counts, and an
-      unset timeout does not count.
-    - `structured`: the first structured mode; "json_schema" constrains the model on capable servers. If the server
-      refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
-      `asked_as` names the mode. A refused or ignored mode comes last in all later calls of this process to the same
-      model there. Other refused parts of a request are left out in the same way.
-    - `tools_with_schema`: False for servers that do not support tools and a response format in one request: then the
-      tools are offered first, and once the model calls none of them, the structured answer is requested.
+    - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown. For the address
+      of another provider, that provider's variable is read instead.
+    - `default_headers`: additional headers for each request. Keys and tokens in them are never shown.
+    - `settings`: defaults for settings that a request leaves open; of two deadlines the shorter one applies, and an
+      unset timeout is ignored.
+    - `structured`: the first structured mode to try; "json_schema" constrains the model on capable servers. If the
+      server refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
+      `asked_as` names the mode. All later calls of this process to the same model at this address try a refused or
+      ignored mode last. Other refused parts of a request are left out in the same way.
+    - `tools_with_schema`: False for servers that do not support tools and a response format in one request. The
+      tools are then offered first, and once the model calls none of them, the structured answer is requested.
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
       servers without one.
-    - `images`: whether it can read images; None means yes, unless its name is known to belong to a model that cannot.
+    - `images`: whether the model can read images; None means yes, unless the name is that of a model known not to.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" alone, for a start one second faster; or "openai", the SDK over it, always used behind
-      proxies.
+    - `transport`: "aiohttp" by itself, which starts one second faster; or "openai", the SDK on top of it, which is
+      always used behind proxies.
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its retries are turned off, because `retry` counts them. It does not limit the size of
       bodies.
     - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise they
-    are left out, and the answer has a flag such as `without_temperature`.
-    - `strict_model`: True to reject an answer from a model with another name (MalformedResponse), which otherwise has
-    the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
+      are left out, and the answer has a flag such as `without_temperature`.
+    - `strict_model`: True to reject an answer from a model with another name (MalformedResponse); otherwise such an
+      answer has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
     - `label`: the model's name in errors and events; None for `name`.
 
     Connections stay open inside `open_connections()`, which a run enters for its models; `async with model:` keeps them
-    open over many runs. One object serves any number of runs, event loops and threads.
+    open across runs. One object serves any number of runs, event loops and threads.
 
     >>> OpenAIModel("gemma3", base_url="http://127.0.0.1:11434/v1", retry=Retry(attempts=5))
     OpenAIModel('gemma3', base_url='http://127.0.0.1:11434/v1')
@@ -197,9 +197,9 @@ class OpenAIModel(PooledModel):
 
 
 def key_variable(variable: str | None, url: str, *, paired: bool) -> str | None:
-    """Return the environment variable whose key is sent to `url`: no key is sent to another provider.
+    """Return the environment variable with the key to send to `url`, so that no key is sent to another provider.
 
-    A variable for the address, such as OPENAI_BASE_URL, is `paired` with the variable for the key, since the key may
+    A variable for the address, such as OPENAI_BASE_URL, is `paired` with a variable for the key, since the key may
     belong to the provider at this address.
     """
     hosted_variable = _HOSTED.get(_host_of(url))
@@ -219,7 +219,7 @@ _HOSTED = {
 
 
 def _with_cache_key(parameters: Parameters) -> Parameters:
-    """Let OpenAI route requests with the same system message to the machine that has cached it."""
+    """Add a cache key: OpenAI routes requests with the same system message to a machine that has cached it."""
     first = parameters["messages"][0] if parameters["messages"] else {}
     if first.get("role") != "system" or "prompt_cache_key" in parameters.get("extra_body", ()):
         return parameters
@@ -249,23 +249,23 @@ TOP_LOGPROBS = 20  # number of tokens with log-probabilities: the maximum that O
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Peculiarities of a server and model."""
+    """Peculiarities of a model and its server."""
 
     model: str
     label: str
     """Name in attempts and errors."""
     echoes_name: bool = True
-    """True if the server's answers carry the requested model name."""
+    """True if the server's answers contain the requested model name."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
-    """Structured modes in order: the next one is used if one is refused or yields no valid answer."""
+    """Structured modes in order of preference: the next one is used if a mode is refused or yields no valid answer."""
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Name of the parameter that limits an answer's length."""
+    """Name of the parameter for the maximum length of an answer."""
     unset_room: int | None = None
-    """Default limit of the client; None if it sends none."""
+    """Limit that the client sends by default; None if it sends none."""
     effort: str | None = None
-    """Name of the parameter for the amount of thinking; a dot separates a nested name.
+    """Name of the parameter for the amount of thinking, with a dot in a nested name.
 
     None if there is no such parameter.
     """
@@ -276,14 +276,14 @@ class Dialect:
     strict_model: bool = False
     """True to reject an answer from a model with another name."""
     amend: Callable[[Parameters], Parameters] | None = None
-    """Hook that may change the parameters of each request."""
+    """Hook for changing the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
-    """Hook that finds tool calls written as plain text."""
+    """Hook for finding tool calls written as plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """Client with a dialect; raises FlowDebateError, and exceptions of `on_text`."""
+    """Client combined with a dialect; raises FlowDebateError, and exceptions from `on_text`."""
 
     dialect: Dialect
     client: AsyncOpenAI | Any
@@ -291,7 +291,7 @@ class Chat:
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
-        """Answer a request; a structured answer is JSON in `text`, truncated if `finish` is "length"."""
+        """Answer a request; a structured answer is JSON in `text`, incomplete if `finish` is "length"."""
         if request.choices:
             return await self._choice(request)
         if request.output is None:
@@ -312,7 +312,7 @@ class Chat:
         return answered
 
     async def _tools_first(self, request: ModelRequest) -> ModelResponse:
-        """Offer the tools, and request the structured answer once the model calls none of them."""
+        """Offer the tools; once the model calls none of them, request the structured answer."""
         offered = await self._text(replace(request, output=None, on_text=None))
         if offered.tool_calls:
             return offered
@@ -320,7 +320,7 @@ class Chat:
         return replace(answered, usage=offered.usage + answered.usage)
 
     async def _choice(self, request: ModelRequest) -> ModelResponse:
-        """Request a single token, and the log-probabilities of the likeliest ones if the server returns them."""
+        """Request a single token, and the log-probabilities of the most likely tokens if the server returns them."""
         if "logprobs" in self._learned.dropped:
             return ModelResponse(finish="stop", usage=Usage.none())
         parameters = self._parameters(request) | {"temperature": 0, self.dialect.room: 1}
@@ -408,7 +408,7 @@ class Chat:
         *,
         modes: Sequence[StructuredMode] = (),
     ) -> tuple[Form, Any, ModelResponse]:
-        """Request one answer in an accepted form; return the form, openai's completion and the response.
+        """Request an answer in an accepted form; return the form, openai's completion and the response.
 
         The completion of a streamed answer is None.
         """
@@ -433,7 +433,7 @@ class Chat:
         return await negotiation.settle(send)
 
     async def _send(self, parameters: Parameters, request: ModelRequest, attempt: Attempt) -> tuple[Any, ModelResponse]:
-        """Request one answer, streamed or whole."""
+        """Request one answer, either streamed or in one piece."""
         listen = request.on_text
         if "stream" in parameters:
             response = await self._streamed(parameters, request, listen or _ignore, attempt)
@@ -473,7 +473,7 @@ class Chat:
     async def _streamed(
         self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
     ) -> ModelResponse:
-        """Request a streamed answer, and also read it if the server sends it whole."""
+        """Request a streamed answer; also read an answer that the server sends in one piece."""
         heard = False
         ends: list[bool] = []
 
@@ -505,7 +505,7 @@ class Chat:
         return response
 
     async def _chunks(self, parameters: Parameters, ends: list[bool]) -> AsyncIterator[Any]:
-        """Yield the chunks of a streamed answer; append to `ends` whether the server has ended it.
+        """Yield the chunks of a streamed answer; append to `ends` whether the server ended it properly.
 
         The connection is always released at the end of the iteration.
         """
@@ -562,7 +562,7 @@ class _Whole(Exception):
 
 
 async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
-    """Check that `stream` is a stream: raise _Whole for a server without streaming, MalformedResponse for HTML."""
+    """Check that `stream` is a stream: raise _Whole if the server does not stream, MalformedResponse for HTML."""
     response = stream.response
     kind = response.headers.get("content-type", "").lower()
     if "json" in kind:
@@ -580,13 +580,13 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
 
 
 def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
-    """Return whether the server has ended a stream. openai's client does not report it, but the response body does."""
+    """Return whether the server has ended a stream. The response body tells, but openai's client does not report it."""
     body = getattr(stream.response, "stream", None)
     return bool(getattr(stream, "ended", False) or getattr(body, "ended", False))
 
 
 def _ignore(_: str) -> None:
-    """Ignore streamed text from a server that only streams."""
+    """Ignore streamed text, for a server that can only stream."""
 
 
 def _room_of(parameters: Parameters) -> int | None:

@@ -1,7 +1,7 @@
 """Optional parts of a request, which servers refuse in different words, and facts learned about each server.
 
-A refused request is sent again without one of its optional parts, until the server answers. The words of refusals
-cannot be listed completely, so they only decide which part to leave out first.
+A refused request is sent again without one of its optional parts, until the server answers. Refusals are worded in too
+many ways to list, so their words only decide which part to leave out first.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Words in a refusal that suggest leaving out this part first."""
+    """Words in a refusal that suggest leaving this part out first."""
     drop: Callable[[Parameters], Parameters]
-    """Function that removes or rewrites the part; it returns a request that lacks the part unchanged."""
+    """Function that removes or rewrites the part; a request without the part is returned unchanged."""
     flag: Flag | None = None
-    """Flag of an answer without one of the user's settings; None for parts that the library adds."""
+    """Flag for an answer without one of the user's settings; None for parts added by the library."""
     vague: bool = False
-    """True if other refusals may contain the hint as well."""
+    """True if the hint may also occur in other refusals."""
     only_hinted: bool = False
-    """True for a step that only helps if the hint matches."""
+    """True to leave the part out only if the hint matches."""
 
 
 def _hint(words: str) -> re.Pattern[str]:
@@ -127,7 +127,7 @@ _PLAIN_CALL = ("id", "type", "function")
 
 
 def _leave_out_history(parameters: Parameters) -> Parameters:
-    """Remove other servers' additions from messages with tool calls."""
+    """Remove fields added by other servers from messages with tool calls."""
     messages = list(map(_without_additions, parameters["messages"]))
     return parameters if messages == parameters["messages"] else {**parameters, "messages": messages}
 
@@ -142,7 +142,7 @@ def _without_additions(message: Message) -> Message:
 
 @lru_cache
 def effort_part(name: str) -> Part:
-    """Make the part for the effort, in the field `name`, such as "effort" or the nested "reasoning.effort"."""
+    """Create the part for the effort in the field `name`, such as "effort" or the nested "reasoning.effort"."""
     outer, _, inner = name.partition(".")
 
     def drop(parameters: Parameters) -> Parameters:
@@ -191,7 +191,7 @@ PARTS: tuple[Part, ...] = (
     LIMIT,
     TOOLS,
 )
-"""Optional parts, in the order of removal if the words suggest none; parts set by the user come last."""
+"""Optional parts, in the order of removal if the refusal hints at none; parts set by the user come last."""
 
 _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
@@ -208,7 +208,7 @@ class Form:
     dropped: frozenset[str]
 
     def write(self, parameters: Parameters, parts: Sequence[Part]) -> Parameters:
-        """Remove the `dropped` parts among `parts`."""
+        """Remove the `dropped` parts from the parameters."""
         for part in parts:
             if part.name in self.dropped:
                 parameters = part.drop(parameters)
@@ -222,19 +222,23 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """Record for one model on one server: refused parts, and experience with structured modes."""
+    """Record of a model on a server: refused parts, and experience with structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of refused parts."""
     tools_apart: bool = False
-    """True if the server rejects tools together with a structured answer."""
+    """True if the server rejects a request with both tools and a structured answer."""
     last: dict[StructuredMode, None] = field(default_factory=dict)
-    """Modes to try after all others, in the order of their failures; the server may support them later."""
+    """Modes to try after all others, in the order of their failures. They are kept because the server may support them
+    later.
+    """
     prose: Counter[StructuredMode] = field(default_factory=Counter)
-    """Number of consecutive answers without a JSON object, as if the server ignored the mode."""
+    """Number of consecutive answers without a JSON object, by mode; a high number suggests that the server ignores the
+    mode.
+    """
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """Order `modes` for `request`: the next mode first, then later and earlier ones."""
+        """Sort `modes` for `request`: the next mode to try, then the later ones, then the earlier ones."""
         if request.skipped_modes == 0:  # a later retry relies on the order at the start of its call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
@@ -248,7 +252,7 @@ class Learned:
         return [*ordered[skipped:], *reversed(ordered[:skipped])]
 
     def put_last(self, mode: StructuredMode) -> None:
-        """Try `mode` after all others from now on."""
+        """From now on, try `mode` after all others."""
         self.last.pop(mode, None)
         self.last[mode] = None
         self.prose[mode] = 0
@@ -264,13 +268,13 @@ def learned_of(base_url: str, model: str) -> Learned:
 class Negotiation:
     """Forms of one request, sent one after another until the server accepts one.
 
-    - `write`: returns the parameters of the request in a mode, with all its parts; `modes` lists the modes of a
-      structured answer in order, empty for a text.
+    - `write`: returns the parameters of the request in a mode, with all its parts.
+    - `modes`: the modes of a structured answer in order; empty for a text.
     - `parts`: the parts that may be removed.
-    - `model`: the model's name, whose words are ignored in refusals.
+    - `model`: the model's name; its words are ignored in refusals.
 
     A step that does not change the refusal is undone before the next one. If no single step helps, the last form has no
-    optional part at all.
+    optional parts.
     """
 
     def __init__(
@@ -296,7 +300,7 @@ class Negotiation:
     async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
         """Send the request with `send` until the server accepts a form, and remember this form.
 
-        Errors: the first refusal if no form is accepted; any other error unchanged.
+        Raises the first refusal if no form is accepted, and any other error unchanged.
         """
         while True:
             try:
@@ -312,7 +316,9 @@ class Negotiation:
             self.form = self._next_form(failure)
 
     def _next_form(self, error: ModelError) -> Form:
-        """Return the next form after `error`; raise `error` if none can help, or the first refusal at the end."""
+        """Return the next form after `error`; raise `error` if none can help, or the first refusal after
+        the last form.
+        """
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
             self._base = self.form  # the reason is now different, so the last step helped
@@ -366,7 +372,7 @@ _PLAIN = "all"
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
     """Return whether `error` is a refusal that another form of the request might avoid.
 
-    A definite reason rules that out, unless it is `hinted` that the refusal is about an optional part.
+    A definite reason rules that out, unless the refusal is `hinted` to be about an optional part.
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

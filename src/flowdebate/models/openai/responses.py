@@ -1,7 +1,7 @@
-"""Reader of chat completions, whole or streamed, as `ModelResponse`; structured answers in each of their modes.
+"""Reader of chat completions, whole or streamed, as `ModelResponse`, including structured answers in all modes.
 
 openai does not validate responses, so nothing here trusts a type. `flowdebate.models.endings` determines how an answer
-ended; a stream that breaks off without a reason is OutputTruncated.
+ended; a stream that breaks off without a reason raises OutputTruncated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BLOCK = re.compile(r"```(?:json|xml)?\s*(.*?)```|<tool_call>(.*?)</tool_call>|<
 
 
 def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Read tool calls from the text of `response`; return it unchanged unless it consists of calls of offered tools."""
+    """Read tool calls from the text of `response` if it consists only of calls of offered tools."""
     if response.tool_calls or not request.tools:
         return response
     text = response.text.strip()
@@ -73,7 +73,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
 def parameters_of(
     output: OutputSchema, *, mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the part of a request that asks for `output` in `mode`, or for calls of `tools` instead."""
+    """Build the part of a request that asks for `output` in `mode`, offering `tools` as an alternative."""
     written: dict[str, Any] = {"messages": list(messages)}
     if tools:
         written |= {"tools": list(tools), "tool_choice": "auto"}
@@ -102,7 +102,7 @@ def parameters_of(
 
 @lru_cache(maxsize=256)
 def instruction(output: OutputSchema, mode: str) -> str:
-    """Ask for JSON that fits `output`, in instructor's words if it is installed. Its import is slow: use a thread."""
+    """Ask for JSON that fits `output`, in instructor's words if it is installed. Importing it is slow: use a thread."""
     try:
         from instructor import Mode, openai_schema
         from instructor.processing import handle_response_model
@@ -119,9 +119,9 @@ def instruction(output: OutputSchema, mode: str) -> str:
 
 
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
-    """Read the answer to such a request: its text is the answer, not validated yet, or it calls `offered` tools.
+    """Read the answer to such a request: either its text is the answer, not yet validated, or it calls `offered` tools.
 
-    An answer given as text instead of a tool call counts, and is listed among the repairs. A truncated answer
+    An answer written as text instead of a tool call counts, and is listed among the repairs. A truncated answer
     (`length`) is unchanged.
     """
     calls = response.tool_calls
@@ -152,20 +152,20 @@ Json = Any  # an object that openai constructed from a server's JSON without val
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Reader of one model's answers; its errors show none of `secrets`."""
+    """Reader for one model's answers; its errors show none of `secrets`."""
 
     requested_model: str | None = None
-    """Requested model; None if the server's answers carry another name."""
+    """Requested model; None if the server's answers use another name."""
     strict: bool = False
-    """True to treat an answer from another model as MalformedResponse."""
+    """True to raise MalformedResponse for an answer from another model."""
     secrets: Sequence[str] = ()
     room: int | None = None
-    """Maximum number of tokens of the answer, as requested; None if the request set no limit."""
+    """Maximum number of tokens in the answer, as requested; None if the request set no limit."""
     blank: bool = False
     """True if an answer may have neither text nor tool calls."""
 
     def completion(self, completion: Json) -> ModelResponse:
-        """Read a whole chat completion."""
+        """Read a complete chat completion."""
         if isinstance(completion, str):  # openai passes on anything that is not JSON
             if not completion.strip():
                 raise MalformedResponse("the response is empty")
@@ -217,9 +217,9 @@ class Reader:
         """Read a stream of chunks, passing each piece of text to `on_text`.
 
         The usage is passed to `on_usage` once it is known, even if the answer is unusable. After the last chunk,
-        `has_ended` returns whether the server has ended the stream.
+        `has_ended` returns whether the server ended the stream.
 
-        Errors: ResponseTooLarge beyond `max_chars` characters, OutputTruncated for a stream that breaks off.
+        Raises ResponseTooLarge above `max_chars` characters, OutputTruncated for a stream that breaks off.
         """
         read = 0
         parts = _Parts()
@@ -315,7 +315,7 @@ class Reader:
         return without_thinking(response)  # before searching the text for JSON and tool calls
 
     def _raise_empty(self, content: _Content, reason: object) -> None:
-        """Raise EmptyResponse with the field of a misplaced text, or with the finish reason, if either is known."""
+        """Raise EmptyResponse, naming the field with a misplaced text, or the finish reason, if either is known."""
         if content.elsewhere:
             field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
             raise EmptyResponse(
@@ -331,8 +331,8 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     """Read the log-probability of each of `choices` as the answer's first token; None if the server returns none.
 
     The probabilities of a choice's spellings ("A", " A", "a") are added up. A choice missing from the reported tokens
-    is at most as likely as the least likely of them, and as the remainder of their sum to 1; the smaller bound is used
-    as its log-probability.
+    cannot be more likely than the least likely of them, nor than what their probabilities leave of 1. The smaller bound
+    is used as its log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
@@ -387,15 +387,15 @@ class _Parts:
     several: bool = False
     """True if pieces of more than one answer have arrived; only the first answer is read."""
     ended: bool = False
-    """True once the usage of the whole answer, which servers send last, has arrived."""
+    """True once the usage of the whole answer has arrived, because servers send it last."""
     thought: int = 0
     unknown: str = ""
     elsewhere: Counter[str] = field(default_factory=Counter)
     deltas: list[Mapping[str, Json]] = field(default_factory=list)
-    """Pieces of the message that contain more than text."""
+    """Pieces of the message with more than text."""
 
     def add(self, chunk: Json) -> str:
-        """Add one chunk and return its cleaned text."""
+        """Add a chunk and return its cleaned text."""
         self.chunks += 1
         self.model = getattr(chunk, "model", None) or self.model
         self.id = getattr(chunk, "id", None) or self.id
@@ -471,9 +471,9 @@ class _Content(NamedTuple):
 
     text: str
     thought: int
-    """Length of the thinking in addition to the text, in characters."""
+    """Length of the thinking, which is separate from the text, in characters."""
     unknown: str
-    """Description of content other than text and thinking; empty if there is none."""
+    """Description of any content other than text and thinking; empty if there is none."""
     elsewhere: Counter[str]
     """Number of characters in other fields of the message, by field name."""
     refusal: str = ""
@@ -484,7 +484,7 @@ _TEXT = re.compile(r"(\A|_|\b)(text|markdown)\Z", re.IGNORECASE)
 
 
 def _read_content(content: object) -> _Content:
-    """Read content from a text, a part or a list of parts: join texts; skip thinking, but count it."""
+    """Read content from a text, a part or a list of parts, joining texts; thinking is skipped but counted."""
     if content is None:
         return _Content("", 0, "", Counter())
     if isinstance(content, str):
@@ -508,7 +508,7 @@ def _read_content(content: object) -> _Content:
 
 
 def _text_in(part: object) -> str:
-    """Return the text of a part, which may also be an object or a list."""
+    """Return the text of a part, where it may also be in an object or a list."""
     if isinstance(part, str):
         return part
     if isinstance(part, list):
@@ -525,7 +525,7 @@ _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "
 
 
 def _add_other_fields(counts: Counter[str], fields: Mapping[str, Json]) -> None:
-    """Add the lengths of texts in other fields of a message, where some servers put its content."""
+    """Add the lengths of texts in other fields of a message, where some servers put the content."""
     for name, value in fields.items():
         if isinstance(value, (str, list, dict)) and name not in _OTHER_FIELDS and not name.startswith("_"):
             text = _text_in(value)
@@ -534,7 +534,7 @@ def _add_other_fields(counts: Counter[str], fields: Mapping[str, Json]) -> None:
 
 
 def _reason_of(choice: Json) -> object:
-    """Return the finish reason from the protocol's field or, if it is empty, from another field."""
+    """Return the finish reason from the standard field or, if it is empty, from another field."""
     reason = getattr(choice, "finish_reason", None)
     if ending_of(reason) in ("missing", "unknown"):
         candidates = (getattr(choice, name, None) for name in ("native_finish_reason", "stop_reason", "done_reason"))
@@ -557,7 +557,7 @@ def _str(value: object, what: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """Describe a value without its text, which may contain a key."""
+    """Describe a value without showing its text, which may contain a key."""
     return shown(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 
@@ -570,7 +570,7 @@ def _list(value: object) -> list[Json]:
 
 
 def usage_of(completion: Json) -> Usage:
-    """Read the usage of a completion or chunk; missing counts are None."""
+    """Read the usage from a completion or chunk; missing counts are None."""
     usage = getattr(completion, "usage", None)
     read = getattr(usage, "prompt_tokens_details", None)
     written = getattr(usage, "completion_tokens_details", None)

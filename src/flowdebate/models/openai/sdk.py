@@ -1,4 +1,4 @@
-"""Clients of the SDKs, openai's and others', with safe connections, bounded bodies, and no retries."""
+"""Clients from the SDKs of openai and others, with safe connections, bounded bodies, and no retries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from flowdebate.models.openai.transport import (
 
 
 def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
-    """Build the options of an SDK's client for `endpoint`, over aiohttp.
+    """Build the options for an SDK's client of `endpoint`, over aiohttp.
 
     With `names`, the names of events in streams are kept: anthropic needs them, but openai turns some into errors.
     """
@@ -65,14 +65,14 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
 
 
 class _NoCookies(CookieJar):
-    """A cookie jar that stays empty: one malformed cookie would fail every later call of the client."""
+    """A cookie jar that stays empty, because one malformed cookie would fail every later call of the client."""
 
     def extract_cookies(self, *_: object) -> None:
         return
 
 
 async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
-    """Record the headers of `response`, and bound its body: reject it at once if they announce a larger one."""
+    """Record the headers of `response` and limit its body; reject it at once if the headers announce a larger body."""
     answered.set(response.headers)
     note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:
@@ -94,7 +94,7 @@ _DONE = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The parts of a stream, up to a maximum size."""
+    """Parts of a stream, up to a maximum total size."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, encoding: str | None, *, events: bool, names: bool) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
 """Transport below the clients: connections that are safe to reuse, and bounded response bodies.
 
-A pooled connection is reused only if nothing has arrived on it since the last answer: a server's stray bytes would be
-read as the answer to the next call, and one debater would receive another's answer.
+A pooled connection is reused only if nothing has arrived on it since the last answer. Otherwise a server's stray bytes
+would be read as the answer to the next call, and one debater would receive another debater's answer.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _LINES = 100  # maximum lines of an event, which usually has one
 
 
 async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
-    """Cut `parts` of an event stream into whole lines; raise MalformedResponse for an endless event.
+    """Split `parts` of an event stream into whole lines; raise MalformedResponse for an endless event.
 
-    openai copies the whole event for each further line or part of it, which would let a server keep a process busy.
-    Lines without data are left out, because openai makes empty events of comments, ids and the like. So are comments
-    sent as data. With `names`, the names of events are kept.
+    openai copies the whole event for each further line or part of it, so a server could keep a process busy. Lines
+    without data are left out, because openai makes empty events of comments, ids and the like. So are comments sent as
+    data. With `names`, the names of events are kept.
     """
     rest: list[bytes] = []
     lines = 0
@@ -91,7 +91,7 @@ def check_length(headers: Mapping[str, str]) -> None:
 
 
 def encoding_of(headers: Mapping[str, str]) -> str | None:
-    """Return the content encoding that a body has although `identity` was requested; None if there is none."""
+    """Return the content encoding of a body if the server ignored the request for `identity`; otherwise None."""
     encoding = headers.get("content-encoding", "").strip().lower()
     return None if encoding in ("", "identity") else encoding
 
@@ -101,8 +101,8 @@ async def bound_parts(
 ) -> AsyncIterator[bytes]:
     """Limit `parts` to `limit` decompressed bytes.
 
-    ResponseTooLarge above, MalformedResponse for unknown encodings. A byte order mark at the beginning is dropped; with
-    `events`, the stream is cut into whole lines (`event_lines`).
+    Raises ResponseTooLarge above the limit, MalformedResponse for unknown encodings. A byte order mark at the beginning
+    is dropped; with `events`, the stream is split into whole lines (`event_lines`).
     """
     bounded = _bounded(parts if encoding is None else _unpacked(parts, encoding), limit)
     if recorded := exchanges.get():
@@ -157,7 +157,7 @@ _HEADER = 65_536  # maximum bytes of a header; some proxies exceed aiohttp's def
 
 
 def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.ClientSession:
-    """Open a session of at most `limit` connections that reuses only clean ones."""
+    """Open a session with at most `limit` connections; it reuses only clean connections."""
     return aiohttp.ClientSession(
         connector=_CleanConnector(limit=limit, context=context),
         cookie_jar=aiohttp.DummyCookieJar(),  # one malformed cookie would fail every later call
@@ -168,7 +168,7 @@ def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.Clien
 
 
 class _AbortingHandler(ResponseHandler):
-    """Protocol that drops unsent data when it is closed, without waiting for the other side to read it."""
+    """Protocol that drops unsent data on closing, without waiting for the other side to read it."""
 
     def close(self) -> None:
         transport = self.transport
