@@ -605,8 +605,9 @@ _lock = threading.Lock()
 
 @contextmanager
 def forbid_real_models(*, allow_local: bool = False) -> Iterator[None]:
-    """Forbid real model calls inside the block; they raise RealModelForbidden. `allow_local` permits loopback
-    endpoints.
+    """Forbid real model calls inside the block: they raise RealModelForbidden.
+
+    `allow_local` permits loopback endpoints.
 
     >>> with forbid_real_models():
     ...     check_real_calls_allowed("openai/gpt-5-mini")

@@ -95,9 +95,7 @@ class OutputSchema:
         return model_value.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
-        """Validate JSON text, plain data or an instance as the requested type; raise SchemaViolation for
-        invalid data.
-        """
+        """Validate JSON text, plain data or an instance as the requested type; raise SchemaViolation if invalid."""
         try:
             if isinstance(value, (str, bytes)):
                 _refuse_infinity(value)

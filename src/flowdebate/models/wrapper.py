@@ -229,7 +229,7 @@ class Timeout(PerRequestWrapper):
 
     - `first_text`: maximum time in seconds until the first piece of text, and `between`: maximum pause between two
       pieces. With either, text is streamed even without a listener; a model that cannot stream has to finish within
-      `first_text`. They apply only to text: structured answers, and requests with tools, are limited by `seconds` alone.
+      `first_text`. They apply only to text: structured answers, and requests with tools, are limited only by `seconds`.
 
     An answer after the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each
     request; the deadline of the call, `ModelSettings.timeout`, covers all of them and the waits between them.

@@ -89,7 +89,8 @@ class OpenAIModel(PooledModel):
     - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise they
       are left out, and the answer has a flag such as `without_temperature`.
     - `strict_model`: True to reject an answer from a model with another name (MalformedResponse); otherwise such an
-      answer has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
+      answer has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and
+      "gpt-4o-2024-08-06".
     - `label`: the model's name in errors and events; None for `name`.
 
     Connections stay open inside `open_connections()`, which a run enters for its models; `async with model:` keeps them

@@ -316,9 +316,7 @@ class Negotiation:
             self.form = self._next_form(failure)
 
     def _next_form(self, error: ModelError) -> Form:
-        """Return the next form after `error`; raise `error` if none can help, or the first refusal after
-        the last form.
-        """
+        """Return the next form after `error`; raise `error` if none can help, or finally the first refusal."""
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
             self._base = self.form  # the reason is now different, so the last step helped
