@@ -35,7 +35,7 @@ from tests.processes import started
 
 from .siblings import serve_stage
 from .stage import PATIENCE, OnTerminal, Stage, clean_environment, find_command
-from .test_terminal import OWN_ESCAPES
+from .test_terminal import PAGE_ESCAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -540,7 +540,7 @@ def test_terminal_shows_a_progress_bar_that_disappears() -> None:
     with open_progress(stream) as view:
         view.show(BatchSummary(total=4, done=1, seconds=1.0, usage=Usage.unknown()))
         view.item(failed_question("Cap\n\x1b[2J?" + "x" * 100))
-    output = OWN_ESCAPES.sub("", stream.getvalue())
+    output = PAGE_ESCAPES.sub("", stream.getvalue())
     assert "1/4 about 3 s left, 1 call, 1.0 a second" in output
     text = "".join(output.split())
     assert "Question3failed(Cap\\x1b[2J?x" in text
@@ -604,7 +604,7 @@ def test_ctrl_c_keeps_results_and_shows_how_to_continue(question_folder: Path) -
             terminal.until("1/3")
             terminal.process.send_signal(signal.SIGINT)
             assert terminal.end() == 130
-        output = OWN_ESCAPES.sub("", terminal.seen)
+        output = PAGE_ESCAPES.sub("", terminal.seen)
         assert "3 calls, 39 tokens" in output
         assert "Questions: 3 (2 not done)" in output
         assert "Interrupted. To continue: the same command, or any with --batch-id b\n" in terminal.seen
