@@ -19,7 +19,7 @@ from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.models import AllowedModels, models_line
 from flowdebate.ui.plan import make_plan
-from tests.mcp.conftest import data_of, refusal_of
+from tests.mcp.conftest import error_text, structured_output
 from tests.server.stage import TOKEN, staged
 
 from .vendors import vendors
@@ -169,11 +169,11 @@ async def test_a_list_of_models_is_a_council_over_mcp(stubs: Found, tool: str) -
     begin |= {"pattern": "council"} if tool == "start_debate" else {"depth": "thorough"}
     service = Service(store="memory:", allow_models=[*LISTED, CHAIR])
     async with service, Client(create_server(service)) as client:
-        no = refusal_of(await client.call_tool(tool, {**begin, "models": [LISTED[0], "xai/grok-4.3"]}))
+        no = error_text(await client.call_tool(tool, {**begin, "models": [LISTED[0], "xai/grok-4.3"]}))
         assert "`models[1]` must be one that this server allows" in no
         assert not any(vendor.asked for vendor in stubs.values())
         for model, expected in ((None, WITH_FIRST), ({"chair": CHAIR}, WITH_CHAIR)):
-            details = data_of(await client.call_tool(tool, {**begin, "model": model}))
+            details = structured_output(await client.call_tool(tool, {**begin, "model": model}))
             run = await service.run(details["run_id"])
             assert run.document is not None
             assert models_of(run.document.to_data()) == expected
@@ -184,9 +184,9 @@ async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
     """A debate has sides with positions, and a council of one model is too small."""
     service = Service(store="memory:", allow_models=LISTED)
     async with service, Client(create_server(service)) as client:
-        no = refusal_of(await client.call_tool("start_debate", {"question": QUESTION, "models": LISTED}))
+        no = error_text(await client.call_tool("start_debate", {"question": QUESTION, "models": LISTED}))
         assert "`models` cannot be set in a debate: use `model`, by name" in no
-        no = refusal_of(await client.call_tool("start_council", {"question": QUESTION, "models": LISTED[:1]}))
+        no = error_text(await client.call_tool("start_council", {"question": QUESTION, "models": LISTED[:1]}))
         assert "`models` must be given at least twice" in no
 
 

@@ -32,7 +32,7 @@ from flowdebate.store import export_run, import_runs
 from flowdebate.testing import FunctionModel
 from flowdebate.ui.models import models_line
 from flowdebate.ui.plan import make_plan, stored_plan
-from tests.mcp.conftest import data_of, refusal_of
+from tests.mcp.conftest import error_text, structured_output
 from tests.profiles import example_count
 from tests.server.stage import TOKEN, debater, staged
 
@@ -166,8 +166,8 @@ async def test_four_vendors_debate_over_mcp(stubs: Found) -> None:
     async with service, Client(create_server(service)) as client:
         begin = {"question": QUESTION, "max_rounds": 1, "model": SEATS, "wait": 50}
         wrong = await client.call_tool("start_debate", {**begin, "effort": {"sceptic": "low"}})
-        assert "`effort` must be given for a name or role of the run: pro, con, judge" in refusal_of(wrong)
-        details = data_of(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
+        assert "`effort` must be given for a name or role of the run: pro, con, judge" in error_text(wrong)
+        details = structured_output(await client.call_tool("start_debate", {**begin, "effort": {"con": "high"}}))
         run = await service.run(details["run_id"])
     assert details["status"] == "complete"
     assert asked_of(stubs) == ASKED_BY_FRONT_ENDS
@@ -191,18 +191,18 @@ async def test_allowed_models_are_a_council_over_mcp(stubs: Found) -> None:
         tools = {tool.name: tool.description or "" for tool in (await client.list_tools()).tools}
         assert f"Models that you may name: {', '.join(ALLOWED)}." in tools["start_debate"]
         begin = {"question": QUESTION, "sources": {"plan.md": "Trams open in 2031."}, "wait": 50}
-        no = refusal_of(
+        no = error_text(
             await client.call_tool("start_council", {**begin, "model": {**MEMBERS, "chair": "ollama/gemma3"}})
         )
         assert "must be one that this server allows" in no
         assert all(not vendor.asked for vendor in stubs.values())
-        details = data_of(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
+        details = structured_output(await client.call_tool("start_council", {**begin, "model": MEMBERS}))
         assert details["status"] == "complete"
         assert all(
             "[plan.md] Trams open in 2031." in vendor.asked[0].prompt for vendor in stubs.values() if vendor.asked
         )
         again = {"run_id": details["run_id"], "model": {"Ada": "xai/grok-4.3"}}
-        assert "must be one that this server allows" in refusal_of(await client.call_tool("fork_run", again))
+        assert "must be one that this server allows" in error_text(await client.call_tool("fork_run", again))
     assert {name: set(models) for name, models in asked_of(stubs).items()} == {
         "openai": {"gpt-5-mini"}, "anthropic": {"claude-haiku-5-5"}, "gemini": {"gemini-3-pro"}, "ollama": set(),
     }  # fmt: skip
@@ -616,7 +616,7 @@ async def test_bare_names_find_their_vendors_over_mcp(stubs: Found) -> None:
             "models": ["gpt-5-mini", "claude-haiku-5-5"],
             "model": {"chair": "gemini-flash-latest"},
         }
-        details = data_of(await client.call_tool("start_council", {**begin, "wait": 50}))
+        details = structured_output(await client.call_tool("start_council", {**begin, "wait": 50}))
         run = await service.run(details["run_id"])
     names = ["openai/gpt-5-mini", "anthropic/claude-haiku-5-5"]
     assert run.models == {name: [name] for name in names} | {"chair": ["gemini/gemini-flash-latest"]}

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import flowdebate
 from flowdebate.cli.app import app
 from flowdebate.models.providers import PROVIDERS
-from tests.runs.durable.patterns import filled
+from tests.runs.durable.patterns import fill_schema
 
 from .stage import Stage
 
@@ -36,7 +36,7 @@ def answer(request: str) -> Any:
     definitions = schema.get("$defs", {})
     if "ranking" in schema["properties"]:
         return {"ranking": [{"answer": label} for label in re.findall(r'"([A-Z])"', json.dumps(schema))]}
-    return filled(schema, definitions, Random(1))
+    return fill_schema(schema, definitions, Random(1))
 
 
 def split_commands(text: str) -> Iterator[list[str]]:

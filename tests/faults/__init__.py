@@ -1,1 +1,1 @@
-"""What endpoints and networks do wrong, one row each, and what happens then."""
+"""Faults of endpoints and networks, with the expected outcome of each as a row."""

@@ -1,4 +1,4 @@
-"""The servers of the fault rows in the format of Anthropic's API."""
+"""The servers of the fault rows, translated to the format of Anthropic's API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"
 
 
 class MessagesExchange(Exchange):
-    """An exchange that sends completions, whole or streamed, as messages and everything else unchanged."""
+    """Exchange that sends completions as messages, whole or streamed, and everything else unchanged."""
 
     async def json(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         body = _message(value) if status == 200 and isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Faults 31 to 51: 200 OK with the wrong content."""
+"""Faults 31 to 51: status 200 with the wrong content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flowdebate.models import Usage
 from tests.models.server import completion, fine
 
 from .fault import Fault
-from .handlers import answer, refusal, reply, told
+from .handlers import answer, error_body, refuse_with, reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .fault import Asked, Played
 
-__all__ = ("CONTENT", "errors_in_words")
+__all__ = ("CONTENT", "worded_errors")
 
 _HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
     ("insufficient_quota", "You exceeded your current quota", RateLimited, {"quota_exhausted": True}),
@@ -41,16 +41,16 @@ _HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
     ("model_not_found", "There is no such model", ModelNotFound, {}),
     ("invalid_request_error", "top_p must be a number", RequestRejected, {}),
 )
-"""Codes and descriptions of errors that another request cannot fix."""
+"""Codes and descriptions of errors that a retry cannot fix."""
 
 
-def errors_in_words(row: str, location: str, mode: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
+def worded_errors(row: str, location: str, mode: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
     """Faults inside a response with status 200 whose error codes are words."""
     hopeless = [
         Fault(
             id=f"{row}-{code}",
             title=f"`{code}` {location}",
-            handlers=(handler(told(message, code=code)),),
+            handlers=(handler(error_body(message, code=code)),),
             mode=mode,
             description=f"`{error.__name__}` at once" + (", with `quota_exhausted`" if facts else ""),
             attempts=(error.__name__,),
@@ -59,12 +59,16 @@ def errors_in_words(row: str, location: str, mode: Asked, handler: Callable[[Any
             facts={"transient": False, **facts},
         )
         for code, message, error, facts in _HOPELESS
-        if error is not RequestRejected or mode != "stream"  # what may be about the stream is asked without one
+        # errors that may be caused by streaming are retried without a stream
+        if error is not RequestRejected or mode != "stream"
     ]
     limited = Fault(
         id=f"{row}-rate_limit_exceeded",
         title=f"`rate_limit_exceeded` {location}, with “try again in 1.5s”",
-        handlers=(handler(told("Rate limit reached. Please try again in 1.5s.", code="rate_limit_exceeded")), fine),
+        handlers=(
+            handler(error_body("Rate limit reached. Please try again in 1.5s.", code="rate_limit_exceeded")),
+            fine,
+        ),
         mode=mode,
         description="Waits the 1.5 seconds, then the answer",
         attempts=("RateLimited", None),
@@ -170,14 +174,14 @@ CONTENT: tuple[Fault, ...] = (
     Fault(
         id="33-429",
         title='`{"error": …}` with code 429 inside a 200',
-        handlers=(reply(told("slow down", code=429)), fine),
+        handlers=(reply(error_body("slow down", code=429)), fine),
         description="As the status inside: retried after the backoff",
         attempts=("RateLimited", None),
     ),
     Fault(
         id="33-401",
         title='`{"error": …}` with code "401" inside a 200',
-        handlers=(reply(told("no such key", code="401")),),
+        handlers=(reply(error_body("no such key", code="401")),),
         description="As the status inside: `AuthenticationFailed` at once",
         attempts=("AuthenticationFailed",),
         error=AuthenticationFailed,
@@ -199,7 +203,7 @@ CONTENT: tuple[Fault, ...] = (
             reply(
                 {
                     **completion(),
-                    "choices": [{"finish_reason": "error", "message": {"content": "ha"}, **told(code=429)}],
+                    "choices": [{"finish_reason": "error", "message": {"content": "ha"}, **error_body(code=429)}],
                 }
             ),
         ),
@@ -207,11 +211,11 @@ CONTENT: tuple[Fault, ...] = (
         attempts=("RateLimited",) * 3,
         error=RateLimited,
     ),
-    *errors_in_words("33", "inside a 200", "text", reply),
+    *worded_errors("33", "inside a 200", "text", reply),
     Fault(
         id="33-retry-after",
         title="`rate_limit_exceeded` inside a 200 with `Retry-After: 2`",
-        handlers=(refusal(200, told("slow down", code="rate_limit_exceeded"), retry_after="2"), fine),
+        handlers=(refuse_with(200, error_body("slow down", code="rate_limit_exceeded"), retry_after="2"), fine),
         description="Waits the two seconds, then the answer",
         attempts=("RateLimited", None),
         waits=((2.0, 2.0),),

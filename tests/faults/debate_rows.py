@@ -1,4 +1,4 @@
-"""Faults in a whole debate: two sides, one round, and a server that plays each role."""
+"""Faults in a whole debate with two sides and one round, whose server plays every role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECISION = {"nextSpeakers": ["tenant", "owner"], "briefing": None, "newAngle": N
 
 @dataclass(frozen=True, kw_only=True)
 class DebateFault:
-    """A failure of a role and the debate's outcome; the n-th handler gets the role's n-th request."""
+    """Failure of a role, with the outcome of the debate; the n-th handler gets the role's n-th request."""
 
     id: str
     title: str
@@ -32,14 +32,14 @@ class DebateFault:
     """Number of requests in the whole debate."""
     turns: tuple[Handler, ...] = (fine,)
     moderator: tuple[Handler, ...] = ()
-    """Handlers of the moderator, or None for a debate without one."""
+    """Handlers for the moderator; None for a debate without a moderator."""
     judge: tuple[Handler, ...] = ()
     options: Mapping[str, Any] = field(default_factory=lambda: {"on_failure": "skip"})
     limits: Limits | None = None
 
     status: str = "complete"
     losses: tuple[tuple[str, str], ...] = ()
-    """Failed roles, each with the action taken."""
+    """Failed roles, each with the recovery action."""
     error: type[Exception] | None = None
     """Exception that the run raises."""
     spoke: tuple[str, ...] = ("tenant", "owner")
@@ -48,7 +48,7 @@ class DebateFault:
         return self.id
 
 
-def says(value: Any, *, finish: str = "stop", **message: Any) -> Handler:
+def answer_with(value: Any, *, finish: str = "stop", **message: Any) -> Handler:
     """Return a handler that answers with a text."""
 
     async def handler(exchange: Exchange) -> None:
@@ -58,7 +58,7 @@ def says(value: Any, *, finish: str = "stop", **message: Any) -> Handler:
     return handler
 
 
-def refuses(status: int, message: str = "no") -> Handler:
+def fail_with(status: int, message: str = "no") -> Handler:
     """Return a handler that responds with an HTTP status."""
 
     async def handler(exchange: Exchange) -> None:
@@ -67,8 +67,8 @@ def refuses(status: int, message: str = "no") -> Handler:
     return handler
 
 
-finds = says(VERDICT)
-decides = says(DECISION)
+finds = answer_with(VERDICT)
+decides = answer_with(DECISION)
 SKIP = {"on_failure": "skip"}
 ALONE = {"on_failure": "skip", "quorum": 1}
 FAIL = {"on_failure": "fail"}
@@ -78,7 +78,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="61a",
         title="the judge names a winner who is not in the debate, every time",
         description="retried twice with the reason; then there is no verdict, and the transcript is whole",
-        judge=(says({**VERDICT, "winner": "nobody"}),),
+        judge=(answer_with({**VERDICT, "winner": "nobody"}),),
         posts=5,
         status="no_verdict",
         losses=(("judge", "no_verdict"),),
@@ -87,21 +87,21 @@ DEBATE: tuple[DebateFault, ...] = (
         id="61b",
         title="the judge names the winner in capitals, or with a zero-width character in it",
         description="the answer counts",
-        judge=(says({**VERDICT, "winner": "CAP\u200b RENTS"}),),
+        judge=(answer_with({**VERDICT, "winner": "CAP\u200b RENTS"}),),
         posts=3,
     ),
     DebateFault(
         id="60",
         title="the judge adds fields (`admin: true`)",
         description="they are dropped",
-        judge=(says({**VERDICT, "admin": True}),),
+        judge=(answer_with({**VERDICT, "admin": True}),),
         posts=3,
     ),
     DebateFault(
         id="62a",
         title="the moderator lets nobody speak and does not end the debate, every time",
         description="retried twice with the reason; then all speak in declared order, and the decision is flagged",
-        moderator=(says({**DECISION, "nextSpeakers": []}),),
+        moderator=(answer_with({**DECISION, "nextSpeakers": []}),),
         options=FAIL,
         posts=6,
         status="degraded",
@@ -111,7 +111,10 @@ DEBATE: tuple[DebateFault, ...] = (
         id="62b",
         title="the same once",
         description="retried with the reason; nothing is missing",
-        moderator=(says({**DECISION, "nextSpeakers": []}), says({**DECISION, "nextSpeakers": ["owner", "tenant"]})),
+        moderator=(
+            answer_with({**DECISION, "nextSpeakers": []}),
+            answer_with({**DECISION, "nextSpeakers": ["owner", "tenant"]}),
+        ),
         posts=5,
         spoke=("owner", "tenant"),
     ),
@@ -119,7 +122,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="63",
         title="the moderator calls on somebody who is not in the debate, every time",
         description="retried with the names; then all speak in declared order, and the decision is flagged",
-        moderator=(says({**DECISION, "nextSpeakers": ["the landlord"]}),),
+        moderator=(answer_with({**DECISION, "nextSpeakers": ["the landlord"]}),),
         options=FAIL,
         posts=6,
         status="degraded",
@@ -138,7 +141,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="65b",
         title="the moderator's angle has 100,000 characters",
         description="retried twice with the reason; then all speak in declared order",
-        moderator=(says({**DECISION, "newAngle": "x" * 100_000}),),
+        moderator=(answer_with({**DECISION, "newAngle": "x" * 100_000}),),
         options=FAIL,
         posts=6,
         status="degraded",
@@ -148,7 +151,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="65c",
         title="the moderator's angle has 1,000,000 characters",
         description="longer than an answer may be: not retried, all speak in declared order",
-        moderator=(says({**DECISION, "newAngle": "x" * 1_000_000}),),
+        moderator=(answer_with({**DECISION, "newAngle": "x" * 1_000_000}),),
         options=FAIL,
         posts=4,
         status="degraded",
@@ -158,7 +161,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="66a",
         title="the judge declines",
         description="not retried; there is no verdict, and the transcript is whole",
-        judge=(says(None, refusal="I would rather not"),),
+        judge=(answer_with(None, refusal="I would rather not"),),
         posts=3,
         status="no_verdict",
         losses=(("judge", "no_verdict"),),
@@ -167,7 +170,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="66b",
         title="a filter stops the judge's answer",
         description="the same",
-        judge=(says("", finish="content_filter"),),
+        judge=(answer_with("", finish="content_filter"),),
         posts=3,
         status="no_verdict",
         losses=(("judge", "no_verdict"),),
@@ -176,7 +179,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="66c",
         title='the judge\'s endpoint is down, where the debate may not go on without (`on_failure="fail"`)',
         description="`ProviderFailed`; `error.run.raw` has the arguments so far",
-        judge=(refuses(503),),
+        judge=(fail_with(503),),
         options=FAIL,
         posts=5,
         status="failed",
@@ -186,14 +189,14 @@ DEBATE: tuple[DebateFault, ...] = (
         id="67",
         title="an argument looks like a template (`{{7*7}}`, `{% for`)",
         description="it reaches the judge as it was written",
-        turns=(says("{{7*7}} {% for x in y %} {question} %s"),),
+        turns=(answer_with("{{7*7}} {% for x in y %} {question} %s"),),
         posts=3,
     ),
     DebateFault(
         id="7",
         title="a debater's endpoint is down",
         description="asked three times; the turn is skipped, and the loss is recorded",
-        turns=(refuses(503), refuses(503), refuses(503), fine),
+        turns=(fail_with(503), fail_with(503), fail_with(503), fine),
         options=ALONE,
         posts=5,
         status="degraded",
@@ -204,7 +207,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="7b",
         title="the same, where two sides must be heard",
         description="`QuorumLost`; `error.run.raw` has the arguments so far",
-        turns=(refuses(503), refuses(503), refuses(503), fine),
+        turns=(fail_with(503), fail_with(503), fail_with(503), fine),
         posts=4,
         status="failed",
         losses=(("debater", "skipped"),),
@@ -215,8 +218,8 @@ DEBATE: tuple[DebateFault, ...] = (
         id="7c",
         title="the same, with a stand-in",
         description="the stand-in argues for the same stance, and the loss is recorded",
-        turns=(refuses(503), refuses(503), refuses(503), fine),
-        options={"on_failure": StandIn("stand-in")},  # the test puts a model on the same server in its place
+        turns=(fail_with(503), fail_with(503), fail_with(503), fine),
+        options={"on_failure": StandIn("stand-in")},  # the test replaces it with a model on the same server
         posts=6,
         status="degraded",
         losses=(("debater", "stand_in"),),
@@ -225,7 +228,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="7d",
         title="the moderator's endpoint is down",
         description="asked three times; all speak in declared order",
-        moderator=(refuses(500),),
+        moderator=(fail_with(500),),
         posts=6,
         status="degraded",
         losses=(("moderator", "declared_order"),),
@@ -234,7 +237,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="37",
         title="a debater's model declines",
         description="not retried; the turn is skipped",
-        turns=(says(None, refusal="not that"), fine),
+        turns=(answer_with(None, refusal="not that"), fine),
         options=ALONE,
         posts=3,
         status="degraded",
@@ -245,7 +248,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="10",
         title="the key is wrong",
         description="`QuorumLost`, which says that the key was rejected; with one model for all, nobody is heard",
-        turns=(refuses(401),),
+        turns=(fail_with(401),),
         posts=2,
         status="failed",
         losses=(("debater", "skipped"), ("debater", "skipped")),
@@ -256,7 +259,7 @@ DEBATE: tuple[DebateFault, ...] = (
         id="10b",
         title='the key is wrong, where the debate may not go on without (`on_failure="fail"`)',
         description="`AuthenticationFailed` at once",
-        turns=(refuses(401),),
+        turns=(fail_with(401),),
         options=FAIL,
         posts=1,
         status="failed",
@@ -273,4 +276,4 @@ DEBATE: tuple[DebateFault, ...] = (
         spoke=("tenant",),
     ),
 )
-"""Faults of debates, each tested over all transports."""
+"""Debate faults; each is tested over all transports."""

@@ -23,7 +23,7 @@ VERDICT = '{"reasoning": "r", "winner": "for", "score": 7}'
 
 
 class Verdict(BaseModel):
-    """Schema that structured rows request."""
+    """Schema requested by structured rows."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,7 +34,7 @@ class Verdict(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Result of a row, for the row's own checks."""
+    """Result of a row, for its own checks."""
 
     server: ChatServer
     request: ModelRequest
@@ -47,36 +47,36 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault, its `handlers` and its outcome.
+    """Fault with its `handlers` and its outcome.
 
-    The n-th handler gets the n-th request, and the last one all later requests.
+    The n-th handler gets the n-th request. The last one also gets all later requests.
     """
 
     id: str
-    """Number of the row in the catalogue of faults, with a suffix for variants."""
+    """Row number in the catalogue of faults, with a suffix for variants."""
     title: str
     description: str
-    """Description of the fault in words."""
+    """Description of the fault."""
     attempts: tuple[str | None, ...]
-    """Error of each request, or None for an answer."""
+    """Error class per request; None for a request that is answered."""
     handlers: tuple[Handler, ...] = ()
     mode: Asked = "text"
 
     error: type[ModelError] | None = None
-    """Error of the call, or None for an answer."""
+    """Error class of the call; None if it is answered."""
     says: str = ""
-    """Text that the error's message contains."""
+    """Text that the error message contains."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Expected attributes of the error or the answer."""
     flags: frozenset[str] = frozenset()
     """Flags of the answer except `other_model`, since the test server never reports the requested model."""
     waits: tuple[tuple[float, float], ...] | None = None
-    """Bounds of each wait in seconds, or None for the defaults of `Retry`."""
+    """Bounds of each wait in seconds; None for the defaults of `Retry`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of `OpenAIModel`."""
     retry: Callable[[Retry], Retry] | None = None
-    """Function that changes the default retry policy."""
+    """Function that modifies the default retry policy."""
     wrapped: Callable[[Model], Model] | None = None
     """Function that wraps the model."""
     messages: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
@@ -84,18 +84,18 @@ class Fault:
     """Whether a tool `lookup` is offered."""
     max_tokens: int | None = None
     timeout: float = 20
-    """Deadline in seconds; rows that end by the deadline have `error` set accordingly."""
+    """Deadline in seconds. Rows that end at the deadline set `error` accordingly."""
 
     greet: Greeter | None = None
     tls: bool = False
     base_url: str | None = None
     """Base URL that replaces the server's."""
     counted: Literal["posts", "connections", "nothing"] = "posts"
-    """What the server counts as requests: connections where none arrives whole."""
+    """Unit in which the server counts requests: connections if no request arrives completely."""
     pause: float = 0.0
     """Seconds before the same model is called again."""
     works_again: bool = True
-    """Whether a later call of the same model succeeds."""
+    """True if a later call of the same model succeeds."""
     check: Callable[[Played], None] | None = None
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Faults outside the catalogue that servers have shown."""
+"""Faults outside the catalogue that have occurred on real servers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .handlers import (
     answer,
     called,
     endless,
+    error_body,
     event,
     events,
     greet_with_reset,
     piece,
     raw,
-    refusal,
+    refuse_with,
     reply,
     speak_http,
-    told,
     whole,
 )
 
@@ -42,10 +42,10 @@ _PACKED = gzip.compress(_BODY)
 
 
 def _bomb(blocks: int) -> bytes:
-    """Return compressed blocks of two million blanks each, all equal and packed separately."""
+    """Return compressed blocks of two million blanks each, identical and compressed separately."""
     packer = zlib.compressobj(wbits=31)
     first, second = (packer.compress(b" " * 2_000_000) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-    return first + second * (blocks - 1)  # without its end: who gets there has unpacked it all
+    return first + second * (blocks - 1)  # the end is missing, so a client that reaches it has decompressed everything
 
 
 def _good(row: str, title: str, *handlers: Any, **more: Any) -> Fault:
@@ -73,8 +73,8 @@ def _again(row: str, title: str, error: str, handler: Any, **more: Any) -> Fault
 
 
 async def _ahead(exchange: Exchange) -> None:
-    """Respond with a retry-after date half a minute ahead."""
-    await refusal(429, retry_after=formatdate(time.time() + 30, usegmt=True))(exchange)
+    """Respond with a retry-after date thirty seconds ahead."""
+    await refuse_with(429, retry_after=formatdate(time.time() + 30, usegmt=True))(exchange)
 
 
 def _with_more(value: Any) -> Any:
@@ -306,7 +306,7 @@ FURTHER: tuple[Fault, ...] = (
         title="A server that repeats the key in a page, in an error, in the text",
         handlers=(
             answer(b'{"error": {"message": "bad sk-canary-0123456789abcdef"}}', status=500),
-            refusal(429, told("sk-canary-0123456789abcdef is too fast")),
+            refuse_with(429, error_body("sk-canary-0123456789abcdef is too fast")),
             reply(completion("the key is sk-canary-0123456789abcdef")),
         ),
         description="The key is in no error, and taken out of the text",

@@ -1,4 +1,4 @@
-"""Handlers that misbehave as a server does in a row of the table."""
+"""Handlers that misbehave like the servers in the rows of the table."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ __all__ = (
     "close_afterwards",
     "end_at_once",
     "endless",
+    "error_body",
     "event",
     "events",
     "greet_with_reset",
@@ -30,27 +31,26 @@ __all__ = (
     "never_read",
     "piece",
     "raw",
-    "refusal",
+    "refuse_with",
     "reply",
     "reset_at_once",
     "silent",
     "speak_http",
-    "told",
     "whole",
 )
 
 
-def told(message: str = "no", **more: Any) -> dict[str, Any]:
-    """Return the body of an error."""
+def error_body(message: str = "no", **more: Any) -> dict[str, Any]:
+    """Return the body of an error response."""
     return {"error": {"message": message, **more}}
 
 
-def refusal(status: int, body: Any = None, **headers: str) -> Handler:
+def refuse_with(status: int, body: Any = None, **headers: str) -> Handler:
     """Respond with an HTTP status; options such as `retry_after` become headers."""
 
     async def refuse(exchange: Exchange) -> None:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
-        await exchange.json(told() if body is None else body, status=status, headers=names)
+        await exchange.json(error_body() if body is None else body, status=status, headers=names)
 
     return refuse
 
@@ -90,7 +90,7 @@ def events(*items: Any, done: bool = True) -> Handler:
 
 
 def raw(*parts: bytes, close: bool = True, pause: float = 0.0) -> Handler:
-    """Send the given bytes in order and end the connection by default."""
+    """Send the given bytes in order; by default, end the connection afterwards."""
 
     async def send(exchange: Exchange) -> None:
         for number, part in enumerate(parts):
@@ -129,7 +129,7 @@ def chunked(*parts: bytes, head: bytes = JSON_CHUNKED, end: bytes = b"0\r\n\r\n"
 
 
 def half(data: bytes = b'{"choices": [', *, reset: bool, kind: str = "application/json") -> Handler:
-    """Send less than promised, then reset or end the connection."""
+    """Send less data than announced, then reset or end the connection."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.raw(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 5000\r\n\r\n".encode() + data)
@@ -148,7 +148,7 @@ def broken(*items: Any, reset: bool) -> Handler:
         for item in items:
             await exchange.raw(piece(exchange.encode(item)))
         if reset:
-            await asyncio.sleep(0.02)  # or the reset overtakes what was sent before it
+            await asyncio.sleep(0.02)  # otherwise the reset overtakes the data sent before it
             exchange.reset()
         exchange.close = True
 
@@ -158,7 +158,7 @@ def broken(*items: Any, reset: bool) -> Handler:
 def endless(
     part: bytes, *, head: bytes = b"", every: float | None = None, sent_sizes: list[int] | None = None
 ) -> Handler:
-    """Send `head` and then `part` forever, as fast as possible or once per `every` seconds."""
+    """Send `head`, then `part` forever, as fast as possible or once every `every` seconds."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.raw(head)
@@ -191,19 +191,19 @@ async def end_at_once(exchange: Exchange) -> None:
 
 
 async def close_afterwards(exchange: Exchange) -> None:
-    """Answer and end the connection without announcing that."""
+    """Answer, then close the connection without announcing it."""
     await fine(exchange)
     exchange.close = True
 
 
 async def greet_with_reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Reset a connection as soon as it is made."""
+    """Reset a connection as soon as it is established."""
     break_off(writer)
     return True
 
 
 async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Answer with an HTTP response regardless of the input."""
+    """Answer with an HTTP response regardless of the request."""
     await reader.read(1)
     writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
     await writer.drain()

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FAULTS = ("503", "401", "404", "malformed")
-"""Faults by the beginning of a model's name, applied to every request."""
+"""Faults applied to every request, keyed by the prefix of the model name."""
 THOUGHT = "Nobody may read what I think of it."
 _THINKS = {"aloud": f"<think>{THOUGHT}</think>\n\n", "unannounced": f"{THOUGHT}\n</think>\n"}
-"""Thinking that a model streams before its answers, by the beginning of its name."""
+"""Thinking that a model streams before its answers, keyed by the prefix of its name."""
 _WORDS = {"503": "overloaded", "401": "Incorrect API key provided", "404": "No endpoints found"}
 
 
 class Endpoint:
-    """An endpoint that records requests by model name."""
+    """Endpoint that records requests by model name."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -32,8 +32,8 @@ class Endpoint:
         self.answered, self.failed = [], set()
 
 
-def word_of(model: str) -> str:
-    """Return the word that is in every text of a model and nowhere else."""
+def model_word(model: str) -> str:
+    """Return the word that occurs in every text of a model and nowhere else."""
     return f"word{model.replace('-', '')}"
 
 
@@ -48,20 +48,20 @@ def sample(schema: Any, model: str, root: Any = None) -> Any:
     if schema.get("type") == "array":
         return _several(_target(schema.get("items", {}), root), model, root)
     plain = {"integer": max(1, schema.get("minimum", 1)), "number": 0.5, "boolean": False, "null": None}
-    return plain.get(schema.get("type", ""), f"{word_of(model)} is fine.")
+    return plain.get(schema.get("type", ""), f"{model_word(model)} is fine.")
 
 
 def _several(items: Any, model: str, root: Any) -> list[Any]:
-    """Return one item, or one per choice where a ranking needs all letters."""
+    """Return one item, or one item per choice if a ranking requires all letters."""
     one, fields = sample(items, model, root), items.get("properties", {})
     choice = next((name for name, field_schema in fields.items() if "enum" in field_schema), None)
-    if choice is None or "severity" in fields:  # a finding, whose severity is no letter
+    if choice is None or "severity" in fields:  # the severity of a finding is not a letter
         return [one]
     return [{**one, choice: value} for value in fields[choice]["enum"]]
 
 
 def _target(schema: Any, root: Any) -> Any:
-    """Resolve a reference of a schema, or take the first alternative."""
+    """Resolve a schema reference, or take the first alternative."""
     while "$ref" in schema or "anyOf" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema["anyOf"][0]
     return schema
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = json.dumps(sample(schema, model))
         else:
             self.endpoint.answered.append(model)
-            text = f"{word_of(model)} is what I say."
+            text = f"{model_word(model)} is what I say."
         text = _THINKS.get(fault, "") + text
         usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
         fields = {"id": "c", "created": 1, "model": model}

@@ -1,4 +1,4 @@
-"""All rows about single calls, by group in the order of the table."""
+"""All rows about single calls, grouped and ordered as in the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Play a row against the real client and check its effects and side effects."""
+"""Runs a row against the real client and checks the outcome and side effects."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .fault import Fault, Played, Verdict
 if TYPE_CHECKING:
     from flowdebate.models.openai.clients import Transport
 
-__all__ = ("KEY", "Stage", "play", "untrusted")
+__all__ = ("KEY", "Stage", "play", "self_signed")
 
 KEY = "sk-canary-0123456789abcdef"
 LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {}})
 LATE = 3.0
-"""Tolerance for deadlines in seconds under load; scripts/benchmarks/ measures the precision."""
+"""Tolerance in seconds for deadlines under load; scripts/benchmarks/ measures the precision."""
 
 
 @dataclass(eq=False)
 class Stage:
-    """A server that plays the row until `calm` is set."""
+    """Server that plays the row until `calm` is set."""
 
     fault: Fault
     kind: type[OpenAIModel | AnthropicModel] = OpenAIModel
@@ -53,12 +53,12 @@ class Stage:
         return not self.calm and self.fault.greet is not None and await self.fault.greet(reader, writer)
 
     async def sleep(self, seconds: float) -> None:
-        """Record a wait without spending time."""
+        """Record a wait without actually waiting."""
         self.waits.append(seconds)
 
     def server(self) -> ChatServer:
         exchange = Exchange if self.kind is OpenAIModel else MessagesExchange
-        tls = untrusted() if self.fault.tls else None
+        tls = self_signed() if self.fault.tls else None
         return ChatServer({"m": self.serve}, exchange=exchange, greet=self.greet, tls=tls)
 
     def model(self, server: ChatServer, transport: Transport) -> OpenAIModel | AnthropicModel:
@@ -83,7 +83,7 @@ class Stage:
 
 
 async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | AnthropicModel] = OpenAIModel) -> None:
-    """Play `fault` with a model of `kind` and raise AssertionError for any difference from the row."""
+    """Play `fault` with a model of `kind`; raise AssertionError if the outcome differs from the row."""
     stage = Stage(fault, kind)
     async with stage.server() as server:
         tasks = asyncio.all_tasks()
@@ -121,7 +121,7 @@ async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | Anth
                 assert len(next_request.attempts.made) == 1
         async with asyncio.timeout(5):
             await server.wait_until_left()
-            # a connection's task ends a moment after it has said that it left
+            # a connection's task ends shortly after the disconnect is reported
             await asyncio.gather(*(asyncio.all_tasks() - tasks), return_exceptions=True)
 
 
@@ -175,8 +175,8 @@ def _check_secrets(model: OpenAIModel | AnthropicModel, played: Played) -> None:
     assert all(headers["authorization"] == f"Bearer {KEY}" for headers in played.server.headers)
 
 
-def untrusted() -> ssl.SSLContext:
-    """Return a self-signed certificate for another name."""
+def self_signed() -> ssl.SSLContext:
+    """Return a self-signed certificate for another host name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Path(__file__).with_name("untrusted.pem"))
     return context

@@ -19,9 +19,9 @@ from flowdebate.errors import (
 from flowdebate.models import Timeout, ToolCall, Usage
 from tests.models.server import chunk, completion, fine, usage_chunk
 
-from .content_rows import errors_in_words
+from .content_rows import worded_errors
 from .fault import Fault
-from .handlers import EVENT_STREAM, answer, broken, chunked, event, events, piece, raw, reply, told
+from .handlers import EVENT_STREAM, answer, broken, chunked, error_body, event, events, piece, raw, reply
 
 if TYPE_CHECKING:
     from tests.models.server import Exchange, Handler
@@ -55,7 +55,7 @@ def _heard(played: Played, text: str) -> None:
 
 
 def _again(row: str, title: str, error: str, handler: Handler, discarded: str, **more: Any) -> Fault:
-    """Send a useless stream followed by a complete one; the answer excludes text of the first."""
+    """Send a useless stream, then a complete one. The answer must not contain text of the first."""
     return Fault(
         id=row,
         title=title,
@@ -140,7 +140,11 @@ STREAMING: tuple[Fault, ...] = (
     _again("71-half", "Half a JSON where a stream was asked for", "MalformedResponse", answer(b'{"choices": ['), ""),
     _again("71-null", "`null` where a stream was asked for", "MalformedResponse", answer(b"null"), ""),
     _again(
-        "71-429", "JSON with an error inside where a stream was asked for", "RateLimited", reply(told(code=429)), ""
+        "71-429",
+        "JSON with an error inside where a stream was asked for",
+        "RateLimited",
+        reply(error_body(code=429)),
+        "",
     ),
     Fault(
         id="71-refused",
@@ -155,20 +159,20 @@ STREAMING: tuple[Fault, ...] = (
         "72",
         "An error with code 503 inside of a stream",
         "ProviderFailed",
-        events(chunk("ha"), told("overloaded", code=503)),
+        events(chunk("ha"), error_body("overloaded", code=503)),
         "ha",
     ),
     Fault(
         id="72-words",
         title="An error without a code inside of a stream, every time",
-        handlers=(events(chunk("ha"), told("it broke", code="server_error")),),
+        handlers=(events(chunk("ha"), error_body("it broke", code="server_error")),),
         mode="stream",
         description="`ProviderFailed` after all attempts",
         attempts=("ProviderFailed",) * 3,
         error=ProviderFailed,
         says="it broke",
     ),
-    *errors_in_words("72", "inside of a stream", "stream", events),
+    *worded_errors("72", "inside of a stream", "stream", events),
     Fault(
         id="73",
         title="A stream that stalls",

@@ -8,7 +8,7 @@ from flowdebate.errors import ContentFiltered, Refused, RequestRejected, SchemaV
 from tests.models.server import completion, tool_call
 
 from .fault import VERDICT, Fault, Verdict
-from .handlers import called, refusal, reply, told
+from .handlers import called, error_body, refuse_with, reply
 
 if TYPE_CHECKING:
     from tests.models.server import Exchange, Handler
@@ -36,7 +36,7 @@ def _said(text: str) -> Handler:
 
 
 def _bad(row: str, title: str, text: str, field: str = "") -> Fault:
-    """Send an answer that does not fit the schema, then one that does."""
+    """Send an answer that violates the schema, then one that fits it."""
     return Fault(
         id=row,
         title=title,
@@ -59,7 +59,7 @@ def _asked_again(played: Played, text: str, field: str) -> None:
 
 
 def _text(message: Any) -> Any:
-    """Return the text of a message of either API."""
+    """Return the text of a message in the format of either API."""
     content = message["content"]
     return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
@@ -105,7 +105,7 @@ def _two(mode: str, title: str, first: str) -> Fault:
     )
 
 
-def _no_way_but(*ways: str) -> Handler:
+def _support_only(*ways: str) -> Handler:
     """Return a server that rejects all structured output modes except the given ones."""
 
     async def serve(exchange: Exchange) -> None:
@@ -114,7 +114,7 @@ def _no_way_but(*ways: str) -> Handler:
         way = "tools" if "tools" in body else {"json_schema": "json_schema", "json_object": "json"}.get(form, "md_json")
         if way not in ways:
             parameter = "tool_choice" if way == "tools" else "response_format"
-            await exchange.json(told(f"{parameter} is not supported by this model"), status=400)
+            await exchange.json(error_body(f"{parameter} is not supported by this model"), status=400)
         elif way == "tools":
             await exchange.json(completion(None, finish="tool_calls", tool_calls=[tool_call("Verdict", VERDICT)]))
         else:
@@ -127,7 +127,7 @@ def _refused_ways(way: str, *refused: str) -> Fault:
     return Fault(
         id=f"58-{way}",
         title=f"A server that refuses `{'`, `'.join(refused)}`",
-        handlers=(_no_way_but(way),),
+        handlers=(_support_only(way),),
         mode="structured",
         description=f'Asked in the next way, and so at once in later calls; `asked_as` is "{way}"',
         attempts=(*("RequestRejected",) * len(refused), None),
@@ -256,7 +256,7 @@ STRUCTURED: tuple[Fault, ...] = (
     Fault(
         id="58-none",
         title="A server that refuses every way",
-        handlers=(_no_way_but(),),
+        handlers=(_support_only(),),
         mode="structured",
         description="`RequestRejected` after one request for each way",
         attempts=("RequestRejected",) * 4,
@@ -266,7 +266,7 @@ STRUCTURED: tuple[Fault, ...] = (
     Fault(
         id="58-other",
         title="A server that refuses a structured request for another reason",
-        handlers=(refusal(400, told("temperature must be between 0 and 2")),),
+        handlers=(refuse_with(400, error_body("temperature must be between 0 and 2")),),
         mode="structured",
         description="The first `RequestRejected`, after one request for each way",
         attempts=("RequestRejected",) * 4,

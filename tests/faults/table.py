@@ -1,4 +1,4 @@
-"""Write the table of faults into its record: `python -m tests.faults.table`."""
+"""Writes the table of faults to its record: `python -m tests.faults.table`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """Return `page` with the table between its marks."""
+    """Return `page` with the table inserted between its markers."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{after}"

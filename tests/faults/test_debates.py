@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from .debate_rows import DebateFault
 
-# the servers of these tests count the same few tokens for every prompt
+# the servers in these tests report the same small token count for every prompt
 pytestmark = [pytest.mark.anyio, pytest.mark.fault, pytest.mark.filterwarnings("ignore:.*probably cut the prompt")]
 
 SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 class Roles:
-    """Dispatch each request to the handler of its role."""
+    """Handler that dispatches each request to the handler of its role."""
 
     def __init__(self, fault: DebateFault) -> None:
         self._handlers = {"judge": fault.judge or (finds,), "moderator": fault.moderator or (decides,)}
@@ -60,7 +60,7 @@ def _pattern(fault: DebateFault, options: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", DEBATE, ids=str)
 async def test_each_debate_fault_has_the_documented_outcome(fault: DebateFault, transport: Transport) -> None:
-    """The row gives status, losses, speakers and the number of requests; an error has the same facts."""
+    """The row gives status, failures, speakers and the number of requests. An error has the same facts."""
     async with ChatServer({"roles": Roles(fault), "stand-in": fine}) as server:
 
         def model(name: str) -> OpenAIModel:

@@ -1,4 +1,4 @@
-"""Each row of the table over all transports."""
+"""Every row of the table over all transports."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BYTES = """
     27 27-late 22-stream 74-after 74-bom 74-crlf 74-bytes 74-json 74-utf8 74-ids 74-ping packing-gzip packing-deflate
     packing-stream headers-long headers-type headers-no-type headers-cookie 100 100-many http-1.0 bom keys-twice
 """
-"""Answers in OpenAI's format, sent byte by byte or compressed, which tests the layer below both APIs."""
+"""Answers in OpenAI's format, sent byte by byte or compressed. They test the layer below both APIs."""
 _FORMS = """
     33-choice 34-null 34-message 36-image 36-number 40-choices 57-json 57-two-json 58-json 58-md_json 58-none 58-other
     67-json 70 74-usage 74-choices 74-tools 74-refusal tools-shape tools-index
 """
-"""Rows that only OpenAI's format can express, or whose modes only its servers have."""
+"""Rows that only OpenAI's format can express, or whose output modes only its servers have."""
 _OPENAI_S = frozenset(f"{_BYTES} {_FORMS}".split())
 _ANTHROPIC = [fault for fault in FAULTS if fault.id not in _OPENAI_S]
 
@@ -41,9 +41,9 @@ def catalogue_number(fault: Fault) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 async def _loaded() -> None:
-    """Import everything first, since the deadlines of some rows are shorter than the imports.
+    """Import everything up front, since some deadlines are shorter than the imports.
 
-    This is an async fixture of the module, so that all rows share one event loop instead of creating a thousand.
+    The fixture is async and module-scoped, so that all rows share one event loop instead of creating a thousand.
     """
     import anthropic
 
@@ -55,7 +55,7 @@ async def _loaded() -> None:
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("fault", slow_but_first(FAULTS, catalogue_number), ids=str)
 async def test_each_fault_has_the_documented_outcome(fault: Fault, transport: Transport) -> None:
-    """Requests, errors and waits match, no secret leaks, nothing stays open, and the model works on."""
+    """Requests, errors and waits match, no secret leaks, nothing stays open, and the model still works."""
     await play(fault, transport)
 
 

@@ -1,4 +1,4 @@
-"""Effects of one fault on later calls and on retained resources."""
+"""Effects of a fault on later calls and on retained resources."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from flowdebate.models.call import ask
 from flowdebate.runs.events import ModelCalled
 from tests.cases import slow_but_first
 from tests.models.server import ChatServer, completion, tool_call
-from tests.runs.durable.patterns import filled
+from tests.runs.durable.patterns import fill_schema
 
 from .fault import VERDICT, Verdict
-from .handlers import answer, told
-from .stage import untrusted
+from .handlers import answer, error_body
+from .stage import self_signed
 
 if TYPE_CHECKING:
     from flowdebate.models.openai.clients import Transport
@@ -33,41 +33,41 @@ pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 AT_ONCE = Retry(first_wait=0)
 
 
-def question(**options: Any) -> ModelRequest:
+def make_request(**options: Any) -> ModelRequest:
     """Return a request."""
     options.setdefault("messages", [{"role": "user", "content": "x"}])
     return ModelRequest(block="b", **options)
 
 
-def ways(request: ModelRequest) -> list[str | None]:
+def output_modes(request: ModelRequest) -> list[str | None]:
     """Return the output mode of each attempt."""
     return [attempt.asked_as for attempt in request.attempts.made]
 
 
 async def test_only_the_refused_mode_is_skipped_in_later_calls() -> None:
-    """The server supports response formats but not tools, so later calls never try tools."""
+    """The server supports response formats but not tools, so later calls do not try tools."""
     right = False
 
     async def serve(exchange: Exchange) -> None:
         if "tools" in exchange.body:
-            await exchange.json(told("tools are not supported"), status=400)
+            await exchange.json(error_body("tools are not supported"), status=400)
         else:
             await exchange.json(completion(VERDICT if right else "{}"))
 
     async with ChatServer({"m": serve}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0, attempts=4))
-        first = question(output=OutputSchema.of(Verdict))
+        first = make_request(output=OutputSchema.of(Verdict))
         with pytest.raises(SchemaViolation):
             await ask(model, first)
-        assert ways(first) == ["json_schema", "json_schema", "tools", "json", "json"]
+        assert output_modes(first) == ["json_schema", "json_schema", "tools", "json", "json"]
         right = True
-        second = question(output=OutputSchema.of(Verdict))
+        second = make_request(output=OutputSchema.of(Verdict))
         await ask(model, second)
-        assert ways(second) == ["json_schema"]
+        assert output_modes(second) == ["json_schema"]
 
 
-def knowing(*modes: str, refuses: bool = False) -> Handler:
-    """Return a server that supports the given modes and ignores or `refuses` others; `modes` may change later."""
+def server_with_modes(*modes: str, refuses: bool = False) -> Handler:
+    """Return a server that supports the given modes and ignores or `refuses` the others; `modes` may change later."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -76,29 +76,29 @@ def knowing(*modes: str, refuses: bool = False) -> Handler:
             "tools" if "tools" in body else {"json_schema": "json_schema", "json_object": "json"}.get(form.get("type"))
         )
         if way is not None and way not in modes and refuses:
-            await exchange.json(told("response_format and tools are not supported"), status=400)
+            await exchange.json(error_body("response_format and tools are not supported"), status=400)
         elif way == "tools" and way in modes:
             tool = body["tools"][0]["function"]
-            call = tool_call(tool["name"], json.dumps(fitting(tool["parameters"])))
+            call = tool_call(tool["name"], json.dumps(build_answer(tool["parameters"])))
             await exchange.json(completion(None, finish="tool_calls", tool_calls=[call]))
         elif way in modes:
             schema = form["json_schema"]["schema"] if way == "json_schema" else {}
-            await exchange.json(completion(json.dumps(fitting(schema)) if schema else VERDICT))
+            await exchange.json(completion(json.dumps(build_answer(schema)) if schema else VERDICT))
         else:
             await exchange.json(completion("I think that both have a point."))
 
     return serve
 
 
-def fitting(schema: dict[str, Any]) -> Any:
+def build_answer(schema: dict[str, Any]) -> Any:
     """Return an answer that fits `schema`."""
-    return filled(schema, schema.get("$defs", {}), Random(3))
+    return fill_schema(schema, schema.get("$defs", {}), Random(3))
 
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refuses: bool) -> None:
-    """Later calls include those of the next debate, which has its own model object."""
-    async with ChatServer({"m": knowing("tools", refuses=refuses)}) as server:
+    """Later calls include those in the next debate, which has a separate model object."""
+    async with ChatServer({"m": server_with_modes("tools", refuses=refuses)}) as server:
         for wasted in (1 if refuses else 2, 0):
             sides = [Debater("ann", "for"), Debater("bob", "against")]
             pattern = debate(name="rent", debaters=sides, moderator=True, max_rounds=3, judge="swap")
@@ -113,17 +113,17 @@ async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refus
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
-    """The new mode stays for all later calls, and a mode that failed before may be used again."""
+    """The new mode is used for all later calls, and a mode that failed before can be used again."""
     modes = ["tools"]
 
     async def serve(exchange: Exchange) -> None:
-        await knowing(*modes, refuses=refuses)(exchange)
+        await server_with_modes(*modes, refuses=refuses)(exchange)
 
     async def modes_used() -> list[str | None]:
-        request = question(output=OutputSchema.of(Verdict))
+        request = make_request(output=OutputSchema.of(Verdict))
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(first_wait=0, attempts=9))
         assert isinstance((await ask(model, request)).data, Verdict)
-        return ways(request)
+        return output_modes(request)
 
     async with ChatServer({"m": serve}) as server:
         times = 1 if refuses else 2
@@ -133,13 +133,13 @@ async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
         assert await modes_used() == ["tools"] * times + ["json"]
         assert await modes_used() == ["json"]
         modes[:] = ["json_schema"]
-        # a text that is no answer is refused by nobody: the second one of a call is enough to go on
+        # no server rejects a malformed text, so the second one in a call triggers the next mode
         assert await modes_used() == ["json"] * times + ["md_json"] * (3 - times) + ["json_schema"]
         assert await modes_used() == ["json_schema"]
 
 
 async def test_one_answer_without_json_changes_nothing() -> None:
-    """A single refusal in text, or two answers with wrong fields, do not disable a mode the server supports."""
+    """A single text without JSON, or two answers with wrong fields, do not disable a supported mode."""
     texts = ["I refuse to choose.", VERDICT, "{}", "{}", VERDICT, "Never.", VERDICT, VERDICT]
 
     async def serve(exchange: Exchange) -> None:
@@ -151,9 +151,9 @@ async def test_one_answer_without_json_changes_nothing() -> None:
         model = OpenAIModel("m", base_url=server.base_url, retry=AT_ONCE)
         tried = []
         while texts:
-            request = question(output=OutputSchema.of(Verdict))
+            request = make_request(output=OutputSchema.of(Verdict))
             await ask(model, request)
-            tried.append(ways(request))
+            tried.append(output_modes(request))
     first = "json_schema"
     assert tried == [[first, first], [first, first, "tools"], [first, first], [first]]
 
@@ -161,20 +161,20 @@ async def test_one_answer_without_json_changes_nothing() -> None:
 async def test_a_refused_mode_is_not_tried_again() -> None:
     async def serve(exchange: Exchange) -> None:
         if "response_format" in exchange.body:
-            await exchange.json(told("response_format is not supported"), status=400)
+            await exchange.json(error_body("response_format is not supported"), status=400)
         else:
             await exchange.json(completion(None, finish="tool_calls", tool_calls=[tool_call("Verdict", VERDICT)]))
 
     async with ChatServer({"m": serve}) as server:
         model = OpenAIModel("m", base_url=server.base_url)
         for expected in (["json_schema", "tools"], ["tools"], ["tools"]):
-            request = question(output=OutputSchema.of(Verdict))
+            request = make_request(output=OutputSchema.of(Verdict))
             await ask(model, request)
-            assert ways(request) == expected
+            assert output_modes(request) == expected
 
 
 async def test_model_errors_have_no_unrelated_context() -> None:
-    """Python would otherwise chain the error to a later one with other causes."""
+    """Otherwise Python would chain the error to a later one with other causes."""
     async with ChatServer({"m": answer(b"{oops")}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         for on_text in (None, lambda _: None):
@@ -182,13 +182,13 @@ async def test_model_errors_have_no_unrelated_context() -> None:
                 os.stat("/no/such/file")  # noqa: PTH116 - an OSError, which those of connections are, too
             except FileNotFoundError:
                 with pytest.raises(MalformedResponse, match="JSONDecodeError"):
-                    await ask(model, question(on_text=on_text))
+                    await ask(model, make_request(on_text=on_text))
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> None:
-    """An abandoned connection is closed even if part of the prompt is unsent."""
+    """An abandoned connection is closed even if part of the prompt has not been sent."""
     came, leave = asyncio.Event(), asyncio.Event()
 
     async def never_read(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> bool:
@@ -198,12 +198,12 @@ async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> Non
 
     async with ChatServer(greet=never_read) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, transport=transport)
-        request = question(messages=[{"role": "user", "content": "x" * 12_000_000}])
+        request = make_request(messages=[{"role": "user", "content": "x" * 12_000_000}])
         async with model.open_connections():
             before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of entries that come and go
             call = asyncio.create_task(ask(model, request))
             await came.wait()
-            await asyncio.sleep(0.1)  # the prompt is on its way as far as it gets
+            await asyncio.sleep(0.1)  # the prompt is sent until the buffers are full
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
@@ -216,16 +216,16 @@ async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> Non
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_certificates_are_verified_after_a_redirect_to_https(transport: Transport) -> None:
     """Exceptions for plain HTTP do not apply to TLS."""
-    async with ChatServer() as plain, ChatServer(tls=untrusted()) as secure:
+    async with ChatServer() as plain, ChatServer(tls=self_signed()) as secure:
         model = OpenAIModel("m", retry=None, transport=transport, api_key="none")
         before = os.environ.get("OPENAI_BASE_URL")
         try:
             async with model.open_connections():
                 os.environ["OPENAI_BASE_URL"] = plain.base_url
-                assert (await ask(model, question())).text == "fine"
+                assert (await ask(model, make_request())).text == "fine"
                 os.environ["OPENAI_BASE_URL"] = secure.base_url
                 with pytest.raises(ModelUnavailable, match="certificate"):
-                    await ask(model, question())
+                    await ask(model, make_request())
         finally:
             if before is None:
                 del os.environ["OPENAI_BASE_URL"]

@@ -1,6 +1,6 @@
 """Members that are permanently down, in every pattern, role and front end.
 
-The run gives a marked answer or a clear error, over real HTTP, and paid answers of the other members stay readable.
+Over real HTTP, the run gives a marked answer or a clear error. Paid answers of the other members stay readable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flowdebate.mcp import create_server
 from flowdebate.patterns import PATTERNS
 from flowdebate.service.service import Service
 from flowdebate.ui.plan import make_plan
-from tests.faults.members import FAULTS, Endpoint, endpoint, word_of
+from tests.faults.members import FAULTS, Endpoint, endpoint, model_word
 from tests.server.stage import staged
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A pattern and its failing members."""
+    """Pattern with its failing members."""
 
     pattern: str
     down: tuple[str, ...]
@@ -66,7 +66,7 @@ class Case:
         return f"{self.pattern}: {', '.join(self.down)}"
 
     def plan(self, fault: str) -> dict[str, Any]:
-        """Return the options of a plan file with a separate model for each member and role."""
+        """Return plan file options with a separate model for each member and role."""
 
         def model(name: str) -> str:
             return f"openai/{fault if name in self.down else 'up'}-{name}"
@@ -91,28 +91,28 @@ CASES = [
     *(Case(pattern, (*MEMBERS, *roles)) for pattern, roles in ROLES.items() if roles),
     *(Case("debate", JUDGES[:number]) for number in (1, 2, 3)),
 ]
-"""Cases with one, two or all members down, with each role down, with everybody down, and with panel judges down."""
+"""Cases with one, two or all members down, with each role down, with everything down, and with panel judges down."""
 QUICK = ("council: ann", "council: chair", "review: ann, ben", "round_robin: ann, ben, cleo, dan", "debate: judge")
 
 
-def case_of(case: Case, fault: str, *, quick: bool) -> Any:
-    """Return a case as a test parameter, slow if it repeats a kind."""
+def case_param(case: Case, fault: str, *, quick: bool) -> Any:
+    """Return a case as a test parameter, marked slow if it repeats a kind."""
     return pytest.param(case, fault, id=f"{case}, {fault}", marks=() if quick else pytest.mark.slow)
 
 
 FAULT_OF = {case: FAULTS[number % len(FAULTS)] for number, case in enumerate(CASES)}
 each_fault = pytest.mark.parametrize(
-    ("case", "fault"), [case_of(case, fault, quick=FAULT_OF[case] == fault) for case in CASES for fault in FAULTS]
+    ("case", "fault"), [case_param(case, fault, quick=FAULT_OF[case] == fault) for case in CASES for fault in FAULTS]
 )
 each_case = pytest.mark.parametrize(
-    ("case", "fault"), [case_of(case, fault, quick=str(case) in QUICK) for case, fault in FAULT_OF.items()]
+    ("case", "fault"), [case_param(case, fault, quick=str(case) in QUICK) for case, fault in FAULT_OF.items()]
 )
 """Cases with one fault each, so that every front end meets all faults."""
 
 
 @contextmanager
-def environment(stub: Endpoint) -> Iterator[None]:
-    """Set the endpoint as OpenAI's in the environment."""
+def set_environment(stub: Endpoint) -> Iterator[None]:
+    """Set the endpoint as OpenAI's endpoint in the environment."""
     before = dict(os.environ)
     os.environ.update(OPENAI_BASE_URL=stub.url, OPENAI_API_KEY="none", FLOWDEBATE_MODEL="openai/up-default")
     try:
@@ -123,84 +123,87 @@ def environment(stub: Endpoint) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Endpoint]:
-    """Provide an endpoint set in the environment."""
-    with endpoint() as stub, environment(stub):
+def served_endpoint() -> Iterator[Endpoint]:
+    """Provide an endpoint that is set in the environment."""
+    with endpoint() as stub, set_environment(stub):
         yield stub
 
 
 @pytest.fixture(autouse=True)
-def _none_is_asked_yet(served: Endpoint) -> None:
-    served.clear()
+def _none_is_asked_yet(served_endpoint: Endpoint) -> None:
+    served_endpoint.clear()
 
 
 @pytest.fixture(scope="module")
-def server(served: Endpoint) -> Iterator[Stage]:
+def case_server(served_endpoint: Endpoint) -> Iterator[Stage]:
     """Provide an HTTP server whose runs may use these models."""
     with staged(lambda: Service(store="memory:", allow_models=["openai/*"])) as stage:
         yield stage
 
 
-def check_line(text: str | None, case: Case, served: Endpoint) -> None:
-    """Check that the line names every failed model and the reason."""
+def check_line(text: str | None, case: Case, served_endpoint: Endpoint) -> None:
+    """Check that the line names every failed model and its reason."""
     assert text is not None
-    names = {name.partition("-")[2] for name in served.failed}
+    names = {name.partition("-")[2] for name in served_endpoint.failed}
     for name in names:
         assert name in text, text
 
 
-def check_ending(case: Case, served: Endpoint, status: str, incomplete: str | None) -> None:
-    """Check that a completed run reports missing members exactly if there are any."""
-    if served.failed:
+def check_ending(case: Case, served_endpoint: Endpoint, status: str, incomplete: str | None) -> None:
+    """Check that a completed run reports missing members if and only if there are any."""
+    if served_endpoint.failed:
         assert status in ("degraded", "no_verdict")
-        check_line(incomplete, case, served)
-    else:  # a role that had nothing to do
+        check_line(incomplete, case, served_endpoint)
+    else:  # a role without a task
         assert (status, incomplete) == ("complete", None)
 
 
-def is_expected_to_end(case: Case, fault: str) -> bool:
-    """Return whether enough members are left by the pattern's defaults."""
+def should_complete(case: Case, fault: str) -> bool:
+    """Return whether the pattern's defaults accept the number of remaining members."""
     lost = sum(name in case.down for name in MEMBERS)
     if case.pattern in PANELS:
         return len(MEMBERS) - lost >= QUORUMS.get(case.pattern, 2)
     if case.pattern == "debate" and "moderator" in case.down and fault == "malformed":
-        return lost == 0 and "synthesizer" not in case.down  # what no moderator can mean is the declared order
+        return lost == 0 and "synthesizer" not in case.down  # without a moderator, the declared order applies
     return lost == 0 and not {"moderator", "synthesizer"} & {*case.down}
 
 
-def check_paid(raw: Any, served: Endpoint) -> None:
+def check_paid(raw: Any, served_endpoint: Endpoint) -> None:
     """Check that the text of every model is in the raw output."""
     text = json.dumps(raw.to_wire())
-    for model in served.answered:
+    for model in served_endpoint.answered:
         if model.partition("-")[2] in MEMBERS:
-            assert word_of(model) in text
+            assert model_word(model) in text
 
 
 @each_fault
-def test_failed_members_are_reported_in_python(case: Case, fault: str, served: Endpoint) -> None:
-    """The texts of the other members are in the result or the error."""
+def test_failed_members_are_reported_in_python(case: Case, fault: str, served_endpoint: Endpoint) -> None:
+    """The result or the error has the texts of the other members."""
     plan = make_plan(PATTERNS[case.pattern], {}, file={PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)})
-    if not is_expected_to_end(case, fault):
+    if not should_complete(case, fault):
         with pytest.raises(FlowDebateError, match=r"503|401|404|empty|no text|nothing") as caught:
             plan.pattern().run_sync(SUBJECT, model=plan.models)
         assert caught.value.run.status == "failed"
-        check_paid(caught.value.run.raw, served)
+        check_paid(caught.value.run.raw, served_endpoint)
         return
     result = plan.pattern().run_sync(SUBJECT, model=plan.models)
-    check_paid(result.raw, served)
-    check_ending(case, served, result.status, result.raw.incomplete)
+    check_paid(result.raw, served_endpoint)
+    check_ending(case, served_endpoint, result.status, result.raw.incomplete)
     assert result.raw.status == result.status
     text = result.output if isinstance(result.output, str) else getattr(result.output, "answer", None)
-    if served.failed and case.pattern in ("council", "round_robin", "debate") and text is not None:
+    if served_endpoint.failed and case.pattern in ("council", "round_robin", "debate") and text is not None:
         assert text.splitlines()[0] == result.raw.incomplete
     assert (result.raw.incomplete or "") in repr(result)
 
 
 @each_case
 def test_failed_members_are_reported_on_the_command_line(
-    case: Case, fault: str, served: Endpoint, tmp_path: Path
+    case: Case, fault: str, served_endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    """The page and document list missing members above the answer, or show an error and the arguments."""
+    """The page and the document list missing members above the answer.
+
+    If the run fails, they show the error and the arguments.
+    """
     path = tmp_path / "plan.json"
     plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
     path.write_text(json.dumps(plan))
@@ -209,17 +212,17 @@ def test_failed_members_are_reported_on_the_command_line(
     saved = CliRunner().invoke(app, ["run", str(path), "--no-store", "--json"])
     document = json.loads(saved.stdout)
     assert {completed.exit_code, quiet.exit_code} == {saved.exit_code}
-    if not is_expected_to_end(case, fault):
+    if not should_complete(case, fault):
         assert (saved.exit_code, document["status"]) == (1, "failed")
         assert "Error: " in completed.stderr
         return
-    if not served.failed:
+    if not served_endpoint.failed:
         assert (saved.exit_code, document["status"]) == (0, "complete")
         return
     assert document["status"] in ("degraded", "no_verdict")
     for page in (completed.stdout, quiet.stdout):
         result = " ".join(page.split())
-        check_line(result[result.index("Incomplete: ") :], case, served)
+        check_line(result[result.index("Incomplete: ") :], case, served_endpoint)
         if document["raw"].get("answer"):
             assert "Answer: Incomplete: " in result or case.pattern == "consensus"
         if document.get("output"):
@@ -227,31 +230,33 @@ def test_failed_members_are_reported_on_the_command_line(
 
 
 @each_case
-def test_failed_members_are_reported_over_http(case: Case, fault: str, served: Endpoint, server: Stage) -> None:
+def test_failed_members_are_reported_over_http(
+    case: Case, fault: str, served_endpoint: Endpoint, case_server: Stage
+) -> None:
     options = case.plan(fault)
-    run_id = server.begin(pattern=case.pattern, question=SUBJECT, options=options)
-    details = server.get(f"/runs/{run_id}?wait=30").json()
-    if not is_expected_to_end(case, fault):
+    run_id = case_server.begin(pattern=case.pattern, question=SUBJECT, options=options)
+    details = case_server.get(f"/runs/{run_id}?wait=30").json()
+    if not should_complete(case, fault):
         assert details["status"] == "failed"
         assert details["error"]
         return
-    if not served.failed:
+    if not served_endpoint.failed:
         assert details["status"] == "complete"
         return
     assert details["status"] in ("degraded", "no_verdict")
     assert details["document"]["raw"]["losses"]
-    check_line(details["document"]["incomplete"], case, served)
-    page = server.http.get(f"{server.pages}/runs/{run_id}").text
-    # above the result, or, in a text by a synthesizer, its first line
+    check_line(details["document"]["incomplete"], case, served_endpoint)
+    page = case_server.http.get(f"{case_server.pages}/runs/{run_id}").text
+    # above the result, or on the first line of a synthesizer's text
     mark = page.partition('id="incomplete"')[2].partition("<summary>Details</summary><p>")[2]
     details = (mark or page.partition("<p>Incomplete: ")[2]).split("</p>")[0]
-    check_line(f"Incomplete: {details}", case, served)
-    report = server.get(f"/runs/{run_id}/report.md").text
+    check_line(f"Incomplete: {details}", case, served_endpoint)
+    report = case_server.get(f"/runs/{run_id}/report.md").text
     assert "Incomplete" in report
 
 
 @each_case
-def test_failed_members_are_reported_over_mcp(case: Case, fault: str, served: Endpoint) -> None:
+def test_failed_members_are_reported_over_mcp(case: Case, fault: str, served_endpoint: Endpoint) -> None:
     options = case.plan(fault)
 
     async def report() -> Any:
@@ -264,67 +269,79 @@ def test_failed_members_are_reported_over_mcp(case: Case, fault: str, served: En
             return called.structured_content
 
     output = asyncio.run(report())
-    if not is_expected_to_end(case, fault):
+    if not should_complete(case, fault):
         assert output["status"] == "failed"
         assert output["error"]
         return
-    if not served.failed:
+    if not served_endpoint.failed:
         assert output["status"] == "complete"
         return
     assert output["status"] in ("degraded", "no_verdict")
-    check_line("\n".join(output["result"].splitlines()[:3]), case, served)
+    check_line("\n".join(output["result"].splitlines()[:3]), case, served_endpoint)
 
 
 ONE_GONE = ["--member", "Ada=up-ada", "--member", "Ben=up-ben", "--member", "Cleo=404-cleo", "--member", "Dan=up-dan"]
 
 
-def test_a_council_without_an_endpoint_for_one_of_four(served: Endpoint) -> None:
-    """The council has a model per seat at one address and no default; its answer names the missing member first."""
-    command = ["council", SUBJECT, *ONE_GONE, "--model", "chair=up-chair", "--base-url", served.url, "--no-store"]
+def test_a_council_without_an_endpoint_for_one_of_four(served_endpoint: Endpoint) -> None:
+    """The council has one model per member at a single address and no default.
+
+    Its answer first names the missing member.
+    """
+    command = [
+        "council",
+        SUBJECT,
+        *ONE_GONE,
+        "--model",
+        "chair=up-chair",
+        "--base-url",
+        served_endpoint.url,
+        "--no-store",
+    ]
     saved = CliRunner().invoke(app, [*command, "--json"])
     document = json.loads(saved.stdout)
     assert (saved.exit_code, document["status"]) == (0, "degraded")
     assert [opinion["agentName"] for opinion in document["raw"]["opinions"]] == ["Ada", "Ben", "Dan"]
     first, _, rest = document["raw"]["answer"].partition("\n\n")
     assert first.startswith("Incomplete: Cleo did not answer (ModelNotFound: the endpoint answered 404: No endpoints")
-    assert (first, rest) == (document["incomplete"], f"{word_of('up-chair')} is fine.")
-    assert {model.partition("-")[2] for model in served.answered} == {"ada", "ben", "dan"}
+    assert (first, rest) == (document["incomplete"], f"{model_word('up-chair')} is fine.")
+    assert {model.partition("-")[2] for model in served_endpoint.answered} == {"ada", "ben", "dan"}
 
 
-def test_a_base_url_needs_a_model_for_every_role(served: Endpoint) -> None:
-    """The default model is at another address, so the error names the seats without a model."""
+def test_a_base_url_needs_a_model_for_every_role(served_endpoint: Endpoint) -> None:
+    """The default model is at another address, so the error names the roles without a model."""
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
-    refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served.url, "--no-store"])
+    refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served_endpoint.url, "--no-store"])
     assert refused.exit_code == 2
     words = " ".join(refused.stderr.split())
-    assert f"for judge, synthesizer: name a model of the server at {served.url}" in words
-    assert (served.answered, served.failed) == ([], set())
+    assert f"for judge, synthesizer: name a model of the server at {served_endpoint.url}" in words
+    assert (served_endpoint.answered, served_endpoint.failed) == ([], set())
 
 
-def test_resume_asks_a_judge_that_failed_again(served: Endpoint, tmp_path: Path) -> None:
+def test_resume_calls_a_failed_judge_again(served_endpoint: Endpoint, tmp_path: Path) -> None:
     """The recorded arguments are reused, and no other call is made."""
     store = ["--store", str(tmp_path / "runs.sqlite3")]
-    arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served.url]
+    arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served_endpoint.url]
     models = ["--model", "up-default", "--model", "judge=503-judge"]
     lost = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, *models, *store, "--json"])
     assert lost.exit_code == 3
     before = json.loads(lost.stdout)
     assert (before["status"], before["raw"]["verdict"]) == ("no_verdict", None)
     assert f"flowdebate resume {before['runId'][:8]}" in lost.stderr
-    answered = list(served.answered)
+    answered = list(served_endpoint.answered)
     still = CliRunner().invoke(app, ["resume", before["runId"], *store, "--json"])
-    assert (still.exit_code, served.answered) == (3, answered)
+    assert (still.exit_code, served_endpoint.answered) == (3, answered)
     flags = ["--allow-changes", "--model", "judge=up-judge"]
     resumed = CliRunner().invoke(app, ["resume", before["runId"], *store, *flags, "--json"])
     after = json.loads(resumed.stdout)
     assert (resumed.exit_code, after["status"], after["raw"]["losses"]) == (0, "complete", [])
     assert after["raw"]["transcript"] == before["raw"]["transcript"]
-    assert after["raw"]["verdict"]["verdict"] == f"{word_of('up-judge')} is fine."
-    assert served.answered == [*answered, "up-default"]  # the synthesizer, which had nothing to write about
+    assert after["raw"]["verdict"]["verdict"] == f"{model_word('up-judge')} is fine."
+    assert served_endpoint.answered == [*answered, "up-default"]  # the synthesizer had nothing to write about
 
 
-def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
-    """The answer alone and the full transcript are checked, complete and streamed."""
+def test_an_openai_client_first_sees_the_missing_members(served_endpoint: Endpoint) -> None:
+    """The plain answer and the full transcript are checked, complete and streamed."""
     members = [{"name": name, "model": f"openai/{'404' if name == 'cleo' else 'up'}-{name}"} for name in MEMBERS]
 
     panel = PATTERNS["council"].load_factory()(name="panel", members=members)
@@ -339,15 +356,15 @@ def test_an_openai_client_reads_who_is_missing_first(served: Endpoint) -> None:
             assert answer["flowdebate"]["incomplete"].startswith("Incomplete: cleo did not answer")
 
 
-def test_a_notebook_shows_who_is_missing() -> None:
-    """The HTML has the notice, and so has the Markdown for readers without HTML."""
+def test_a_notebook_shows_the_missing_members() -> None:
+    """The HTML has the notice, and so does the Markdown for readers without HTML."""
     result = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ("ann",)).plan("404")})
     html = result.pattern().run_sync(SUBJECT)
     assert "Incomplete: ann did not answer" in (html._repr_html_() or "")
     assert "Incomplete" in (html._repr_markdown_() or "")
 
 
-def test_a_default_model_reaches_only_those_without_their_own() -> None:
+def test_a_default_model_does_not_replace_other_models() -> None:
     """The `model` of a run is a default, while `override_model` replaces every model."""
     plan = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ()).plan("404")})
     members = plan.pattern()

@@ -1,4 +1,4 @@
-"""Faults in the process around a run: double cancellation, clock jumps, and exhausted descriptors."""
+"""Faults in the process of a run: double cancellation, clock jumps, and exhausted descriptors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.anyio
 SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
-async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
-    """The second cancellation, during cleanup of the first, changes nothing and leaves no task."""
+async def test_a_second_cancellation_changes_nothing() -> None:
+    """It arrives during the cleanup of the first, and leaves no task."""
     started, cleaning, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -53,8 +53,8 @@ async def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_timeout_of_the_caller_cancels_the_run() -> None:
-    """A TimeoutError reaches the caller of `asyncio.timeout` around `run`; the library swallows nothing."""
+async def test_a_caller_s_timeout_cancels_the_run() -> None:
+    """The TimeoutError of `asyncio.timeout` around `run` reaches the caller, since the library does not swallow it."""
     disconnected = asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -72,7 +72,10 @@ async def test_a_timeout_of_the_caller_cancels_the_run() -> None:
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
 def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
-    """A block that calls `sys.exit()` ends the run, even where turns are skipped; arguments so far are kept."""
+    """A block that calls `sys.exit()` ends the run, even where failed turns are skipped.
+
+    The arguments so far are kept.
+    """
     handles: list[Any] = []
 
     def leave(_: object, ctx: Any) -> str:
@@ -87,7 +90,7 @@ def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
 
 
 def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """The log names the function and suggests a fix; an async function that waits is not logged."""
+    """The log names the function and suggests a fix. An async function that waits is not logged."""
 
     @handler(name="busy")
     def busy(_: object) -> None:
@@ -101,8 +104,8 @@ def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixt
     assert "asyncio.to_thread" in caplog.text
 
 
-def test_the_length_of_an_argument_is_limited() -> None:
-    """Every later turn would include the text; the error does not quote it."""
+def test_argument_length_is_limited() -> None:
+    """Otherwise every later turn would include the whole text. The error does not quote it."""
     sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
     with pytest.raises(OutputError, match="has 1,000,001 characters, and may have 1,000,000") as caught:
         debate(name="rent", debaters=sides).run_sync("Cap?", model=ScriptedModel())
@@ -151,7 +154,7 @@ async def test_running_out_of_descriptors_is_one_clear_error() -> None:
     assert (process.returncode, output) == (0, b"ok\n"), complaints.decode()
 
 
-async def test_concurrent_generators_do_not_wait_for_a_hanging_one() -> None:
+async def test_a_hanging_generator_does_not_delay_others() -> None:
     """An endless call uses up only its own deadline."""
 
     async def answer(request: ModelRequest) -> str:

@@ -1,4 +1,4 @@
-"""A repeated key appears in no errors, tracebacks, events, results, logs or recordings."""
+"""A key that a server repeats does not appear in errors, tracebacks, events, results, logs or recordings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 async def _tells_it(exchange: Exchange) -> None:
-    """Return the key in every answer."""
+    """Repeat the key in every answer."""
     if "response_format" in exchange.body:
         await exchange.json(completion(json.dumps(VERDICT)))
     elif exchange.body.get("stream"):
@@ -40,7 +40,7 @@ async def _tells_it(exchange: Exchange) -> None:
 
 
 async def _refuses_with_it(exchange: Exchange) -> None:
-    """Repeat the key in the body and a header of the error response."""
+    """Repeat the key in the body and in a header of the error response."""
     error = {"error": {"message": f"the key {KEY} is unknown", "code": KEY, "headers": exchange.headers}}
     await exchange.json(error, status=401, headers={"x-echo": KEY, "www-authenticate": f"Bearer {KEY}"})
 
@@ -56,8 +56,8 @@ async def _declines_with_it(exchange: Exchange) -> None:
 
 
 @pytest.fixture
-def logged() -> Iterator[io.StringIO]:
-    """Capture all logs of all libraries at level DEBUG."""
+def debug_logs() -> Iterator[io.StringIO]:
+    """Capture the logs of all libraries at level DEBUG."""
     written = io.StringIO()
     sink = logging.StreamHandler(written)
     sink.setLevel(logging.DEBUG)
@@ -79,7 +79,7 @@ def logged() -> Iterator[io.StringIO]:
 
 
 def _all_of(run: Any) -> str:
-    """Return everything that a run leaves."""
+    """Return everything that a run leaves behind."""
     raw = run.raw
     parts = [repr(event) for event in run.events]
     parts += [repr(run), repr(raw), "" if raw is None else raw.model_dump_json(by_alias=True)]
@@ -89,8 +89,8 @@ def _all_of(run: Any) -> str:
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_key_in_a_model_answer_is_redacted(transport: Any, logged: io.StringIO) -> None:
-    """Redaction comes before any transcript, and thus before other models, events, files and screens."""
+async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: io.StringIO) -> None:
+    """Redaction precedes the transcript, and thus all other models, events, files and screens."""
     async with ChatServer({"telling": _tells_it}) as server:
         model = OpenAIModel("telling", base_url=server.base_url, api_key=KEY, transport=transport)
         result = await debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1).run("Cap?", model=model)
@@ -100,14 +100,16 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, logged: io.St
     assert result.raw.verdict.winner == "cap rents"
     assert KEY not in _all_of(result)
     assert KEY not in prompts
-    assert KEY not in logged.getvalue()
+    assert KEY not in debug_logs.getvalue()
     assert KEY not in repr(model)
 
 
 @pytest.mark.parametrize("scenario", [_refuses_with_it, _breaks_with_it, _declines_with_it])
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_key_repeated_by_a_server_is_in_no_error(scenario: Any, transport: Any, logged: io.StringIO) -> None:
-    """The traceback and the stored run do not contain the key either."""
+async def test_a_key_repeated_by_a_server_is_in_no_error(
+    scenario: Any, transport: Any, debug_logs: io.StringIO
+) -> None:
+    """The traceback and the stored run do not contain it either."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
         with pytest.raises(FlowDebateError) as caught:
@@ -117,7 +119,7 @@ async def test_a_key_repeated_by_a_server_is_in_no_error(scenario: Any, transpor
     assert KEY not in f"{traceback_text}{error!r}{error}{vars(error)!r}"
     assert error.run is not None
     assert KEY not in _all_of(error.run)
-    assert KEY not in logged.getvalue()
+    assert KEY not in debug_logs.getvalue()
 
 
 def _with(server: ChatServer, place: str) -> dict[str, Any]:
@@ -144,7 +146,7 @@ PLACES = [
 
 
 async def _echoes(exchange: Exchange) -> None:
-    """Repeat everything received, in an answer or an error."""
+    """Repeat the whole request in an answer or an error."""
     echo = f"{KEY} {exchange.path} {json.dumps(exchange.headers)}"
     if exchange.body["model"] == "failing":
         await exchange.json({"error": {"message": echo, "code": KEY}}, status=400, headers={"x-echo": KEY})
@@ -157,7 +159,7 @@ async def _echoes(exchange: Exchange) -> None:
 
 
 async def _stored(store: Path) -> str:
-    """Return the content of a store's files and of its run's export."""
+    """Return the content of a store's files and of the run's export."""
     opened = SqliteStore(store)
     lines = [line async for line in export_run(opened, "the-run")]
     await opened.close()
@@ -166,7 +168,7 @@ async def _stored(store: Path) -> str:
 
 
 def _assert_hidden(text: str, server: ChatServer) -> None:
-    """Check that a form of the secret was sent, and that no form is in `text`."""
+    """Check that some form of the secret was sent, and that `text` contains none."""
     forms = [KEY, f"%63{KEY[1:]}", *(b64encode(user.encode()).decode() for user in (f"user:{KEY}", f"{KEY}:"))]
     request_text = server.paths[0] + json.dumps(server.headers[0])
     assert any(form in request_text for form in forms)
@@ -177,8 +179,8 @@ def _assert_hidden(text: str, server: ChatServer) -> None:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_secrets_repeated_by_a_server_are_nowhere_in_a_run(
-    place: str, transport: Any, logged: io.StringIO, tmp_path: Path
+async def test_secrets_repeated_by_a_server_appear_nowhere_in_a_run(
+    place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
     """Results, events, logs, `repr`, stores and exports are checked."""
     store = tmp_path / "runs.sqlite3"
@@ -187,14 +189,14 @@ async def test_secrets_repeated_by_a_server_are_nowhere_in_a_run(
         pattern = debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1)
         result = await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
     assert "[redacted]" in result.output.transcript[0].text
-    text = f"{model!r}{model.base_url}{_all_of(result)}{await _stored(store)}{logged.getvalue()}"
+    text = f"{model!r}{model.base_url}{_all_of(result)}{await _stored(store)}{debug_logs.getvalue()}"
     _assert_hidden(text, server)
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
 async def test_secrets_repeated_by_a_server_are_in_no_error(
-    place: str, transport: Any, logged: io.StringIO, tmp_path: Path
+    place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
     """The traceback and the stored run do not contain them either."""
     store = tmp_path / "runs.sqlite3"
@@ -205,18 +207,18 @@ async def test_secrets_repeated_by_a_server_are_in_no_error(
             await pattern.run("Cap?", model=model, store=str(store), run_id="the-run")
     error = caught.value
     text = "".join(traceback.format_exception(error)) + f"{error!r}{vars(error)!r}"
-    _assert_hidden(f"{text}{_all_of(error.run)}{await _stored(store)}{logged.getvalue()}", server)
+    _assert_hidden(f"{text}{_all_of(error.run)}{await _stored(store)}{debug_logs.getvalue()}", server)
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, logged: io.StringIO) -> None:
-    """The client library httpx2 logs the URL of each request."""
+async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, debug_logs: io.StringIO) -> None:
+    """The client library httpx2 logs the URL of every request."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=f"{server.base_url}?key=42", transport=transport)
         await generator(name="tenant").run("Cap?", model=model)
     assert server.paths == ["/v1/chat/completions?key=42"]
-    assert "/v1/chat/completions" in logged.getvalue()
-    assert "key=42" not in logged.getvalue()
+    assert "/v1/chat/completions" in debug_logs.getvalue()
+    assert "key=42" not in debug_logs.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, logged: io
     ],
 )
 def test_an_invalid_address_is_rejected_without_its_secrets(address: str) -> None:
-    """ConfigurationError is raised when the model is created, and names the field."""
+    """Creating the model raises ConfigurationError, and the error names the field."""
     with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http") as caught:
         OpenAIModel("m", base_url=address)
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}{caught.value!r}"

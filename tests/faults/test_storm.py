@@ -1,4 +1,4 @@
-"""A short run of the cancellation storm in tests/soak/, and many concurrent calls."""
+"""A short run of the cancellation storm from tests/soak/, and many concurrent calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.models.openai.clients import Transport
     from tests.models.server import Exchange
 
-# the servers of these tests count the same few tokens for every prompt
+# the servers in these tests report the same small token count for every prompt
 pytestmark = [pytest.mark.anyio, pytest.mark.fault, pytest.mark.filterwarnings("ignore:.*probably cut the prompt")]
 
 
@@ -30,7 +30,7 @@ async def test_mass_cancellation_leaves_nothing_behind(transport: Transport) -> 
 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
-async def test_many_calls_at_once_each_get_their_own_answer(transport: Transport) -> None:
+async def test_concurrent_calls_get_their_own_answers(transport: Transport) -> None:
     """Connections are reused, and there are as many requests as calls (fault 29)."""
 
     async def echo(exchange: Exchange) -> None:

@@ -17,7 +17,7 @@ _CATALOGUE = {
     *range(52, 58), 59, 60, 61, 66, 67,
     *range(68, 70), 73, 74,
 }  # fmt: skip
-"""Catalogue numbers that a single call can meet; 29, 30 and 75 have tests of their own."""
+"""Catalogue numbers of faults in single calls; faults 29, 30 and 75 have separate tests."""
 
 
 def test_the_page_shows_the_current_table() -> None:

@@ -1,4 +1,4 @@
-"""Display of debaters that stream their thinking before their answers, on all front ends over real HTTP."""
+"""Debaters that stream their thinking before their answers, displayed by all front ends over real HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowdebate import Debater, debate
 from flowdebate.cli.app import app
 from flowdebate.mcp import create_server
 from flowdebate.service.service import Service
-from tests.faults.members import THOUGHT, Endpoint, endpoint, word_of
+from tests.faults.members import THOUGHT, Endpoint, endpoint, model_word
 from tests.server.stage import staged
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def thinker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     with endpoint() as served:
         for name, value in (("OPENAI_BASE_URL", served.url), ("OPENAI_API_KEY", "none")):
             monkeypatch.setenv(name, value)
-        yield served, f"{request.param}-{os.urandom(4).hex()}"  # what was learned of another model does not count
+        yield served, f"{request.param}-{os.urandom(4).hex()}"  # do not reuse what was learned about another model
 
 
-def in_order(frames: list[Any]) -> list[tuple[str, str]]:
+def group_deltas(frames: list[Any]) -> list[tuple[str, str]]:
     """Return the deltas and withdrawals of each path in order."""
     entries: list[tuple[str, str]] = []
     for frame in frames:
@@ -49,7 +49,7 @@ def in_order(frames: list[Any]) -> list[tuple[str, str]]:
 
 
 def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) -> None:
-    """Unannounced thinking is withdrawn and the next turn is buffered; the page shows neither."""
+    """Unannounced thinking is withdrawn and the next turn is buffered. The page shows neither."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(
@@ -60,15 +60,13 @@ def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) 
         frames = stage.frames(f"/runs/{run_id}/events")
         details = stage.get(f"/runs/{run_id}?wait=30").json()
         page = stage.http.get(f"{stage.pages}/runs/{run_id}").text
-    entries = in_order(frames)
+    entries = group_deltas(frames)
     withdrawn = [text for path, text in entries if path == "withdrawn"]
     thoughts = [text for path, text in entries if path != "withdrawn" and THOUGHT[:20] in text]
-    assert (
-        len(thoughts) == len(withdrawn) <= (1 if name.startswith("unannounced") else 0)
-    )  # who comes later sees neither
+    assert len(thoughts) == len(withdrawn) <= (1 if name.startswith("unannounced") else 0)  # late readers see neither
     assert details["status"] == "complete"
     assert [entry["text"] for entry in details["document"]["raw"]["transcript"]] == [
-        f"{word_of(name)} is what I say."
+        f"{model_word(name)} is what I say."
     ] * 2
     assert THOUGHT not in json.dumps(details)
     assert THOUGHT not in page
@@ -83,7 +81,7 @@ def test_the_terminal_shows_only_the_arguments(thinker: tuple[Endpoint, str]) ->
     taken_back = result.stdout.count("(that does not count: the model was only thinking)")
     assert result.stdout.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
     lines = [line.strip() for line in result.stdout.splitlines()]
-    assert lines.count(f"{word_of(name)} is what I say.") == 2
+    assert lines.count(f"{model_word(name)} is what I say.") == 2
 
 
 def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
@@ -101,12 +99,12 @@ def test_mcp_hosts_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None
 
     answer = asyncio.run(report())
     assert answer["status"] == "complete"
-    assert answer["said"].count(f"{word_of(name)} is what I say.") == 2
+    assert answer["said"].count(f"{model_word(name)} is what I say.") == 2
     assert THOUGHT not in json.dumps(answer)
 
 
 def test_openai_clients_see_only_the_arguments(thinker: tuple[Endpoint, str]) -> None:
-    """Complete and streamed answers are checked; the first unannounced thinking is marked as withdrawn."""
+    """Complete and streamed answers are checked. The first unannounced thinking is marked as withdrawn."""
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(
@@ -123,4 +121,4 @@ def test_openai_clients_see_only_the_arguments(thinker: tuple[Endpoint, str]) ->
     assert streamed.count(THOUGHT) == taken_back == (1 if name.startswith("unannounced") else 0)
     assert THOUGHT not in message
     for text in (streamed, message):
-        assert text.count(f"{word_of(name)} is what I say.") == 2
+        assert text.count(f"{model_word(name)} is what I say.") == 2

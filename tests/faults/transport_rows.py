@@ -30,16 +30,16 @@ from .handlers import (
     close_afterwards,
     end_at_once,
     endless,
+    error_body,
     event,
     greet_with_reset,
     half,
     never_read,
     piece,
     raw,
-    refusal,
+    refuse_with,
     reset_at_once,
     silent,
-    told,
     whole,
 )
 
@@ -52,15 +52,15 @@ if TYPE_CHECKING:
 
 __all__ = ("TRANSPORT",)
 
-_CONTEXT = told("maximum context length is 8192 tokens", code="context_length_exceeded")
-_QUOTA = told("You exceeded your current quota", code="insufficient_quota")
+_CONTEXT = error_body("maximum context length is 8192 tokens", code="context_length_exceeded")
+_QUOTA = error_body("You exceeded your current quota", code="insufficient_quota")
 _SHORT = 0.4
 """Deadline in seconds for rows about deadlines."""
 _EACH = 0.8
-"""Deadline in seconds per request, where the next request has to succeed."""
+"""Deadline in seconds per request, for rows whose next request has to succeed."""
 _HALF_MEGABYTE = b"x" * 500_000
 _MOST = 40_000_000
-"""Limit in bytes: an answer of 16 MB plus the buffers of both sides."""
+"""Limit in bytes: a 16 MB answer plus the buffers on both ends."""
 
 
 def _again(attempts: int) -> Callable[[Retry], Retry]:
@@ -71,7 +71,7 @@ def _limited(handler_headers: dict[str, str], description: str, variant: str, **
     return Fault(
         id=f"3-{variant}",
         title=f"429 with `Retry-After` {description}",
-        handlers=(refusal(429, **handler_headers), fine),
+        handlers=(refuse_with(429, **handler_headers), fine),
         description="Ignored: retried after the usual backoff",
         attempts=("RateLimited", None),
         **more,
@@ -84,7 +84,7 @@ def _refused(
     return Fault(
         id=f"{more.pop('row', '11')}-{status}{variant}",
         title=more.pop("title", f"{status}"),
-        handlers=(refusal(status, body),),
+        handlers=(refuse_with(status, body),),
         description=description,
         attempts=(error.__name__,),
         error=error,
@@ -94,7 +94,7 @@ def _refused(
 
 
 class _Sent:
-    """Counter of the bytes that a server has sent."""
+    """Counter of bytes sent by a server."""
 
     def __init__(self) -> None:
         self.parts: list[int] = []
@@ -127,7 +127,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="1",
         title="429 with `Retry-After: 1`, then well",
-        handlers=(refusal(429, retry_after="1"), fine),
+        handlers=(refuse_with(429, retry_after="1"), fine),
         description="Waits the second that was asked for, then the answer",
         attempts=("RateLimited", None),
         waits=((1.0, 1.0),),
@@ -135,7 +135,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="1-milliseconds",
         title="429 with `Retry-After-Ms: 1500`, then well",
-        handlers=(refusal(429, retry_after_ms="1500"), fine),
+        handlers=(refuse_with(429, retry_after_ms="1500"), fine),
         description="Waits the 1.5 seconds, then the answer",
         attempts=("RateLimited", None),
         waits=((1.5, 1.5),),
@@ -143,7 +143,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="1-for-ever",
         title="429 at every request",
-        handlers=(refusal(429),),
+        handlers=(refuse_with(429),),
         description="`RateLimited` after all attempts",
         attempts=("RateLimited",) * 3,
         error=RateLimited,
@@ -152,7 +152,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="2",
         title="429 with `Retry-After: 130`, more than is waited at all",
-        handlers=(refusal(429, retry_after="130"),),
+        handlers=(refuse_with(429, retry_after="130"),),
         description="`RateLimited` at once, with the 130 seconds",
         attempts=("RateLimited",),
         error=RateLimited,
@@ -161,7 +161,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="2-deadline",
         title="429 with `Retry-After: 30`, which is after the call's deadline",
-        handlers=(refusal(429, retry_after="30"),),
+        handlers=(refuse_with(429, retry_after="30"),),
         description="`RateLimited` at once, while there is time for another model",
         attempts=("RateLimited",),
         error=RateLimited,
@@ -187,7 +187,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="3-words",
         title="429 with “please try again in 1m2.5s”, more than is waited at all",
-        handlers=(refusal(429, told("Rate limit reached. Please try again in 1m2.5s.")),),
+        handlers=(refuse_with(429, error_body("Rate limit reached. Please try again in 1m2.5s.")),),
         description="`RateLimited` at once, with the 62.5 seconds",
         attempts=("RateLimited",),
         error=RateLimited,
@@ -196,7 +196,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="3-should-not",
         title="503 with `x-should-retry: false`",
-        handlers=(refusal(503, x_should_retry="false"),),
+        handlers=(refuse_with(503, x_should_retry="false"),),
         description="`ProviderFailed` at once",
         attempts=("ProviderFailed",),
         error=ProviderFailed,
@@ -205,7 +205,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="3-should",
         title="400 with `x-should-retry: true` and `Retry-After: 2`, then well",
-        handlers=(refusal(400, x_should_retry="true", retry_after="2"), fine),
+        handlers=(refuse_with(400, x_should_retry="true", retry_after="2"), fine),
         description="Waits the two seconds, then the answer",
         attempts=("RequestRejected", None),
         waits=((2.0, 2.0),),
@@ -227,7 +227,7 @@ TRANSPORT: tuple[Fault, ...] = (
             RateLimited,
             "`RateLimited` at once, with `quota_exhausted`",
             "-balance",
-            told("Your credit balance is too low to access the API"),
+            error_body("Your credit balance is too low to access the API"),
             row="4",
             title=f"{status} “your credit balance is too low”",
             facts={"quota_exhausted": True},
@@ -237,7 +237,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="6",
         title="500 once",
-        handlers=(refusal(500), fine),
+        handlers=(refuse_with(500), fine),
         description="Retried after the backoff, then the answer",
         attempts=("ProviderFailed", None),
     ),
@@ -262,7 +262,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="7-retry-after",
         title="503 with `Retry-After: 7`, then well",
-        handlers=(refusal(503, retry_after="7"), fine),
+        handlers=(refuse_with(503, retry_after="7"), fine),
         description="Waits the seven seconds, then the answer",
         attempts=("ProviderFailed", None),
         waits=((7.0, 7.0),),
@@ -288,7 +288,7 @@ TRANSPORT: tuple[Fault, ...] = (
         Fault(
             id=f"9-{status}",
             title=f"{status} once",
-            handlers=(refusal(status), fine),
+            handlers=(refuse_with(status), fine),
             description="Retried after the backoff, then the answer",
             attempts=("ProviderFailed", None),
         )
@@ -298,7 +298,7 @@ TRANSPORT: tuple[Fault, ...] = (
         401,
         AuthenticationFailed,
         "`AuthenticationFailed` at once; the key is nowhere shown, though the server repeats it",
-        body=told("Incorrect API key provided: sk-canary-0123456789abcdef. See https://example.test"),
+        body=error_body("Incorrect API key provided: sk-canary-0123456789abcdef. See https://example.test"),
         row="10",
         says="Check the API key",
     ),
@@ -306,13 +306,17 @@ TRANSPORT: tuple[Fault, ...] = (
         403,
         AuthenticationFailed,
         "`AuthenticationFailed` at once",
-        body=told("The project has no permission for this model"),
+        body=error_body("The project has no permission for this model"),
         title="403 that speaks of rights",
         says="Check the API key",
     ),
     _refused(403, RequestRejected, "`RequestRejected` at once: no word about the key", "-other", title="403"),
     _refused(
-        404, ModelNotFound, "`ModelNotFound` at once", body=told("no such model"), says="Check the model's name at http"
+        404,
+        ModelNotFound,
+        "`ModelNotFound` at once",
+        body=error_body("no such model"),
+        says="Check the model's name at http",
     ),
     _refused(413, ContextTooLong, "`ContextTooLong` at once"),
     _refused(418, RequestRejected, "`RequestRejected` at once"),
@@ -338,7 +342,7 @@ TRANSPORT: tuple[Fault, ...] = (
     Fault(
         id="12-longer",
         title="400 `context_length_exceeded`, with a model of a longer context behind a `Fallback`",
-        handlers=(refusal(400, _CONTEXT), fine),
+        handlers=(refuse_with(400, _CONTEXT), fine),
         description="The other model's answer",
         attempts=("ContextTooLong", None),
         wrapped=lambda model: Fallback(model, model),

@@ -1,4 +1,4 @@
-"""Fixtures of the MCP tests: a server behind each transport, and clients of both protocol eras."""
+"""Fixtures of the MCP tests: a server for each transport, and clients for both protocol eras."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcp_types import TextContent
 
 from flowdebate.mcp import create_server, http_app
 from tests.cli.stage import COMMAND
-from tests.mcp.stage import FOLDER, StageModel, make
+from tests.mcp.stage import FOLDER, StageModel, make_service
 from tests.warm import stand_in
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ ERAS = ("2026-07-28", "legacy")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def schemas() -> Iterator[None]:
+def cached_schemas() -> Iterator[None]:
     """Cache the schemas that the SDK reads and checks for each tool.
 
-    A process with one server does this once; repeating it for each test would take two tenths of a second.
+    A process with one server does this once. Repeating it for each test would take 0.2 seconds.
     """
     check = Draft202012Validator.check_schema
     metadata: dict[Any, Any] = {}
     valid: set[str] = set()
 
     def read_once(tool: Any, **options: Any) -> Any:
-        key = tool.__code__, repr(options)  # each server has functions of its own, of the same code
+        key = tool.__code__, repr(options)  # each server has separate functions with the same code
         if key not in metadata:
             metadata[key] = func_metadata(tool, **options)
         return metadata[key]
@@ -66,7 +66,7 @@ def schemas() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Stage:
-    """A server with its own folder, and clients connected to it."""
+    """Server with a separate folder, and the clients connected to it."""
 
     folder: Path
     model: StageModel
@@ -80,14 +80,14 @@ def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParam
     return StdioServerParameters(command=command, args=arguments, env={FOLDER: str(folder), **environment}, cwd=ROOT)
 
 
-def data_of(result: CallToolResult) -> dict[str, Any]:
+def structured_output(result: CallToolResult) -> dict[str, Any]:
     """Return the structured output of a successful tool call."""
     assert not result.is_error, result.content
     output: dict[str, Any] = result.structured_content or {}
     return output
 
 
-def refusal_of(result: CallToolResult) -> str:
+def error_text(result: CallToolResult) -> str:
     """Return the error text of a failed tool call."""
     assert result.is_error, result.content
     (content,) = result.content
@@ -95,10 +95,10 @@ def refusal_of(result: CallToolResult) -> str:
     return content.text
 
 
-async def until_over(client: Client, run_id: str, *, seconds: float = 1) -> dict[str, Any]:
-    """Poll until a run is over and return its report."""
+async def poll_report(client: Client, run_id: str, *, seconds: float = 1) -> dict[str, Any]:
+    """Poll until a run has ended and return its report."""
     while True:
-        report = data_of(await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": seconds}))
+        report = structured_output(await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": seconds}))
         if report["status"] != "running":
             return report
         assert "wait_for_run" in report["next"]
@@ -116,9 +116,9 @@ async def connected(
 
 
 @asynccontextmanager
-async def in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
-    """Run a server in this process with clients of one era."""
-    service, model = make(folder)
+async def serve_in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
+    """Run a server in this process, with clients of one era."""
+    service, model = make_service(folder)
     server = create_server(service)
     async with service:
         yield Stage(folder, model, lambda **options: Client(server, mode=mode, **options))
@@ -130,7 +130,7 @@ async def _over_stdio(folder: Path, mode: str) -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
-async def over_http(service: Service, **options: Any) -> AsyncIterator[str]:
+async def serve_on_socket(service: Service, **options: Any) -> AsyncIterator[str]:
     """Serve `service` on a real socket and yield its address."""
     bound = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
@@ -159,17 +159,17 @@ def _no_signals() -> Any:
 
 @asynccontextmanager
 async def _over_http(folder: Path, mode: str) -> AsyncIterator[Stage]:
-    service, model = make(folder)
-    async with service, over_http(service) as url:
+    service, model = make_service(folder)
+    async with service, serve_on_socket(service) as url:
         yield Stage(folder, model, lambda **options: Client(url, mode=mode, **options))
 
 
-TRANSPORTS = {"memory": in_memory, "stdio": _over_stdio, "http": _over_http}
+TRANSPORTS = {"memory": serve_in_memory, "stdio": _over_stdio, "http": _over_http}
 
 
 @pytest.fixture(params=[f"{transport} {era}" for transport in TRANSPORTS for era in ERAS])
 async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
-    """Provide a server behind each transport, for each era."""
+    """Provide a server for each transport and era."""
     transport, era = request.param.split()
     async with TRANSPORTS[transport](tmp_path, era) as server:
         yield server
@@ -178,5 +178,5 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @pytest.fixture(params=ERAS)
 async def local_stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
     """Provide an in-process server for each era."""
-    async with in_memory(tmp_path, request.param) as server:
+    async with serve_in_memory(tmp_path, request.param) as server:
         yield server

@@ -9,7 +9,7 @@ from mcp import Client
 
 from flowdebate.mcp import create_server
 from flowdebate.service.service import Service
-from tests.mcp.conftest import ERAS, data_of, refusal_of
+from tests.mcp.conftest import ERAS, error_text, structured_output
 from tests.patterns.consensus.debates import Call, model
 from tests.server.test_archive import TASK, voting
 
@@ -24,12 +24,12 @@ CONSENSUS = {"question": TASK, "pattern": "consensus", "sides": SIDES, "max_roun
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_second_debate_sees_the_dissent_of_the_first(mode: str) -> None:
-    """A host may opt out of the archive, and a pattern without memory rejects that option."""
+    """A host can opt out of the archive. A pattern without memory rejects that option."""
     calls: list[Call] = []
 
     async def prompts(client: Client, **more: Any) -> list[str]:
         calls.clear()
-        report = data_of(await client.call_tool("start_debate", {**CONSENSUS, **more}))
+        report = structured_output(await client.call_tool("start_debate", {**CONSENSUS, **more}))
         assert report["status"] == "complete", report
         return [call.prompt for call in calls]
 
@@ -45,7 +45,7 @@ async def test_a_second_debate_sees_the_dissent_of_the_first(mode: str) -> None:
             assert "turned out to be wrong" in prompt
         assert not any("earlier debate" in prompt for prompt in await prompts(client, archive=False))
         assert len(await service.archive().debates()) == 2
-        problem = refusal_of(await client.call_tool("start_debate", {"question": TASK, "archive": True}))
+        problem = error_text(await client.call_tool("start_debate", {"question": TASK, "archive": True}))
         assert "`archive`" in problem
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "Default: true" in str(tools["start_debate"].input_schema["properties"]["archive"])

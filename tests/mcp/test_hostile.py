@@ -1,4 +1,4 @@
-"""Hostile callers and hostile texts: each gets an error message, and nothing leaks."""
+"""Hostile callers and hostile texts: all get an error message, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowdebate.mcp import create_server
-from tests.mcp.conftest import ERAS, connected, data_of, in_memory, refusal_of
-from tests.mcp.stage import SECRET, make
+from tests.mcp.conftest import ERAS, connected, error_text, serve_in_memory, structured_output
+from tests.mcp.stage import SECRET, make_service
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,9 +25,11 @@ QUESTION = "Should we build trams?"
 
 
 @pytest.fixture(scope="module", params=ERAS)
-async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """Provide a server for each era, only for requests that it rejects."""
-    async with in_memory(tmp_path_factory.mktemp("refusing"), request.param) as server:
+async def rejecting_stage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
+    """Provide a server for each era, used only for requests that it rejects."""
+    async with serve_in_memory(tmp_path_factory.mktemp("refusing"), request.param) as server:
         yield server
 
 
@@ -71,16 +73,16 @@ async def refusing(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
-async def test_invalid_arguments_are_rejected_with_a_sentence(
-    refusing: Stage, tool: str, arguments: dict[str, Any], sentence: str
+async def test_invalid_arguments_are_explained(
+    rejecting_stage: Stage, tool: str, arguments: dict[str, Any], sentence: str
 ) -> None:
     """The error names the argument and the allowed values, so that the host's model can correct its call."""
-    async with refusing.connect() as client:
-        message = refusal_of(await client.call_tool(tool, arguments))
+    async with rejecting_stage.connect() as client:
+        message = error_text(await client.call_tool(tool, arguments))
     assert sentence in message
     assert "\n" not in message
     assert len(message) < 2_100
-    assert refusing.model.callers() == []
+    assert rejecting_stage.model.callers() == []
 
 
 _JSON = st.recursive(
@@ -95,7 +97,7 @@ _NAMES = ("question", "sides", "max_rounds", "run_id", "seconds", "seen", "edits
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tool=st.sampled_from(_TOOLS), arguments=st.dictionaries(st.sampled_from(_NAMES), _JSON))
 async def test_no_arguments_cause_an_internal_error(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
-    service, _ = make(tmp_path, store="memory:", seconds=0.0)
+    service, _ = make_service(tmp_path, store="memory:", seconds=0.0)
     async with service:
         server = create_server(service)
         with anyio.fail_after(30):
@@ -112,10 +114,10 @@ def _call(tool: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
 
 
 async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
-    """A debater may write the host's own tags, another speaker or a control token; all are quoted."""
+    """A debater may write the host's own tags, another speaker's name or a control token. All of them are quoted."""
     async with local_stage.connect() as client:
         arguments = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}
-        run = data_of(await client.call_tool("start_debate", arguments))
+        run = structured_output(await client.call_tool("start_debate", arguments))
         report = await client.read_resource(run["resource"])
         transcript = await client.read_resource(f"{run['resource']}/transcript")
     lines = run["said"].splitlines()
@@ -127,11 +129,11 @@ async def test_markup_in_texts_stays_text(local_stage: Stage) -> None:
     assert all(not line.startswith(("</said>", "Round 2")) for line in lines)
 
 
-async def test_secrets_of_the_server_are_in_no_message(tmp_path: Path) -> None:
+async def test_messages_contain_no_server_secrets(tmp_path: Path) -> None:
     received: list[str] = []
     async with connected(tmp_path) as client:
         run = await client.call_tool("start_debate", {"question": QUESTION, "wait": 30})
-        run_id = data_of(run)["run_id"]
+        run_id = structured_output(run)["run_id"]
         for tool, arguments in (
             ("get_run", {"run_id": run_id}),
             ("list_runs", {}),

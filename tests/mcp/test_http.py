@@ -18,8 +18,8 @@ from mcp.client.streamable_http import streamable_http_client
 from flowdebate.errors import ConfigurationError
 from flowdebate.mcp import create_server, http_app, serve_http
 from flowdebate.mcp.server import with_token
-from tests.mcp.conftest import ROOT, data_of, over_http, parameters
-from tests.mcp.stage import HELD_AFTER, StageModel, make
+from tests.mcp.conftest import ROOT, parameters, serve_on_socket, structured_output
+from tests.mcp.stage import HELD_AFTER, StageModel, make_service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,18 +40,18 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     ids=["another host", "another origin", "no origin", "a form"],
 )
 async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    """Browsers can be made to send such requests to a local server."""
-    service, _ = make(tmp_path)
-    async with service, over_http(service) as url, httpx2.AsyncClient() as client:
+    """A browser can be tricked into sending such requests to a local server."""
+    service, _ = make_service(tmp_path)
+    async with service, serve_on_socket(service) as url, httpx2.AsyncClient() as client:
         accepted = {"accept": "application/json, text/event-stream"}
         response = await client.post(url, json=PING, headers=accepted | headers)
     assert response.status_code == status
 
 
-async def test_a_client_finds_the_server_by_its_card(tmp_path: Path) -> None:
-    """The card needs no token, allows local requests only, and has the name that registries use."""
-    service, _ = make(tmp_path)
-    async with service, over_http(service) as url, httpx2.AsyncClient() as client:
+async def test_a_client_discovers_the_server_by_its_card(tmp_path: Path) -> None:
+    """The card needs no token, allows local requests only, and has the name used in registries."""
+    service, _ = make_service(tmp_path)
+    async with service, serve_on_socket(service) as url, httpx2.AsyncClient() as client:
         response = await client.get(f"{url}/server-card")
         evil = await client.get(f"{url}/server-card", headers={"host": "evil.example"})
         guarded = with_token(http_app(create_server(service)), "0123456789abcdef")
@@ -65,11 +65,11 @@ async def test_a_client_finds_the_server_by_its_card(tmp_path: Path) -> None:
     assert (evil.status_code, codes) == (421, [200, 401])
 
 
-async def test_an_enclosing_application_may_allow_more_hosts(tmp_path: Path) -> None:
-    """`allow_hosts` adds names; `guarded` leaves all checks to the enclosing application."""
-    service, _ = make(tmp_path)
+async def test_an_enclosing_application_can_allow_more_hosts(tmp_path: Path) -> None:
+    """`allow_hosts` adds host names. `guarded` leaves all checks to the enclosing application."""
+    service, _ = make_service(tmp_path)
     for options, status in (({"allow_hosts": ["debates.example"]}, 200), ({"guarded": True}, 200), ({}, 421)):
-        async with over_http(service, **options) as url, httpx2.AsyncClient() as client:
+        async with serve_on_socket(service, **options) as url, httpx2.AsyncClient() as client:
             headers = {"accept": "application/json, text/event-stream", "host": "debates.example"}
             params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
             hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
@@ -93,29 +93,29 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
         assert line
     url, bind, token = line.removeprefix("Serving ").strip().partition(" with the header Authorization: Bearer ")
     assert bind
-    assert (tmp_path / "flowdebate" / "token").read_text().strip() == token  # the next start has the same one
-    async with httpx2.AsyncClient() as stranger:  # any user of this machine
+    assert (tmp_path / "flowdebate" / "token").read_text().strip() == token  # the token is the same after a restart
+    async with httpx2.AsyncClient() as stranger:  # any other user of this machine
         for headers in ({}, {"authorization": "Bearer nothing"}, {"authorization": f"Basic {token}"}):
             assert (await stranger.post(url, json=PING, headers=headers)).status_code == 401
     (tmp_path / "hold").touch()
     http = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=60)
     async with http, Client(streamable_http_client(url, http_client=http)) as client:
         arguments = {"question": "What to build?", "pattern": "city", "wait": 0}
-        run_id = data_of(await client.call_tool("start_debate", arguments))["run_id"]
+        run_id = structured_output(await client.call_tool("start_debate", arguments))["run_id"]
         while len(StageModel(tmp_path).callers()) <= HELD_AFTER:
             await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": 0.05})
     process.send_signal(signal.SIGTERM)
     (tmp_path / "hold").unlink()
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGTERM
-    service, model = make(tmp_path)
+    service, model = make_service(tmp_path)
     async with service:
         run = await service.run(run_id)
-    assert run.status in ("interrupted", "complete")  # it goes on until connections are closed
+    assert run.status in ("interrupted", "complete")  # the run continues until the connections are closed
     assert run.steps == len(model.callers()) > HELD_AFTER
 
 
 async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
-    service, _ = make(tmp_path)
+    service, _ = make_service(tmp_path)
     with (
         socket.create_server(("127.0.0.1", 0)) as occupied,
         pytest.raises(ConfigurationError, match="`port` must be a free"),

@@ -23,7 +23,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.service.service import Service
 from flowdebate.store import SqliteStore, close_store
 from tests.cases import slow_but_first
-from tests.mcp.conftest import ROOT, connected, data_of, parameters, until_over
+from tests.mcp.conftest import ROOT, connected, parameters, poll_report, structured_output
 from tests.mcp.stage import HELD_AFTER, StageModel
 
 if TYPE_CHECKING:
@@ -33,30 +33,30 @@ pytestmark = pytest.mark.anyio
 
 CITY = {"question": "What to build?", "pattern": "city", "wait": 0}
 CALLS = 5
-"""Number of model calls of an undisturbed run."""
+"""Number of model calls in an undisturbed run."""
 
 
-async def held(client: Client, folder: Path) -> str:
+async def start_held_run(client: Client, folder: Path) -> str:
     """Start a run whose fourth call is held, and return its id."""
     (folder / "hold").touch()
-    run_id: str = data_of(await client.call_tool("start_debate", CITY))["run_id"]
+    run_id: str = structured_output(await client.call_tool("start_debate", CITY))["run_id"]
     while len(StageModel(folder).callers()) <= HELD_AFTER:
         await client.call_tool("wait_for_run", {"run_id": run_id, "seconds": 0.05})
     return run_id
 
 
-async def test_a_killed_server_is_started_again_and_nothing_is_paid_twice(tmp_path: Path) -> None:
-    """`wait_for_run` reports the crash, `resume_run` continues, and only the call in flight is repeated."""
+async def test_a_killed_server_resumes_without_paying_twice(tmp_path: Path) -> None:
+    """`wait_for_run` reports the crash and `resume_run` continues. Only the call in flight is repeated."""
     model = StageModel(tmp_path)
     async with connected(tmp_path) as client:
-        run_id = await held(client, tmp_path)
+        run_id = await start_held_run(client, tmp_path)
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     (tmp_path / "hold").unlink()
     async with connected(tmp_path, mode="legacy") as client:
-        final = data_of(await client.call_tool("wait_for_run", {"run_id": run_id}))
+        final = structured_output(await client.call_tool("wait_for_run", {"run_id": run_id}))
         assert (final["status"], "resume_run" in final["next"]) == ("left_behind", True)
         assert not (await client.call_tool("resume_run", {"run_id": run_id, "wait": 0})).is_error
-        report = await until_over(client, run_id, seconds=0.2)
+        report = await poll_report(client, run_id, seconds=0.2)
     assert report["status"] == "complete"
     twice = {block for block, times in Counter(model.callers()).items() if times > 2}  # each speaks in two rounds
     assert (len(model.callers()), twice) == (CALLS + 1, {"city-debater-bob"})
@@ -75,7 +75,7 @@ async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end:
     else:
         assert process.stdin is not None
         process.stdin.close()
-    await asyncio.sleep(0.1)  # it waits for the call
+    await asyncio.sleep(0.1)  # the server waits for the call
     assert process.returncode is None
     (tmp_path / "hold").unlink()
     assert await asyncio.wait_for(process.wait(), 60) == (-signal.SIGTERM if end == "SIGTERM" else 0)
@@ -85,7 +85,7 @@ async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end:
     assert (stored.status, stored.steps, len(StageModel(tmp_path).callers())) == ("interrupted", 4, 4)
 
 
-async def test_a_server_whose_host_stops_reading_ends_without_a_traceback(tmp_path: Path) -> None:
+async def test_a_server_ends_without_a_traceback_if_its_host_stops_reading(tmp_path: Path) -> None:
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]
@@ -119,23 +119,25 @@ def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -
     assert sentence in " ".join(result.stderr.split())
 
 
-async def test_a_long_run_can_be_followed_with_short_waits(tmp_path: Path) -> None:
+async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None:
     """The parts returned with `seen` add up to the whole report."""
     parts: list[str] = []
     async with connected(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
-        run = data_of(await client.call_tool("start_debate", CITY))
+        run = structured_output(await client.call_tool("start_debate", CITY))
         arguments = {"run_id": run["run_id"]}
         while run["status"] == "running":
             offset = 0 if not parts else run["parts"]
-            run = data_of(await client.call_tool("wait_for_run", {**arguments, "seconds": 0.1, "seen": offset}))
+            run = structured_output(
+                await client.call_tool("wait_for_run", {**arguments, "seconds": 0.1, "seen": offset})
+            )
             parts.append(run["said"])
-        report = data_of(await client.call_tool("get_run", arguments))
+        report = structured_output(await client.call_tool("get_run", arguments))
     assert len(parts) > CALLS
     assert "\n".join(filter(None, parts)) == report["said"]
 
 
 async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
-    """Output that the application's module prints goes to stderr."""
+    """Anything that the application's module prints goes to stderr."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})
     assert process.stdin is not None
@@ -153,7 +155,7 @@ async def test_documented_configurations_start_the_server(tmp_path: Path, number
     """The JSON for hosts is used unchanged, with this interpreter's `flowdebate` on the path."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
-    servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # others are of another form
+    servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # other hosts use a different format
     (name, entry), *rest = servers[number].items()
     assert (name, rest) == ("flowdebate", [])
     (tmp_path / "my_debates.py").write_text("from tests.mcp.stage import service\n")
@@ -170,12 +172,12 @@ async def test_documented_configurations_start_the_server(tmp_path: Path, number
     arguments = [argument.replace("/home/ann/debates/", f"{tmp_path}/") for argument in entry["args"]]
     host = StdioServerParameters(command=entry["command"], args=arguments, env=environment, cwd=tmp_path)
     async with Client(stdio_client(host)) as client:
-        listed = data_of(await client.call_tool("list_runs", {}))
+        listed = structured_output(await client.call_tool("list_runs", {}))
         assert listed["runs"] == []
         assert len((await client.list_tools()).tools) == 15
 
 
-async def test_without_the_extra_one_message_says_how_to_install_it(tmp_path: Path) -> None:
+async def test_a_missing_extra_is_reported_with_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as u\nfind = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'mcp' else find(name, *a)\n"
@@ -190,7 +192,7 @@ async def test_without_the_extra_one_message_says_how_to_install_it(tmp_path: Pa
     assert b"Traceback" not in errors
 
 
-# A client of a few lines, of a process whose end the test decides
+# a minimal client for a process that the test may end
 
 
 async def serve(folder: Path, **options: Any) -> Process:
@@ -235,7 +237,7 @@ async def call(process: Process, tool: str, arguments: dict[str, Any]) -> dict[s
     return output
 
 
-def test_an_application_is_found_by_its_file(tmp_path: Path) -> None:
+def test_an_application_is_found_by_its_path(tmp_path: Path) -> None:
     """The host may start the server in any directory, and the application may import sibling modules."""
     (tmp_path / "sides_of_trams.py").write_text("STANCE = 'build trams'\n")
     (tmp_path / "debates_of_trams.py").write_text(

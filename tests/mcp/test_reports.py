@@ -19,8 +19,8 @@ from flowdebate.testing import ATTACKS
 from flowdebate.testing.examples import Example, ExampleModel
 from flowdebate.ui.document import document_of
 from tests.cli.siblings import build_document
-from tests.mcp.conftest import ERAS, connected, data_of, until_over
-from tests.mcp.stage import make
+from tests.mcp.conftest import ERAS, connected, poll_report, structured_output
+from tests.mcp.stage import make_service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 
 
-def lines_of(text: str, pattern: str) -> list[str]:
-    """Return the lines that a tool returns for a run in which all texts are `text`."""
+def result_lines(text: str, pattern: str) -> list[str]:
+    """Return the lines that a tool returns for a run whose texts are all `text`."""
     document = document_of(build_document(text)[pattern], location="test")
     return "\n".join([render_said(split_said(document)), render_result(document) or ""]).splitlines()
 
@@ -38,10 +38,10 @@ def lines_of(text: str, pattern: str) -> list[str]:
 @given(
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
-def test_no_text_imitates_a_line_of_a_result(pattern: str, text: str, more: str) -> None:
-    """Texts with any line breaks leave the number of the tool's own lines unchanged."""
-    unframed = [line for line in lines_of(f"x{more}{text}", pattern) if not line.startswith("  | ")]
-    assert len(unframed) == len(lines_of("x", pattern))
+def test_no_text_can_imitate_a_result_line(pattern: str, text: str, more: str) -> None:
+    """No line break in a text changes the number of the tool's own lines."""
+    unframed = [line for line in result_lines(f"x{more}{text}", pattern) if not line.startswith("  | ")]
+    assert len(unframed) == len(result_lines("x", pattern))
     assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in unframed)
     assert not any("<|" in line for line in unframed)
 
@@ -49,7 +49,7 @@ def test_no_text_imitates_a_line_of_a_result(pattern: str, text: str, more: str)
 @pytest.mark.anyio
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> None:
-    """The host starts each by name with custom sides and reads the texts and the outcome."""
+    """The host starts each pattern by name with custom sides, and reads the texts and the outcome."""
     from mcp import Client
 
     async with (
@@ -59,7 +59,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
         sides = [{"name": name, "stance": f"{name} is right"} for name in ("Ada", "Ben", "Cleo")]
         rounds = {} if pattern in ("council", "critique", "review") else {"max_rounds": 2}
         arguments = {"question": "Who is right?", "pattern": pattern, "sides": sides, "wait": 0, **rounds}
-        run = await until_over(client, data_of(await client.call_tool("start_debate", arguments))["run_id"])
+        run = await poll_report(client, structured_output(await client.call_tool("start_debate", arguments))["run_id"])
     assert run["status"] in ("complete", "degraded"), run["error"]
     assert {speaker["name"] for speaker in run["speakers"]} == {"Ada", "Ben", "Cleo"}
     assert ("[Ada" in run["said"]) or ("[Ben" in run["said"])
@@ -68,11 +68,11 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 
 @pytest.mark.anyio
-async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
-    """A side with the value `human` is enough."""
+async def test_the_host_s_user_can_argue_a_side(tmp_path: Path) -> None:
+    """The value `human` on a side is sufficient."""
     async with connected(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
-        run = data_of(
+        run = structured_output(
             await client.call_tool("start_debate", {"question": "What to build?", "sides": sides, "max_rounds": 1})
         )
         assert (run["status"], run["pending"][0]["expects"]) == ("awaiting", "Answer in text.")
@@ -80,25 +80,25 @@ async def test_the_person_at_the_host_may_argue_a_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_run_of_another_process_can_be_awaited(tmp_path: Path) -> None:
+async def test_another_process_s_run_can_be_awaited(tmp_path: Path) -> None:
     """A second server on the same store reports the run's progress and cannot cancel it."""
     from mcp import Client
 
     (tmp_path / "hold").touch()
-    second, model = make(tmp_path)
+    second, model = make_service(tmp_path)
     async with connected(tmp_path) as client, second, Client(create_server(second), mode=ERAS[1]) as observer:
         arguments = {"question": "What to build?", "pattern": "city", "wait": 0}
-        run_arguments = {"run_id": data_of(await client.call_tool("start_debate", arguments))["run_id"]}
-        while data_of(await observer.call_tool("wait_for_run", {**run_arguments, "seconds": 0.1}))["parts"] < 4:
+        run_arguments = {"run_id": structured_output(await client.call_tool("start_debate", arguments))["run_id"]}
+        while (
+            structured_output(await observer.call_tool("wait_for_run", {**run_arguments, "seconds": 0.1}))["parts"] < 4
+        ):
             pass
         cancelled = await observer.call_tool("cancel_run", run_arguments)
         assert "is being run by another process" in str(cancelled.content)
         (tmp_path / "hold").unlink()
-        assert (await until_over(observer, run_arguments["run_id"]))["status"] == "complete"
+        assert (await poll_report(observer, run_arguments["run_id"]))["status"] == "complete"
     assert len(model.callers()) == 5
 
-
-# Forms
 
 _LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
@@ -121,17 +121,17 @@ _LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 
 
 @given(properties=st.dictionaries(st.text(min_size=1, max_size=8), _LEAF, min_size=1, max_size=5), needed=st.data())
-def test_a_form_can_be_shown_for_any_schema(properties: dict[str, Any], needed: st.DataObject) -> None:
-    """Fields use the few types that the protocol supports, under the schema's names."""
+def test_a_form_fits_any_schema(properties: dict[str, Any], needed: st.DataObject) -> None:
+    """Fields use the few types supported by the protocol, under the names from the schema."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
-    rendered = render_elicitation_schema(make_form(request_of(schema)))
+    rendered = render_elicitation_schema(make_form(make_request(schema)))
     assert list(rendered["properties"]) == list(properties)
     assert set(rendered.get("required", ())) <= set(required)
 
 
 def test_form_answers_are_converted_to_the_schema() -> None:
-    """Lists are typed with commas and objects as JSON; empty fields are omitted."""
+    """Lists are typed with commas, and objects are typed as JSON. Empty fields are omitted."""
     schema = {
         "properties": {
             "nextSpeakers": {"type": "array", "items": {"type": "string"}},
@@ -142,12 +142,12 @@ def test_form_answers_are_converted_to_the_schema() -> None:
         },
         "required": ["nextSpeakers", "done"],
     }
-    form = make_form(request_of(schema))
+    form = make_form(make_request(schema))
     filled = form.model_validate({"nextSpeakers": "ann, bob", "done": True, "notes": '{"a": 1}'})
     assert filled.answer() == {"nextSpeakers": ["ann", "bob"], "done": True, "notes": {"a": 1}}
-    assert make_form(request_of(None)).model_validate({"answer": "Yes."}).answer() == "Yes."
+    assert make_form(make_request(None)).model_validate({"answer": "Yes."}).answer() == "Yes."
 
 
-def request_of(schema: dict[str, Any] | None) -> PendingInput:
-    """Return a request for an answer of `schema`."""
+def make_request(schema: dict[str, Any] | None) -> PendingInput:
+    """Return a request for an answer that fits `schema`."""
     return PendingInput(block="ann", place="p", shown="Who?", expects="An answer.", answer_schema=schema)

@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 
 from flowdebate.mcp import create_server
 from flowdebate.service.service import Service
-from tests.mcp.conftest import ERAS, data_of, refusal_of
-from tests.mcp.stage import make
+from tests.mcp.conftest import ERAS, error_text, structured_output
+from tests.mcp.stage import make_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,21 +26,23 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def text_of(client: Client, uri: str) -> str:
+async def resource_text(client: Client, uri: str) -> str:
     """Return the text of a resource."""
     (content,) = (await client.read_resource(uri)).contents
     text: str = content.text  # type: ignore[union-attr]  # a text
     return text
 
 
-async def test_a_run_is_a_report_a_transcript_and_a_document(local_stage: Stage) -> None:
-    """The resources are Markdown, text, and the JSON that `flowdebate runs render` reads."""
+async def test_a_run_is_available_as_report_transcript_and_document(local_stage: Stage) -> None:
+    """They are Markdown, text, and the JSON read by `flowdebate runs render`."""
     async with local_stage.connect() as client:
         templates = (await client.list_resource_templates()).resource_templates
-        run = data_of(await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30}))
-        report = await text_of(client, run["resource"])
-        transcript = await text_of(client, f"{run['resource']}/transcript")
-        document = json.loads(await text_of(client, f"{run['resource']}/document"))
+        run = structured_output(
+            await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30})
+        )
+        report = await resource_text(client, run["resource"])
+        transcript = await resource_text(client, f"{run['resource']}/transcript")
+        document = json.loads(await resource_text(client, f"{run['resource']}/document"))
     assert [template.uri_template for template in templates] == [
         f"flowdebate://runs/{{run_id}}{part}" for part in ("", "/transcript", "/document")
     ]
@@ -51,8 +53,8 @@ async def test_a_run_is_a_report_a_transcript_and_a_document(local_stage: Stage)
 
 
 @pytest.mark.parametrize("uri", ["flowdebate://runs/nobody", "flowdebate://runs/nobody/document", "flowdebate://x"])
-async def test_an_unknown_resource_is_an_error_of_the_protocol(local_stage: Stage, uri: str) -> None:
-    """The error has no traceback and does not reveal the store's location."""
+async def test_an_unknown_resource_is_a_protocol_error(local_stage: Stage, uri: str) -> None:
+    """The error has no traceback and does not reveal where the store is."""
     async with local_stage.connect() as client:
         with pytest.raises(MCPError) as error:
             await client.read_resource(uri)
@@ -60,23 +62,28 @@ async def test_an_unknown_resource_is_an_error_of_the_protocol(local_stage: Stag
 
 
 async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> None:
-    """Each turn causes one notification and nothing else does; closed streams receive no more."""
-    service, model = make(tmp_path)
+    """Each turn causes exactly one notification. Closed streams receive no more."""
+    service, model = make_service(tmp_path)
     model.hold.touch()
     async with service, Client(create_server(service)) as client:
-        run = data_of(await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 0}))
+        run = structured_output(
+            await client.call_tool("start_debate", {"question": "Trams?", "pattern": "city", "wait": 0})
+        )
         uri = f"{run['resource']}/transcript"
         with anyio.fail_after(30):
             async with client.listen(resource_subscriptions=[uri, "flowdebate://runs/nobody"]) as stream:
                 model.hold.unlink()
                 async for event in stream:
                     assert event.uri == uri  # type: ignore[union-attr]  # of a resource
-                    if data_of(await client.call_tool("get_run", {"run_id": run["run_id"]}))["status"] == "complete":
+                    if (
+                        structured_output(await client.call_tool("get_run", {"run_id": run["run_id"]}))["status"]
+                        == "complete"
+                    ):
                         break
 
 
 async def test_prompts_carry_their_argument_as_data(local_stage: Stage) -> None:
-    """A question with line breaks adds no step to the prompt."""
+    """Line breaks in a question cannot add a step to the prompt."""
     async with local_stage.connect() as client:
         prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
         assert set(prompts) == {"debate_this", "steelman"}
@@ -87,7 +94,7 @@ async def test_prompts_carry_their_argument_as_data(local_stage: Stage) -> None:
 
 
 async def test_tools_declare_their_effects(local_stage: Stage) -> None:
-    """The list has hints and result schemas, and says that texts are data."""
+    """The list has hints and result schemas, and declares that texts are data."""
     async with local_stage.connect() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     hints: dict[str, Any] = {name: tool.annotations for name, tool in tools.items()}
@@ -111,8 +118,8 @@ _TYPES |= {"items": "array", "minItems": "array", "maxItems": "array", "uniqueIt
 _TYPES |= dict.fromkeys(("properties", "required", "additionalProperties", "minProperties", "maxProperties"), "object")
 
 
-def loose(part: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keywords beside a type to which they do not apply, as a strict validator reports them."""
+def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
+    """Yield keywords next to a type to which they do not apply, as a strict validator reports them."""
     if not isinstance(part, dict):
         return
     for keyword, value in part.items():
@@ -122,18 +129,18 @@ def loose(part: Any) -> Iterator[tuple[str, Any]]:
         inner = value.values() if keyword == "properties" else value if keyword == "anyOf" else [value]
         if keyword in ("properties", "anyOf", "items", "additionalProperties"):
             for child in inner:
-                yield from loose(child)
+                yield from find_loose_keywords(child)
     if not {"type", "anyOf"} & set(part) or (part.get("type") == "array" and "items" not in part):
         yield "type", part
 
 
-async def test_the_list_of_tools_is_short_and_strict(local_stage: Stage) -> None:
-    """Hosts send the list with each request to their model and report bounds that lack a matching type."""
+async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
+    """Hosts send the list to their model with each request, and report bounds without a matching type."""
     async with local_stage.connect() as client:
         tools = (await client.list_tools()).tools
     wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
     assert len(json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()) <= 27_500
-    assert [finding for tool in tools for finding in loose(tool.input_schema)] == []
+    assert [finding for tool in tools for finding in find_loose_keywords(tool.input_schema)] == []
     [start] = [tool for tool in tools if tool.name == "start_debate"]
     texts, paths = start.input_schema["properties"]["sources"]["anyOf"][0]["anyOf"]
     assert (texts["maxProperties"], paths["maxItems"]) == (50, 50)
@@ -141,7 +148,7 @@ async def test_the_list_of_tools_is_short_and_strict(local_stage: Stage) -> None
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
 async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first result of each tool that calls models tells the host's user what to do; nothing is stored."""
+    """The first result of any tool that calls models tells the host's user what to do. Nothing is stored."""
     for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("FLOWDEBATE_")]:
         monkeypatch.delenv(name)
     service = Service(store="memory:", model=model)
@@ -153,26 +160,26 @@ async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest
     }
     async with service, Client(create_server(service)) as client:
         for tool, arguments in calls.items():
-            message = refusal_of(await client.call_tool(tool, arguments))
+            message = error_text(await client.call_tool(tool, arguments))
             assert "the key has to be in `env` of this server" in message
-        assert data_of(await client.call_tool("list_runs", {}))["runs"] == []
+        assert structured_output(await client.call_tool("list_runs", {}))["runs"] == []
 
 
 async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Path) -> None:
-    """Built-in patterns are neither described nor started."""
-    service, _ = make(tmp_path, plans=False)
+    """Built-in patterns are neither listed nor started."""
+    service, _ = make_service(tmp_path, plans=False)
     async with service, Client(create_server(service)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        message = refusal_of(await client.call_tool("start_debate", {"question": "Should we build trams?"}))
+        message = error_text(await client.call_tool("start_debate", {"question": "Should we build trams?"}))
     assert "one of city, hall, court.\n" in str(tools["start_debate"].description)
     assert message.startswith("start_debate: `pattern` must be one of city, hall, court")
 
 
-async def test_each_caller_may_have_its_own_service(tmp_path: Path) -> None:
-    """`service_of` decides per call; this test has no request to decide by."""
+async def test_each_caller_can_have_a_separate_service(tmp_path: Path) -> None:
+    """`service_of` decides per call. The in-process client of this test has no HTTP request."""
     (tmp_path / "ann").mkdir()
     (tmp_path / "bob").mkdir()
-    (ann, _), (bob, _) = make(tmp_path / "ann"), make(tmp_path / "bob")
+    (ann, _), (bob, _) = make_service(tmp_path / "ann"), make_service(tmp_path / "bob")
     requests: list[object] = []
 
     def of(request: object) -> Any:
@@ -181,7 +188,9 @@ async def test_each_caller_may_have_its_own_service(tmp_path: Path) -> None:
 
     async with ann, bob, Client(create_server(ann, service_of=of), mode=ERAS[1]) as client:
         create_server(bob)  # registers the judge
-        run = data_of(await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30}))
+        run = structured_output(
+            await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30})
+        )
         assert (await bob.run(run["run_id"])).status == "complete"
         assert (await ann.runs()).runs == ()
     assert set(requests) == {None}

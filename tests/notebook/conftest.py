@@ -1,4 +1,4 @@
-"""A real Chromium, and fixtures for tests of notebooks."""
+"""A real Chromium, and fixtures for the notebook tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real kernel with the tasks of a front end: run cells, read outputs, send widget messages."""
+"""A real kernel driven like a front end: it runs cells, reads outputs and sends widget messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 60
 
 @dataclass
 class Output:
-    """Displays of a cell in order; an update replaces its display."""
+    """Displays of a cell in order; an update replaces the earlier display."""
 
     displays: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Output:
     places: dict[str, int] = field(default_factory=dict)
 
     def put(self, kind: str, content: dict[str, Any]) -> None:
-        """Apply a message of the kernel."""
+        """Apply a message from the kernel."""
         place = content.get("transient", {}).get("display_id")
         if kind == "status":
             self.ended = content["execution_state"] == "idle"
@@ -47,7 +47,7 @@ class Output:
 
 
 class Kernel:
-    """Kernel with a client, like a front end without a screen."""
+    """Kernel with a client that acts as a headless front end."""
 
     def __init__(self, manager: Any, client: Any) -> None:
         self.manager = manager
@@ -94,15 +94,15 @@ class Kernel:
             output.put(kind, content)
 
     def turn(self, output: Output) -> str:
-        """Return the comm of the widget of a cell."""
+        """Return the comm of a cell's widget."""
         return str(output.displays[-1]["application/vnd.jupyter.widget-view+json"]["model_id"])
 
     def page(self, comm: str) -> str:
-        """Return the page of the widget."""
+        """Return the widget's page."""
         return str(self.widgets[comm]["page"])
 
     def send(self, comm: str, answer: object, *, place: str, subshell: str | None = None) -> None:
-        """Send an answer like the widget, through a subshell as in JupyterLab."""
+        """Send an answer as the widget does, through a subshell as in JupyterLab."""
         content = {"kind": "answer", "place": place, "answer": answer}
         data = {"comm_id": comm, "data": {"method": "custom", "content": content}}
         message = self.client.session.msg("comm_msg", data)
@@ -111,15 +111,15 @@ class Kernel:
         self.client.shell_channel.send(message)
 
     def subshell(self) -> str:
-        """Open a subshell, in which the kernel handles messages in a separate thread."""
+        """Open a subshell, so that the kernel handles messages in a separate thread."""
         self.client.control_channel.send(self.client.session.msg("create_subshell_request"))
         reply = self.client.get_control_msg(timeout=SECONDS)
         return str(reply["content"]["subshell_id"])
 
 
 @contextmanager
-def kernel(folder: str) -> Iterator[Kernel]:
-    """Start a kernel of this Python, and stop it at the end of the block."""
+def run_kernel(folder: str) -> Iterator[Kernel]:
+    """Start a kernel with this Python, and stop it at the end of the block."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import KernelManager
 

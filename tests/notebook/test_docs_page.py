@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import kernel
+from tests.notebook.kernel import run_kernel
 
 for library in ("anywidget", "ipykernel", "jupyter_client"):
     pytest.importorskip(library, reason=f"{library} is not installed: make test-notebook")
@@ -20,5 +20,5 @@ def test_every_cell_on_the_page_runs(tmp_path: Path) -> None:
     """Cells with top-level await are included."""
     code = _CODE.findall(PAGE.read_text("utf-8"))
     assert len(code) >= 8
-    with kernel(str(tmp_path)) as running:
+    with run_kernel(str(tmp_path)) as running:
         assert [running.run(cell).error for cell in code] == [None] * len(code)

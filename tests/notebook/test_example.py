@@ -21,50 +21,50 @@ for library in ("anywidget", "ipykernel", "nbclient", "nbconvert"):
 
 
 @pytest.fixture(scope="module")
-def executed() -> Any:
+def executed_notebook() -> Any:
     """Run all cells and return the notebook."""
     import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(EXAMPLE, as_version=4)
-    committed = kinds(notebook)
+    committed = output_kinds(notebook)
     NotebookClient(notebook, timeout=60, kernel_name="python3", store_widget_state=False).execute()
-    # it is committed with what it shows: `jupyter nbconvert --to notebook --execute --inplace examples/notebook.ipynb`
-    assert kinds(notebook) == committed
+    # committed with its outputs: `jupyter nbconvert --to notebook --execute --inplace examples/notebook.ipynb`
+    assert output_kinds(notebook) == committed
     return notebook
 
 
-def kinds(notebook: Any) -> list[list[list[str]]]:
-    """Return the kinds of the outputs of each cell."""
+def output_kinds(notebook: Any) -> list[list[list[str]]]:
+    """Return the output kinds of each cell."""
     return [[sorted(output.get("data", ())) for output in cell.get("outputs", ())] for cell in notebook.cells]
 
 
-def outputs_of(notebook: Any, kind: str) -> Sequence[str]:
+def outputs_of_kind(notebook: Any, kind: str) -> Sequence[str]:
     """Return all outputs of a kind in order."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [output["data"][kind] for output in outputs if kind in output.get("data", {})]
 
 
-def test_the_example_runs(executed: Any) -> None:
-    """It has reports of two runs, a table of the audit, and a human turn answered in code."""
-    reports = [html for html in outputs_of(executed, "text/html") if "<iframe" in html]
+def test_the_example_runs(executed_notebook: Any) -> None:
+    """Its outputs are the reports of two runs, an audit table, and a human turn answered in code."""
+    reports = [html for html in outputs_of_kind(executed_notebook, "text/html") if "<iframe" in html]
     assert len(reports) == 2
     assert "A covered pool teaches on two hundred days." in reports[1]
-    assert any("<table" in html for html in outputs_of(executed, "text/html"))
-    assert len(outputs_of(executed, "application/vnd.jupyter.widget-view+json")) == 1
-    assert "Judge audit" in "".join(outputs_of(executed, "text/markdown"))
+    assert any("<table" in html for html in outputs_of_kind(executed_notebook, "text/html"))
+    assert len(outputs_of_kind(executed_notebook, "application/vnd.jupyter.widget-view+json")) == 1
+    assert "Judge audit" in "".join(outputs_of_kind(executed_notebook, "text/markdown"))
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_example_page_has_no_horizontal_overflow(
-    executed: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any
+    executed_notebook: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any
 ) -> None:
     """In nbconvert's HTML, reports are in frames, and no output is wider than the page."""
     from nbconvert import HTMLExporter
 
-    (tmp_path / "page.html").write_text(HTMLExporter().from_notebook_node(executed)[0], "utf-8")
+    (tmp_path / "page.html").write_text(HTMLExporter().from_notebook_node(executed_notebook)[0], "utf-8")
     with chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme) as context:
         page = context.new_page()
         page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
@@ -86,7 +86,7 @@ def test_example_page_has_no_horizontal_overflow(
 
 @pytest.mark.browser
 def test_links_inside_a_report_stay_inside(chromium: Browser, tmp_path: Path) -> None:
-    """The number after a quote links to the list of quotes, not to the surrounding notebook."""
+    """The number after a quote links to the list of quotes in the report, not to the surrounding notebook."""
     sides = [Debater("ann", "repair"), Debater("bob", "build")]
     sources = {"engineer.txt": "The basin is sound. The pipes beneath it are not."}
     pattern = debate(name="pool", debaters=sides, sources=sources, max_rounds=1, synthesizer=False)

@@ -1,4 +1,4 @@
-"""Runs and human turns in a real kernel, with messages like those of front ends."""
+"""Runs and human turns in a real kernel, with the messages that front ends send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.notebook.kernel import Kernel, kernel
+from tests.notebook.kernel import Kernel, run_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,20 +46,20 @@ model = FunctionModel(speak)
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+def shared_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     """Share one kernel in this module; each test begins with the same cell."""
-    with kernel(str(tmp_path_factory.mktemp("kernel"))) as session:
+    with run_kernel(str(tmp_path_factory.mktemp("kernel"))) as session:
         yield session
 
 
 @pytest.fixture
-def cells(running: Kernel) -> Kernel:
-    """Return the kernel after the first cell."""
-    assert running.run(SETUP).error is None
-    return running
+def cells(shared_kernel: Kernel) -> Kernel:
+    """Return the kernel after its first cell has run."""
+    assert shared_kernel.run(SETUP).error is None
+    return shared_kernel
 
 
-def place_in(page: str) -> str:
+def request_path(page: str) -> str:
     """Return the path of the request in a widget."""
     match = re.search(r'data-place="([^"]*)"', page)
     assert match is not None, page
@@ -67,7 +67,7 @@ def place_in(page: str) -> str:
 
 
 def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
-    """Live text is replaced by the report, with fewer updates than pieces of text; the cell has the result."""
+    """The report replaces the live text, with fewer updates than pieces of text. The cell has the result."""
     output = cells.run(
         "hold = True\n"
         "asyncio.get_running_loop().call_later(2, go.set)\n"
@@ -85,7 +85,7 @@ def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
 
 
 def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
-    """The output has the transcript and the error; the cell raises the error of the run."""
+    """The output has the transcript and the error, and the cell raises the run's error."""
     cells.run(
         "async def fail(request):\n    if 'olga' in request.block: raise ConnectionError('gone')\n    return 'Homes.'"
     )
@@ -108,7 +108,7 @@ def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
 
 
 def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> None:
-    """The output of the first cell changes during later cells, whose outputs are unaffected."""
+    """Later cells update the output of the first cell, and their own outputs are unaffected."""
     output = cells.run("hold = True\nhandle = rent().start('Rent?', model=model)\nshow(handle, every=0.01)")
     assert len(output.displays) == 1
     cells.run("go.set()\nawait handle")
@@ -117,7 +117,7 @@ def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> Non
 
 @pytest.mark.parametrize("through", ["the shell", "a subshell"])
 def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
-    """The form shows the transcript, and the answer is in the resumed run."""
+    """The form shows the transcript, and the answer is part of the resumed run."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
@@ -127,7 +127,7 @@ def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
     assert "Rent?" in page
     assert "Homes come first." in page
     subshell = cells.subshell() if through == "a subshell" else None
-    cells.send(turn, "Let the market decide.", place=place_in(page), subshell=subshell)
+    cells.send(turn, "Let the market decide.", place=request_path(page), subshell=subshell)
     cells.read(lambda: "Your answer is recorded" in cells.page(turn))
     done = cells.run(
         "result = await pattern.resume(result.run_id, store=result.store, model=model)\n"
@@ -137,14 +137,14 @@ def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
     cells.read(lambda: "The run is over" in cells.page(turn))
 
 
-def test_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
-    """The widget receives the fields; sides are choices of the form, and a valid answer is accepted."""
+def test_an_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
+    """The widget receives the fields. Sides are choices in the form, and a valid answer is accepted."""
     cells.run("pattern = rent(judge=human(name='jo'))\nhandle = pattern.start('Rent?', model=model, store='memory:')")
     turn = cells.turn(cells.run("turn = HumanTurn(handle)\nturn"))
     cells.read(lambda: "<form" in cells.page(turn))
     page = cells.page(turn)
     assert 'type="radio"' in page
-    place, heard = place_in(page), len(cells.heard)
+    place, heard = request_path(page), len(cells.heard)
     cells.send(turn, {"winner": "ann", "verdict": "Ann."}, place=place)
     cells.read(lambda: len(cells.heard) > heard)
     assert {error["field"] for error in cells.heard[-1]["errors"]} == {"winner", "reasoning"}
@@ -152,14 +152,14 @@ def test_invalid_answer_is_reported_at_its_fields(cells: Kernel) -> None:
     cells.read(lambda: "Your answer is recorded" in cells.page(turn))
 
 
-def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
-    """After the first answer the form disappears, also for somebody who answers too late."""
+def test_an_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
+    """After the first answer the form disappears, even for somebody who answers too late."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
     turn = cells.turn(cells.run("turn = HumanTurn(result)\nturn"))
     cells.read(lambda: "<form" in cells.page(turn))
-    place = place_in(cells.page(turn))
+    place = request_path(cells.page(turn))
     cells.run("await submit_answer(result.store, result.run_id, 'In code.')")
     cells.read(lambda: "answered elsewhere" in cells.page(turn))
     heard = len(cells.heard)
@@ -168,14 +168,14 @@ def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
     assert cells.heard[-1]["kind"] == "refused"
 
 
-def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
-    """With `ask=turn.ask`, an invalid answer is rejected and a valid one used, without resuming the run."""
+def test_a_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
+    """With `ask=turn.ask`, an invalid answer is rejected and a valid one is used, without resuming the run."""
     output = cells.run("turn = HumanTurn()\nturn")
     turn = cells.turn(output)
     assert "not your turn yet" in cells.page(turn)
     cells.run("handle = rent(olga=human(name='olga', ask=turn.ask)).start('Rent?', model=model)\nshow(handle)")
     cells.read(lambda: "<form" in cells.page(turn))
-    place, heard = place_in(cells.page(turn)), len(cells.heard)
+    place, heard = request_path(cells.page(turn)), len(cells.heard)
     cells.send(turn, "  ", place=place)
     cells.read(lambda: len(cells.heard) > heard)
     cells.send(turn, "Free them.", place=place)
@@ -183,15 +183,15 @@ def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> No
     assert cells.run("print((await handle).raw.transcript[1].text)").text == "Free them.\n"
 
 
-def test_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
-    """Its id and the store are sufficient in another kernel."""
+def test_the_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
+    """Another kernel needs only the id and the store."""
     cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
     turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))
     cells.read(lambda: "<form" in cells.page(turn))
 
 
 def test_invalid_argument_is_rejected(cells: Kernel) -> None:
-    """Each error says what to pass."""
+    """Each error says which argument to pass."""
     assert "a run with a store" in str(cells.run("HumanTurn(await rent().run('Rent?', model=model))").error)
     assert "the store of the run" in str(cells.run("HumanTurn('r1', store=False)").error)
     assert "the handle of a run" in str(cells.run("show(await rent().run('Rent?', model=model))").error)
@@ -199,7 +199,6 @@ def test_invalid_argument_is_rejected(cells: Kernel) -> None:
 
 
 def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
-    """Foreign text is escaped on the widget's page."""
     cells.run(
         "hostile = '\"></div><script>alert(1)</script><img src=x onerror=alert(1)>'\n"
         "pattern = rent(olga=human(name='olga'))\n"
@@ -212,7 +211,7 @@ def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
 
 
 def test_in_a_script_show_only_waits() -> None:
-    """Without a notebook nothing is printed, and the result of the run is returned."""
+    """Without a notebook, nothing is displayed and the run's result is returned."""
     program = (
         SETUP
         + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"

@@ -1,4 +1,4 @@
-"""A person in JupyterLab: a real browser, a real kernel, and clicks."""
+"""A user in JupyterLab: a real browser, a real kernel, and clicks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
 
 
 @contextmanager
-def opened(chromium: Browser, address: str, name: str) -> Iterator[Page]:
+def open_notebook(chromium: Browser, address: str, name: str) -> Iterator[Page]:
     """Open a notebook with its kernel in the browser."""
     with chromium.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
@@ -55,13 +55,13 @@ def opened(chromium: Browser, address: str, name: str) -> Iterator[Page]:
 
 
 @pytest.mark.browser
-def test_a_person_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_a_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
     """The run is live, the form takes the input without triggering shortcuts, and the report has the answer."""
     from playwright.sync_api import expect
 
     folder, address = lab
     shutil.copy(EXAMPLE, folder / "debate.ipynb")
-    with opened(chromium, address, "debate.ipynb") as page:
+    with open_notebook(chromium, address, "debate.ipynb") as page:
         cells = page.locator(".jp-Notebook .jp-Cell")
         count = len(json.loads(EXAMPLE.read_text("utf-8"))["cells"])
         expect(cells).to_have_count(count)
@@ -74,7 +74,7 @@ def test_a_person_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str])
             page.keyboard.press("Shift+Enter")
         turn.wait_for()
         turn.get_by_role("button", name="Send").click()
-        turn.locator(".problem").wait_for()  # nothing was written
+        turn.locator(".problem").wait_for()  # the input was empty
         field = turn.get_by_role("textbox")
         field.click()
         page.keyboard.type("aabb dd jj xx: two hundred days.")
@@ -94,13 +94,13 @@ def test_a_person_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str])
 
 
 @pytest.mark.browser
-def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_a_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
     """JupyterLab delivers widget messages while a cell is running."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": AT_ONCE.strip()}]
     (folder / "at-once.ipynb").write_text(json.dumps(notebook), "utf-8")
-    with opened(chromium, address, "at-once.ipynb") as page:
+    with open_notebook(chromium, address, "at-once.ipynb") as page:
         page.locator(".jp-Notebook .jp-Cell .jp-InputPrompt").first.click()
         for _ in range(2):
             page.keyboard.press("Shift+Enter")
@@ -114,8 +114,8 @@ def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Pat
 
 
 @pytest.mark.browser
-def test_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """Its sanitizer removes frames, so question and result are shown in their place."""
+def test_an_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
+    """The sanitizer removes frames, so question and result are shown instead."""
     folder, address = lab
     pattern = debate(name="pool", debaters=[Debater("ann", "repair"), Debater("bob", "build")], max_rounds=1)
     model = ScriptedModel("Yes.", "No.", {"reasoning": "-", "winner": "repair", "verdict": "Repair it."}, "Repair.")
@@ -124,7 +124,7 @@ def test_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path,
     output = {"output_type": "display_data", "metadata": {}, "data": {"text/html": result._repr_html_()}}
     notebook["cells"] = [{**notebook["cells"][1], "outputs": [output]}]
     (folder / "mailed.ipynb").write_text(json.dumps(notebook), "utf-8")
-    with opened(chromium, address, "mailed.ipynb") as page:
+    with open_notebook(chromium, address, "mailed.ipynb") as page:
         page.get_by_text("Verdict: Repair it.").wait_for()
         assert page.locator("iframe").count() == 0
 
@@ -141,12 +141,12 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 @pytest.mark.browser
 def test_jupyterlab_shortcuts_do_not_affect_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """Arrows select another side, and letters neither delete nor move a cell, on choices and on buttons."""
+    """On choices and buttons, arrow keys select another side, and letters neither delete nor move a cell."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": JUDGE.strip()}]
     (folder / "judge.ipynb").write_text(json.dumps(notebook), "utf-8")
-    with opened(chromium, address, "judge.ipynb") as page:
+    with open_notebook(chromium, address, "judge.ipynb") as page:
         cells = page.locator(".jp-Notebook .jp-Cell")
         cells.locator(".jp-InputPrompt").first.click()
         for _ in range(2):

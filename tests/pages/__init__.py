@@ -1,1 +1,1 @@
-"""Set-up of the pages in docs/: a module for each page, a function for each `<!--- setup: NAME --->`."""
+"""Setup of the pages in docs/: one module per page, and one function per `<!--- setup: NAME --->`."""

@@ -1,4 +1,4 @@
-"""Set-up of docs/adapters.md."""
+"""Setup of docs/adapters.md."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def is_missing(name: str) -> bool:
 
 
 def frameworks(page: dict[str, Any]) -> None:
-    """Let the page skip the frameworks that are not installed, and keep their caches in a temporary folder."""
+    """Let the page skip frameworks that are not installed, and keep their caches in a temporary folder."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("DSPY_CACHEDIR", tempfile.mkdtemp())
     page["missing"] = is_missing
 
 
 def inspect(page: dict[str, Any]) -> None:
-    """Let Inspect evaluate a mock model, with its log in a temporary folder and without its warnings."""
+    """Let Inspect evaluate a mock model, with its log in a temporary folder and its warnings disabled."""
     if is_missing("inspect_ai"):
         return
     import inspect_ai

@@ -1,4 +1,4 @@
-"""Set-up of docs/batch.md."""
+"""Setup of docs/batch.md."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def answer(request: ModelRequest) -> str | dict[str, str]:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers any debate."""
+    """Replace the model on the page with one that answers any debate."""
     page["model"] = FunctionModel(answer)

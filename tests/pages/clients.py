@@ -1,4 +1,4 @@
-"""Set-up of docs/clients.md: servers for its OpenAI clients and its AG-UI front ends."""
+"""Setup of docs/clients.md: servers for its OpenAI clients and its AG-UI front ends."""
 
 from __future__ import annotations
 

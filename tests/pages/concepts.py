@@ -1,4 +1,4 @@
-"""Set-up of docs/concepts.md."""
+"""Setup of docs/concepts.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flowdebate.testing import ScriptedModel
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers a debate of two rounds."""
+    """Replace the model on the page with one that answers a two-round debate."""
     verdict = {"reasoning": "It was answered.", "winner": None, "verdict": "A mild cap."}
     arguments = ("Homes first.", "Build more.", "Build where?", "Everywhere.")
     page["model"] = ScriptedModel(*arguments, verdict, "Cap mildly and build.")

@@ -1,4 +1,4 @@
-"""Set-up of docs/cost.md."""
+"""Setup of docs/cost.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEXT = "Homes come first, and whoever owns one has to let it to somebody who nee
 
 
 def answer(request: ModelRequest) -> ModelResponse:
-    """Answer with 400 characters, and report four characters of the prompt as a token."""
+    """Answer with 400 characters, and report one token per four characters of the prompt."""
     tokens = sum(len(str(message["content"])) for message in request.messages) // 4
     usage = Usage(calls=1, prompt_tokens=tokens, cached_tokens=0, completion_tokens=100)
     if request.output_schema is None:
@@ -20,5 +20,5 @@ def answer(request: ModelRequest) -> ModelResponse:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that reports usage."""
+    """Replace the model on the page with one that reports usage."""
     page["model"] = FunctionModel(answer, name="openai/gpt-5-mini")

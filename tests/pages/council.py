@@ -1,4 +1,4 @@
-"""Set-up of docs/council.md."""
+"""Setup of docs/council.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OPINIONS = {"Ada": "Ship, if you can roll back.", "Ben": "Ship today.", "Cleo": 
 
 
 def answer(request: ModelRequest) -> Any:
-    """Give an opinion, rank answers that can be rolled back first, or answer as the chair."""
+    """Give an opinion, rank reversible answers first, or answer as the chair."""
     text = str(request.messages[-1]["content"])
     if "-reviewer-" in request.block:
         answers = re.findall(r"^\[Answer ([A-Z])\] (.*)$", text, re.MULTILINE)
@@ -25,5 +25,5 @@ def answer(request: ModelRequest) -> Any:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers in every role."""
+    """Replace the model on the page with one that answers in every role."""
     page["model"] = FunctionModel(answer)

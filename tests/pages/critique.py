@@ -1,4 +1,4 @@
-"""Set-up of docs/critique.md."""
+"""Setup of docs/critique.md."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def answer(request: ModelRequest) -> Any:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers in every role."""
+    """Replace the model on the page with one that answers in every role."""
     page["model"] = FunctionModel(answer)

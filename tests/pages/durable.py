@@ -1,4 +1,4 @@
-"""Set-up of docs/durable.md."""
+"""Setup of docs/durable.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Set-up of docs/escalation.md."""
+"""Setup of docs/escalation.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMITS = {"first": 3, "second": 5}
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer by the number of open bugs, say that answers disagree, or judge."""
+    """Answer by the number of open bugs, report that answers disagree, or judge."""
     match = re.search(r"(\d+) open bugs", str(request.messages))
     assert match is not None
     bugs = int(match[1])
@@ -26,6 +26,6 @@ def answer(request: ModelRequest) -> Any:
 
 
 def models(page: dict[str, Any]) -> None:
-    """Replace the models of the page by scripted ones."""
+    """Replace the models on the page with scripted ones."""
     page["small"] = FunctionModel(answer, name="small")
     page["other"] = FunctionModel(answer, name="other")

@@ -1,4 +1,4 @@
-"""Set-up of docs/first-debate.md."""
+"""Setup of docs/first-debate.md."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ VERDICT = {
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers a whole debate."""
+    """Replace the model on the page with one that answers a whole debate."""
     page["model"] = ScriptedModel(*ARGUMENTS, VERDICT, "Open on Sundays, with paid staff.")
 
 
 def arguments(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that only argues."""
+    """Replace the model on the page with one that only argues."""
     page["model"] = ScriptedModel(*ARGUMENTS)

@@ -1,4 +1,4 @@
-"""Set-up of docs/http.md."""
+"""Setup of docs/http.md."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from flowdebate.testing import FunctionModel, ModelRequest
 
 
 def answer(request: ModelRequest) -> str | dict[str, str | None]:
-    """Argue, or decide for nobody."""
+    """Argue, or declare no winner."""
     return {"reasoning": "-", "winner": None, "verdict": "Wait."} if request.output_schema else "No."
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers any debate."""
+    """Replace the model on the page with one that answers any debate."""
     page["model"] = FunctionModel(answer)

@@ -1,4 +1,4 @@
-"""Set-up of docs/humans.md."""
+"""Setup of docs/humans.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from flowdebate.testing import ScriptedModel
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that makes one argument, in an empty folder."""
+    """Replace the model on the page with one that makes one argument, in an empty folder."""
     os.chdir(tempfile.mkdtemp())
     page["model"] = ScriptedModel("Homes come first.")

@@ -1,4 +1,4 @@
-"""Set-up of docs/judges.md."""
+"""Setup of docs/judges.md."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from typing import Any
 
 
 def folder(page: dict[str, Any]) -> None:
-    """Go to an empty folder."""
+    """Change to an empty folder."""
     os.chdir(tempfile.mkdtemp())

@@ -1,4 +1,4 @@
-"""Set-up of docs/mcp.md."""
+"""Setup of docs/mcp.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ VERDICT = {"reasoning": "Nobody answered the first.", "winner": "We should build
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers a debate of one round."""
+    """Replace the model on the page with one that answers a one-round debate."""
     arguments = ("Trams carry more people.", "Roads are there already.")
     page["model"] = ScriptedModel(*arguments, VERDICT, VERDICT, "Build trams.")

@@ -1,4 +1,4 @@
-"""Set-up of docs/production.md."""
+"""Setup of docs/production.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowdebate.testing import FunctionModel, ModelRequest
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:
-    """Argue, or score the sides in the order of the alphabet."""
+    """Argue, or score the sides in alphabetical order."""
     if request.output_schema is None:
         return "Homes first."
     sides = request.output_schema["$defs"]["Scores"]["properties"]
@@ -19,6 +19,6 @@ def answer(request: ModelRequest) -> str | dict[str, Any]:
 
 
 def models(page: dict[str, Any]) -> None:
-    """Replace the models of the page by one that answers any debate, in an empty folder."""
+    """Replace the models on the page with one that answers any debate, in an empty folder."""
     os.chdir(tempfile.mkdtemp())
     page["first"] = page["spare"] = FunctionModel(answer)

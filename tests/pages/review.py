@@ -1,4 +1,4 @@
-"""Set-up of docs/review.md."""
+"""Setup of docs/review.md."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def answer_later(request: ModelRequest) -> dict[str, Any]:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that finds faults."""
+    """Replace the model on the page with one that finds faults."""
     page["model"] = FunctionModel(answer)
 
 
 def fixed(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that finds the fault mended."""
+    """Replace the model on the page with one that considers the fault fixed."""
     page["model"] = FunctionModel(answer_later)

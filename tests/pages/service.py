@@ -1,4 +1,4 @@
-"""Set-up of docs/service.md."""
+"""Setup of docs/service.md."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from flowdebate.testing import FunctionModel, ModelRequest
 
 
 def answer(request: ModelRequest) -> str | dict[str, str | None]:
-    """Argue, or decide for nobody."""
+    """Argue, or declare no winner."""
     if request.output_schema is None:
         return f"{request.block.rpartition('-')[2]} has a point."
     return {"reasoning": "The load was never measured.", "winner": None, "verdict": "Wait."}
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers any debate."""
+    """Replace the model on the page with one that answers any debate."""
     page["model"] = FunctionModel(answer)

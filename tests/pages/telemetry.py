@@ -1,4 +1,4 @@
-"""Set-up of docs/telemetry.md."""
+"""Setup of docs/telemetry.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def quiet(page: dict[str, Any]) -> None:
-    """Remove the handler of the page from the logger."""
+    """Remove the page's handler from the logger."""
     logging.getLogger("flowdebate").removeHandler(page["handler"])
     logging.getLogger("flowdebate").setLevel(logging.NOTSET)

@@ -1,4 +1,4 @@
-"""Set-up of docs/testing.md."""
+"""Setup of docs/testing.md."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from flowdebate.testing import FunctionModel, ModelRequest, check_debate
 
 
 def first_test(page: dict[str, Any]) -> None:
-    """Run the first test of the page."""
+    """Run the first test on the page."""
     page["test_the_owner_answers_the_tenant"]()
 
 
 def check(page: dict[str, Any]) -> None:
-    """Check the debate of the page with a few examples."""
+    """Check the page's debate with a few examples."""
     check_debate(page["make_debate"], max_examples=5)
 
 
 def properties(page: dict[str, Any]) -> None:
-    """Run the property test of the page with a few examples."""
+    """Run the page's property test with a few examples."""
     quick = settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     quick(page["test_a_debate_ends_at_its_cap_or_before"])()
 
@@ -35,6 +35,6 @@ def answer(request: ModelRequest) -> str | dict[str, str]:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model of the page by one that answers any debate, in an empty folder."""
+    """Replace the model on the page with one that answers any debate, in an empty folder."""
     os.chdir(tempfile.mkdtemp())
     page["model"] = FunctionModel(answer)

@@ -22,7 +22,7 @@ from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
 from tests.profiles import example_count
 from tests.runs.durable.patterns import PATTERNS, answer_to
-from tests.runs.durable.test_resume import essence_of
+from tests.runs.durable.test_resume import result_without_times
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -38,18 +38,18 @@ LAW = settings(max_examples=example_count(25), suppress_health_check=list(Health
 SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
-def workers() -> list[asyncio.Task[Any]]:
+def batch_tasks() -> list[asyncio.Task[Any]]:
     """Return the tasks that carry out batches in this loop."""
     return [task for task in asyncio.all_tasks() if task.get_name() == "flowdebate batch"]
 
 
-def short(**more: Any) -> Any:
-    """Return a debate of three calls."""
+def short_debate(**more: Any) -> Any:
+    """Return a debate with three calls."""
     return debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **more)
 
 
 class Paid:
-    """Model that records its answers, and has a task cancelled at a call of your choice."""
+    """Model that records its answers and has a task cancelled at a chosen call."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.answered: list[str] = []
@@ -72,7 +72,7 @@ class Paid:
 
 @dataclass
 class Busy:
-    """Function block that counts its concurrent calls; some fail, after some turns of the loop."""
+    """Function block that counts its concurrent calls. Some of them fail, after a few iterations of the loop."""
 
     failing: frozenset[int] = frozenset()
     turns: tuple[int, ...] = (0,)
@@ -120,7 +120,7 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
     summary = result.summary
     assert (summary.done, summary.failed, summary.running) == (count, len(result.failed), 0)
     assert summary.total == (None if lazily else count)
-    assert workers() == []
+    assert batch_tasks() == []
 
 
 @LAW
@@ -148,14 +148,14 @@ async def test_an_interrupted_batch_pays_for_each_answer_once(
         ended = paid.task
         answered += paid.answered
         assert not any(run.owned for run in await store.runs())
-        assert workers() == []
-    assert [outcome(item) for item in ended.result()] == [outcome(item) for item in undisturbed]
+        assert batch_tasks() == []
+    assert [item_outcome(item) for item in ended.result()] == [item_outcome(item) for item in undisturbed]
     assert sorted(answered) == sorted(full.answered)
 
 
-def outcome(item: Any) -> Any:
+def item_outcome(item: Any) -> Any:
     """Return the result of an item without its times."""
-    return essence_of(item.result) if item.error is None else [type(item.error), str(item.error)]
+    return result_without_times(item.result) if item.error is None else [type(item.error), str(item.error)]
 
 
 @settings(LAW, max_examples=example_count(10))
@@ -163,33 +163,33 @@ def outcome(item: Any) -> Any:
 async def test_an_interrupted_batch_releases_its_runs(
     tmp_path_factory: pytest.TempPathFactory, turns: list[int]
 ) -> None:
-    """If it is cancelled while starting or resuming runs, the same process can continue all of them."""
+    """If the batch is cancelled while starting or resuming runs, the same process can continue all of them."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
     for wait in turns:
-        task = asyncio.ensure_future(short().batch(list("abcd"), **stored_in(store), model=paid.model).all())
+        task = asyncio.ensure_future(short_debate().batch(list("abcd"), **stored_batch(store), model=paid.model).all())
         for _ in range(wait):
             await asyncio.sleep(0.0002)
         task.cancel()
         await asyncio.wait({task})
-    result = await short().batch(["a", "b", "c", "d"], **stored_in(store), model=paid.model).all()
+    result = await short_debate().batch(["a", "b", "c", "d"], **stored_batch(store), model=paid.model).all()
     assert (result.failed, len(paid.answered)) == ([], 12)
     await store.close()
 
 
-def stored_in(store: Any) -> dict[str, Any]:
+def stored_batch(store: Any) -> dict[str, Any]:
     """Return the options of a stored batch named b, whose questions are single letters."""
     return {"store": store, "batch_id": "b"}
 
 
 async def test_complete_items_are_returned_without_a_call() -> None:
-    """Complete items are marked, their usage is in the summary, and only later items make calls."""
+    """Complete items are marked and their usage is in the summary. Only later items make calls."""
     store, paid = MemoryStore(), Paid()
-    first = await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
-    repeat = await short().batch(["a", "b", "c"], **stored_in(store), model=paid.model).all()
+    first = await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
+    repeat = await short_debate().batch(["a", "b", "c"], **stored_batch(store), model=paid.model).all()
     assert len(paid.answered) == 9
     assert [item.replayed for item in repeat] == [True, True, False]
-    assert [outcome(item) for item in repeat[:2]] == [outcome(item) for item in first]
+    assert [item_outcome(item) for item in repeat[:2]] == [item_outcome(item) for item in first]
     assert (repeat.summary.replayed, repeat.summary.usage.calls) == (2, 9)
     runs = {run.header.run_id: run for run in await store.runs(labels={"batch": "b"})}
     assert set(runs) == {"b-0", "b-1", "b-2"}
@@ -197,7 +197,7 @@ async def test_complete_items_are_returned_without_a_call() -> None:
 
 
 async def test_a_batch_can_be_a_table() -> None:
-    """The table has a flat row per item, including failed ones, with the columns of the input; values are JSON."""
+    """The table has a flat row per item, including failed ones, and the columns of the input. Values are JSON."""
     questions = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
 
     def answer(request: ModelRequest) -> Any:
@@ -206,7 +206,9 @@ async def test_a_batch_can_be_a_table() -> None:
             raise ProviderFailed(message, transient=False)
         return answer_to(request)
 
-    result = await short().batch(questions, question=lambda row: row["question"], model=FunctionModel(answer)).all()
+    result = (
+        await short_debate().batch(questions, question=lambda row: row["question"], model=FunctionModel(answer)).all()
+    )
     rows = result.to_rows()
     assert json.loads(json.dumps(rows)) == rows
     assert [(row["town"], row["status"], row["error"], row["calls"]) for row in rows] == [
@@ -221,14 +223,14 @@ async def test_a_batch_can_be_a_table() -> None:
 async def test_failed_items_are_retried() -> None:
     """Only the failed call is repeated."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
-    failed = await short().batch(["a", "b"], **stored_in(store), model=down.model).all()
+    failed = await short_debate().batch(["a", "b"], **stored_batch(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
     assert isinstance(failed[0].error, ProviderFailed)
     assert failed[0].run is not None
     assert failed[0].run.status == "failed"
     with pytest.raises(ProviderFailed):
         failed[0].unwrap()
-    result = await short().batch(["a", "b"], **stored_in(store), model=up.model).all()
+    result = await short_debate().batch(["a", "b"], **stored_batch(store), model=up.model).all()
     assert result.summary.statuses == {"complete": 2}
     assert result[1].unwrap().output == result[1].output
     assert len(up.answered) == 6
@@ -236,12 +238,12 @@ async def test_failed_items_are_retried() -> None:
 
 @pytest.mark.parametrize("make", [list, iter])
 async def test_a_changed_question_is_an_error(make: Any) -> None:
-    """All questions of a list are compared before any call; those of an iterator, one by one."""
+    """The questions of a list are all compared before any call, those of an iterator one by one."""
     store, paid = MemoryStore(), Paid()
-    await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
+    await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
     changed = ["a", "B", "c"]
     with pytest.raises(RunChanged) as caught:
-        await short().batch(make(changed), **stored_in(store), model=paid.model).all()
+        await short_debate().batch(make(changed), **stored_batch(store), model=paid.model).all()
     assert caught.value.differences == {"question": ("-b", "+B")}
     assert caught.value.run_id == "b-1"
     assert len(paid.answered) == 6 or make is iter
@@ -249,36 +251,38 @@ async def test_a_changed_question_is_an_error(make: Any) -> None:
 
 
 async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
-    """All items of a batch have the same configuration; a seed is never changed."""
+    """All items of a batch have the same configuration. The seed cannot change."""
     store, paid = MemoryStore(), Paid()
-    await short().batch(["a"], **stored_in(store), model=paid.model).all()
+    await short_debate().batch(["a"], **stored_batch(store), model=paid.model).all()
     longer = debate(name="rent", debaters=SIDES, max_rounds=2, synthesizer=False)
     with pytest.raises(RunChanged, match="outline"):
-        await longer.batch(["a", "b"], **stored_in(store), model=paid.model).all()
+        await longer.batch(["a", "b"], **stored_batch(store), model=paid.model).all()
     with pytest.raises(RunChanged, match="seed"):
-        await short().batch(["a", "b"], **stored_in(store), model=paid.model, seed=1).all()
+        await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model, seed=1).all()
     assert len(paid.answered) == 3
-    result = await longer.batch(["a"], **stored_in(store), model=paid.model, allow_changes=True).all()
+    result = await longer.batch(["a"], **stored_batch(store), model=paid.model, allow_changes=True).all()
     assert result.summary.done == 1
 
 
 async def test_an_id_of_a_run_outside_the_batch_is_rejected() -> None:
-    """RunChanged is raised if an id of the batch belongs to a run outside the batch."""
+    """RunChanged is raised if one of the batch's ids belongs to a run outside it."""
     store, paid = MemoryStore(), Paid()
-    seed = (await short().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
-    await short().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
+    seed = (await short_debate().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
+    await short_debate().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
     with pytest.raises(RunChanged) as caught:
-        await short().batch(["a"], **stored_in(store), model=paid.model).all()
+        await short_debate().batch(["a"], **stored_batch(store), model=paid.model).all()
     assert caught.value.differences == {"batch": ("+b",)}
 
 
 async def test_a_run_started_by_another_process_is_resumed() -> None:
-    """A complete run is returned; if another process is executing the run, the item reports it."""
+    """A complete run is returned. If another process is executing the run, the item reports this."""
     store, paid = MemoryStore(), Paid()
-    late = short().batch(slowly(["a", "b"], gate := asyncio.Event()), **stored_in(store), model=paid.model)
+    late = short_debate().batch(
+        gated_questions(["a", "b"], gate := asyncio.Event()), **stored_batch(store), model=paid.model
+    )
     task = asyncio.ensure_future(late.all())
     await asyncio.sleep(0)
-    await short().batch(["a", "b"], **stored_in(store), model=paid.model).all()
+    await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
     await store.take("b-1")
     gate.set()
     result = await task
@@ -287,7 +291,7 @@ async def test_a_run_started_by_another_process_is_resumed() -> None:
     assert len(paid.answered) == 6
 
 
-async def slowly(questions: list[str], gate: asyncio.Event) -> AsyncIterator[str]:
+async def gated_questions(questions: list[str], gate: asyncio.Event) -> AsyncIterator[str]:
     """Yield the questions once the gate is open."""
     await gate.wait()
     for question in questions:
@@ -295,17 +299,20 @@ async def slowly(questions: list[str], gate: asyncio.Event) -> AsyncIterator[str
 
 
 async def test_the_same_batch_has_the_same_seeds() -> None:
-    """Seeds are derived from the batch's seed, which is derived from its id; a single run can repeat an item."""
+    """An item's seed is derived from the batch's seed, and the latter from the batch id.
+
+    A single run can therefore repeat an item.
+    """
     paid = Paid()
-    by_id = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
-    repeat = await short().batch(["a", "b"], batch_id="b", model=paid.model).all()
-    by_seed = await short().batch(["a", "b"], seed=7, model=paid.model).all()
-    drawn = await short().batch(["a", "b"], model=paid.model).all()
+    by_id = await short_debate().batch(["a", "b"], batch_id="b", model=paid.model).all()
+    repeat = await short_debate().batch(["a", "b"], batch_id="b", model=paid.model).all()
+    by_seed = await short_debate().batch(["a", "b"], seed=7, model=paid.model).all()
+    drawn = await short_debate().batch(["a", "b"], model=paid.model).all()
     assert [item.seed for item in by_id] == [item.seed for item in repeat]
     assert [item.seed for item in by_seed] == [seed_of_item(7, 0), seed_of_item(7, 1)]
     assert len({item.seed for result in (by_id, by_seed, drawn) for item in result}) == 6
-    alone = await short().run("b", seed=by_id[1].seed, model=paid.model)
-    assert essence_of(alone) == essence_of(by_id[1].unwrap())
+    alone = await short_debate().run("b", seed=by_id[1].seed, model=paid.model)
+    assert result_without_times(alone) == result_without_times(by_id[1].unwrap())
 
 
 async def test_questions_are_read_only_as_needed() -> None:
@@ -333,7 +340,10 @@ async def test_questions_are_read_only_as_needed() -> None:
 
 
 async def test_leaving_a_batch_early_ends_it() -> None:
-    """After `break` no call continues, and all runs are stored as interrupted; garbage collection does the same."""
+    """After `break`, no call continues and all runs are stored as interrupted.
+
+    Garbage collection has the same effect.
+    """
     store = MemoryStore()
     hanging = asyncio.Event()
 
@@ -343,13 +353,13 @@ async def test_leaving_a_batch_early_ends_it() -> None:
             await asyncio.Event().wait()
         return answer_to(request)
 
-    async for item in short().batch(
-        ["a", "Left early?", "Left early!"], **stored_in(store), model=FunctionModel(answer)
+    async for item in short_debate().batch(
+        ["a", "Left early?", "Left early!"], **stored_batch(store), model=FunctionModel(answer)
     ):
         assert item.index == 0
         await hanging.wait()
         break
-    await asyncio.wait(workers())
+    await asyncio.wait(batch_tasks())
     await asyncio.sleep(0)
     assert {run.header.run_id: run.status for run in await store.runs()} == {
         "b-0": "complete",
@@ -373,8 +383,8 @@ async def test_an_error_in_the_question_iterator_is_raised() -> None:
     assert (read, busy.now) == ([0], 0)
 
 
-async def test_with_raise_the_first_failure_ends_the_batch() -> None:
-    """The failure is raised with a note; the other runs can be resumed."""
+async def test_on_error_raise_ends_the_batch_at_the_first_failure() -> None:
+    """The failure is raised with a note. The other runs can be resumed."""
     busy = Busy(failing=frozenset({1}), turns=(1000, 2))
     with pytest.raises(ValueError, match="1") as caught:
         await handler(busy, name="busy").batch(range(4), on_error="raise", batch_id="b").all()
@@ -404,7 +414,7 @@ async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
 
 
 async def test_a_conflicting_run_id_is_a_failed_item() -> None:
-    """The error concerns only this item, and no run of the batch."""
+    """The error concerns only this item."""
 
     def clash(question: str, ctx: Context) -> None:
         raise RunExists("elsewhere", "another")
@@ -437,7 +447,7 @@ async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
     assert cleaned.is_set()
 
 
-async def test_a_batch_that_is_closed_ends_for_its_reader() -> None:
+async def test_a_closed_batch_ends_for_its_reader() -> None:
     """An externally cancelled worker ends the batch, since its question has no item."""
     started = asyncio.Event()
 
@@ -454,10 +464,10 @@ async def test_a_batch_that_is_closed_ends_for_its_reader() -> None:
     started.clear()
     second = asyncio.ensure_future(handler(hang, name="hangs").batch(range(3)).all())
     await started.wait()
-    workers()[0].cancel()
+    batch_tasks()[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await second
-    assert workers() == []
+    assert batch_tasks() == []
 
 
 async def test_a_batch_can_be_iterated_once() -> None:
@@ -488,37 +498,37 @@ async def test_a_batch_can_be_iterated_once() -> None:
 def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: str) -> None:
     """The error is raised when the batch is created, before anything runs."""
     with pytest.raises(ConfigurationError, match=message):
-        short().batch(**{"questions": ["a"], **wrong})
+        short_debate().batch(**{"questions": ["a"], **wrong})
 
 
 async def test_rows_have_fields_and_labels() -> None:
-    """`question` selects the field to ask; StoreOptions configure how runs are stored."""
+    """`question` selects the field with the question. StoreOptions configure how runs are stored."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
     keeping = StoreOptions(store=store, labels={"of": "me"})
-    batch = short().batch(rows, question=lambda row: row["ask"], store=keeping, model=paid.model)
+    batch = short_debate().batch(rows, question=lambda row: row["ask"], store=keeping, model=paid.model)
     result = await batch.all()
     assert [(item.row["id"], item.question) for item in result] == [("x", "a"), ("y", "b")]
     runs = await store.runs()
     assert all(run.header.labels == {"of": "me", "batch": batch.batch_id} for run in runs)
 
 
-async def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The rules are those of a run; False means no store."""
+async def test_the_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The rules are those of a single run. The value False means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     paid = Paid()
-    batch = short().batch(["a"], model=paid.model)
+    batch = short_debate().batch(["a"], model=paid.model)
     assert (await batch.all()).summary.statuses == {"complete": 1}
-    assert (await short().batch(["a"], model=paid.model, store=False).all())[0].run_id.endswith("-0")
+    assert (await short_debate().batch(["a"], model=paid.model, store=False).all())[0].run_id.endswith("-0")
     monkeypatch.setenv("FLOWDEBATE_STORE", "")
-    assert len(await short().batch(["a"], model=paid.model).all()) == 1
+    assert len(await short_debate().batch(["a"], model=paid.model).all()) == 1
 
 
 async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> None:
-    """Once `until` is true, no further question is read, and running ones finish."""
+    """Once `until` is true, no further question is read. Running questions finish."""
     told_of: list[BatchSummary] = []
     paid = Paid()
-    batch = short().batch(
+    batch = short_debate().batch(
         ["a", "b", "c", "d"],
         model=paid.model,
         max_concurrency=1,
@@ -532,8 +542,8 @@ async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> No
     assert result.summary.cost == pytest.approx(3.0)
 
 
-async def test_runs_under_way_are_in_the_summary() -> None:
-    """Calls are counted while their run is in progress."""
+async def test_runs_in_progress_are_in_the_summary() -> None:
+    """Their calls are counted before the run ends."""
     summaries: list[BatchSummary] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -541,7 +551,7 @@ async def test_runs_under_way_are_in_the_summary() -> None:
         return answer_to(request)
 
     prices = {"function": Price(prompt=1, completion=1)}
-    batch = short().batch(["a"], model=FunctionModel(answer), limits=Limits(prices=prices))
+    batch = short_debate().batch(["a"], model=FunctionModel(answer), limits=Limits(prices=prices))
     assert batch.summary.seconds == 0.0
     await batch.all()
     assert [(summary.running, summary.usage.calls) for summary in summaries] == [(1, 0), (1, 1), (1, 2)]
@@ -549,7 +559,10 @@ async def test_runs_under_way_are_in_the_summary() -> None:
 
 
 async def test_outcomes_of_patterns_are_counted() -> None:
-    """Debates are counted by winner, deliberations by settlement, and consensuses by proposer; others are not."""
+    """Debates are counted by winner, deliberations by settlement, and consensuses by proposer.
+
+    Other patterns are not counted.
+    """
     counted = {}
     for name, make in PATTERNS.items():
         result = await make().batch([f"{number}?" for number in range(6)], model=Paid().model, batch_id="b").all()
@@ -562,11 +575,11 @@ async def test_outcomes_of_patterns_are_counted() -> None:
     nobody = FunctionModel(
         lambda request: {"reasoning": "r", "winner": None, "verdict": "v"} if request.output_schema else "An argument."
     )
-    assert (await short().batch(["a"], model=nobody).all()).summary.decisions == {"no winner": 1}
+    assert (await short_debate().batch(["a"], model=nobody).all()).summary.decisions == {"no winner": 1}
 
 
 def test_a_summary_estimates_the_remaining_time() -> None:
-    """The rate of new runs is used; without any, the estimate is None."""
+    """The estimate uses the rate of new runs; without new runs it is None."""
     summary = BatchSummary(total=10, done=6, replayed=2, seconds=8.0)
     assert (summary.rate, summary.remaining) == (0.5, 8.0)
     assert BatchSummary(total=10, done=2, replayed=2, seconds=8.0).remaining is None

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-async def step() -> int:
-    """Side effect that takes a moment."""
+async def slow_step() -> int:
+    """Run a side effect that takes a moment."""
     await asyncio.sleep(0.02)
     return 1
 
 
 async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
-    """The elapsed time begins at nearly zero and never decreases."""
+    """The elapsed time starts near zero and never decreases."""
     times: list[float] = []
 
     async def wait(_: object, ctx: Context) -> None:
         times.append(ctx.elapsed)
-        await step()
+        await slow_step()
         times.append(ctx.elapsed)
 
     await sequencer(name="s").tap(wait).tap(wait).run(None)
@@ -38,12 +38,12 @@ async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
 
 
 async def test_a_resumed_run_counts_from_its_first_start() -> None:
-    """A replayed step has its recorded time, and later steps include the time between lives."""
+    """A replayed step has its recorded time. Later steps include the time between lives."""
     store, times = MemoryStore(), list[float]()
     failing = True
 
     async def look(_: object, ctx: Context) -> None:
-        await ctx.step(step)
+        await ctx.step(slow_step)
         times.append(ctx.elapsed)
 
     def fail(_: object) -> None:

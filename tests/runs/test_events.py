@@ -1,4 +1,4 @@
-"""Common properties of all events: a place, a time, and a wire form."""
+"""Common properties of all events: a path, a time, and a wire form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def look_up(topic: str) -> str:
     return f"{topic}: 12 EUR"
 
 
-def held() -> list[Any]:
+def tool_events() -> list[Any]:
     """Return the events of a run that calls a tool."""
     price = generator(name="a/b", prompt="Say the price.", tools=[look_up])
     model = ScriptedModel(ToolCall(id="1", name="look_up", arguments='{"topic": "rent"}'), "It is 12 EUR.")
@@ -27,8 +27,8 @@ def held() -> list[Any]:
 
 
 def test_every_event_has_a_path_and_a_time() -> None:
-    """The path is that of the block that emits the event, and the time never decreases."""
-    events = held()
+    """The path is that of the emitting block, and the time never decreases."""
+    events = tool_events()
     assert all(isinstance(event, BaseEvent) for event in events)
     assert [(event.kind, event.path) for event in events] == [
         ("run_started", "all"),
@@ -44,8 +44,8 @@ def test_every_event_has_a_path_and_a_time() -> None:
 
 
 def test_every_event_has_a_wire_form() -> None:
-    """The wire form is JSON data with camelCase keys, the kind first, and contains everything that the event does."""
-    events = held()
+    """The wire form is JSON data with camelCase keys, begins with the kind, and contains all fields of the event."""
+    events = tool_events()
     for event in events:
         wire = event.to_wire()
         assert json.loads(json.dumps(wire)) == wire
@@ -57,7 +57,7 @@ def test_every_event_has_a_wire_form() -> None:
 
 
 def test_any_output_has_a_wire_form() -> None:
-    """Values outside JSON are written as text."""
+    """Values without a JSON form are written as text."""
     assert BlockAnswered(block="a", output={"set": {1}, "of": (object, 1.5)}).to_wire()["output"]["of"][1] == 1.5
 
 
@@ -66,7 +66,7 @@ def test_path_and_time_are_not_part_of_event_equality() -> None:
     assert BlockAnswered(block="a", output=1, path="here", at=1.0) == BlockAnswered(block="a", output=1)
 
 
-def test_the_union_has_every_kind_of_event() -> None:
+def test_the_union_contains_every_kind_of_event() -> None:
     """A match over the union is exhaustive, and each kind has a unique name."""
     kinds = set(_leaves(BaseEvent))
     assert {kind.__name__ for kind in get_args(Event)} == {kind.__name__ for kind in kinds}
@@ -75,7 +75,7 @@ def test_the_union_has_every_kind_of_event() -> None:
 
 def _leaves(kind: type[BaseEvent]) -> Iterator[type[BaseEvent]]:
     subclasses = [below for below in kind.__subclasses__() if below.__module__.startswith("flowdebate.")]
-    for below in subclasses:  # other tests derive events of their own
+    for below in subclasses:  # other tests define subclasses of events
         yield from _leaves(below)
     if not subclasses:
         yield kind

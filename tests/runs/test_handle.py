@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def counting(steps: int, *, fails: bool = False) -> Any:
+def counting_block(steps: int, *, fails: bool = False) -> Any:
     """Return a block that emits 0, 1, 2, …, one at a time."""
 
     async def count(_: object, ctx: Context) -> int:
@@ -39,10 +39,10 @@ def counting(steps: int, *, fails: bool = False) -> Any:
 
 @given(st.integers(0, 4), st.booleans(), st.lists(st.integers(0, 8), min_size=1, max_size=3))
 def test_every_reader_gets_every_event(steps: int, fails: bool, late: list[int]) -> None:  # noqa: FBT001
-    """Any number of readers, however late, get the events from RunStarted to RunFinished; then iteration ends."""
+    """Any number of readers, however late, get the events from RunStarted to RunFinished. Then iteration ends."""
 
     async def scenario() -> None:
-        handle = counting(steps, fails=fails).start(0)
+        handle = counting_block(steps, fails=fails).start(0)
 
         async def read(after: int) -> list[object]:
             for _ in range(after):
@@ -92,7 +92,7 @@ async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
 
 async def test_a_run_has_started_when_start_returns() -> None:
     """The id, the status and the first event are available."""
-    handle = counting(1).start(0)
+    handle = counting_block(1).start(0)
     assert [type(event) for event in handle.events] == [RunStarted]
     assert handle.status == "running"
     await handle
@@ -100,8 +100,11 @@ async def test_a_run_has_started_when_start_returns() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
-    """This includes runs that have not started; iteration ends, awaiting raises CancelledError, and events agree."""
-    handle = counting(5).start(0)
+    """This includes runs that have not started.
+
+    Iteration ends, awaiting raises CancelledError, and the events agree.
+    """
+    handle = counting_block(5).start(0)
     for _ in range(steps):
         await asyncio.sleep(0)
     over = handle.done()
@@ -118,7 +121,7 @@ async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
 
 
 async def test_cancelling_a_finished_run_changes_nothing() -> None:
-    handle = counting(1).start(0)
+    handle = counting_block(1).start(0)
     result = await handle
     handle.cancel()
     assert handle.status == "complete"
@@ -126,7 +129,7 @@ async def test_cancelling_a_finished_run_changes_nothing() -> None:
 
 
 async def test_a_cancelled_waiter_cancels_the_run() -> None:
-    """`asyncio.timeout` around `await handle` ends the run, since no one waits for it."""
+    """`asyncio.timeout` around `await handle` ends the run, since nothing else waits for it."""
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def hang(_: object) -> None:
@@ -148,7 +151,7 @@ async def test_a_cancelled_waiter_cancels_the_run() -> None:
 
 async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
     """The reader receives no further events."""
-    handle = counting(3).start(0)
+    handle = counting_block(3).start(0)
     reader = aiter(handle)
     await anext(reader)
     assert len(handle._run.records.listeners) == 1
@@ -157,7 +160,7 @@ async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
     assert (await handle).output == 3
 
 
-async def test_a_model_is_asked_to_stream_only_while_somebody_reads() -> None:
+async def test_a_model_streams_only_while_there_are_readers() -> None:
     """Only current readers receive pieces; a late reader gets complete answers."""
     streamed: list[bool] = []
 
@@ -174,14 +177,14 @@ async def test_a_model_is_asked_to_stream_only_while_somebody_reads() -> None:
     assert streamed == [True, True, False, False]
 
 
-def test_start_needs_a_running_loop() -> None:
+def test_start_requires_a_running_loop() -> None:
     """ConfigurationError names the alternative, and no coroutine is left un-awaited."""
     with pytest.raises(ConfigurationError, match=r"count.start\(\): .*Call it from async code, or use run_sync"):
-        counting(1).start(0)
+        counting_block(1).start(0)
 
 
 async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
-    """The loop of the caller closes, and its runs end and report it."""
+    """The caller's loop closes. Its runs end and report this."""
 
     def other_loop() -> RunHandle[Any]:
         async def leave() -> RunHandle[Any]:
@@ -199,12 +202,12 @@ async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
     assert isinstance(handle.events[-1], RunFinished)
 
 
-# Many starts
+# Concurrent starts
 
 
 @pytest.mark.parametrize("begin", ["run", "start", "batch"])
 async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> None:
-    """Each prepares its first call in a separate turn of the event loop, so that answers are read meanwhile."""
+    """Each run prepares its first call in a separate loop iteration, so answers are read in between."""
     turns = 0
     prepared: list[int] = []
     answering = asyncio.Event()
@@ -229,7 +232,7 @@ async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> Non
     elif begin == "run":
         ends = [asyncio.ensure_future(block.run("?", model=model)) for _ in range(50)]
     else:
-        ends = [asyncio.ensure_future(ended(block.start("?", model=model))) for _ in range(50)]
+        ends = [asyncio.ensure_future(await_run(block.start("?", model=model))) for _ in range(50)]
     while len(prepared) < 50:  # noqa: ASYNC110 - turns of the loop are counted
         await asyncio.sleep(0)
     answering.set()
@@ -238,8 +241,8 @@ async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> Non
     assert len(set(prepared)) == 50
 
 
-async def ended(handle: RunHandle[Any]) -> Any:
-    """Return the result of the run."""
+async def await_run(handle: RunHandle[Any]) -> Any:
+    """Await the result of the run."""
     return await handle
 
 
@@ -258,7 +261,7 @@ async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
 
 
 async def test_current_readers_see_the_start_of_a_call() -> None:
-    """Readers see each call once, with block, model, path and time; it is not one of the recorded events."""
+    """Readers see each call once, with block, model, path and time. It is not among the recorded events."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -293,7 +296,7 @@ async def test_current_readers_see_the_start_of_a_call() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
-    """This holds for answered and failed calls: a finished call is not in progress."""
+    """This holds for answered and failed calls, since a finished call is no longer in progress."""
 
     def answer(_: ModelRequest) -> str:
         if fails:

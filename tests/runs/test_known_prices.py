@@ -30,14 +30,14 @@ QUESTION = "Should rents be capped?"
 
 
 @pytest.fixture
-def servers() -> Iterator[dict[VendorName, Vendor]]:
-    """Start the stub servers of four vendors."""
+def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
+    """Start stubs of four vendors' servers."""
     with vendors() as running:
         yield running
 
 
 @pytest.fixture
-def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_price_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hide `genai-prices`, as if it were not installed."""
     monkeypatch.setattr(flowdebate.models.prices, "find_spec", lambda _: None)
     flowdebate.models.prices.prices_known.cache_clear()
@@ -45,26 +45,26 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     flowdebate.models.prices.prices_known.cache_clear()
 
 
-def tokens(**more: int) -> Usage:
+def million_tokens(**more: int) -> Usage:
     """Return a million tokens of each kind."""
     return Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000, **more)
 
 
-def test_cached_tokens_have_a_price_of_their_own() -> None:
-    """Cache reads are cheaper and cache writes dearer; the local model and servers of this machine are free."""
-    plain = known_price("anthropic/claude-haiku-4-5", tokens())
-    read = known_price("anthropic/claude-haiku-4-5", tokens(cached_tokens=900_000))
-    written = known_price("anthropic/claude-haiku-4-5", tokens(cache_written_tokens=900_000))
+def test_cached_tokens_are_priced_separately() -> None:
+    """Cache reads are cheaper and cache writes more expensive. The local model and servers on this machine are free."""
+    plain = known_price("anthropic/claude-haiku-4-5", million_tokens())
+    read = known_price("anthropic/claude-haiku-4-5", million_tokens(cached_tokens=900_000))
+    written = known_price("anthropic/claude-haiku-4-5", million_tokens(cache_written_tokens=900_000))
     assert plain is not None
     assert read is not None
     assert written is not None
     assert read < plain < written
-    assert known_price("local", tokens()) == known_price("ollama/gemma3", tokens()) == 0.0
+    assert known_price("local", million_tokens()) == known_price("ollama/gemma3", million_tokens()) == 0.0
     for name in ("openai/nope", "mine", "openai/", "acme/gpt-5-mini"):
-        assert known_price(name, tokens()) is None
+        assert known_price(name, million_tokens()) is None
 
 
-def test_costs_have_a_currency_and_the_date_of_their_prices(servers: dict[VendorName, Vendor]) -> None:
+def test_costs_have_a_currency_and_the_date_of_their_prices(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """Custom prices have no known currency, and free models have no date."""
     listed = re.fullmatch(r"USD by genai-prices 0\.\d+\.\d+ of (\d{4}-\d\d-\d\d)", prices_source() or "")
     assert listed is not None
@@ -80,7 +80,7 @@ def test_costs_have_a_currency_and_the_date_of_their_prices(servers: dict[Vendor
 
 
 def test_fetched_prices_have_the_date_of_the_download() -> None:
-    """An application may let `genai-prices` fetch newer prices during a run."""
+    """An application can let `genai-prices` download newer prices during a run."""
     from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
 
     fetched = DataSnapshot(get_snapshot().providers, from_auto_update=True, timestamp=datetime(2031, 5, 6, tzinfo=UTC))
@@ -96,11 +96,11 @@ def test_default_models_have_a_known_price(name: str) -> None:
     """The most frequently used providers are checked."""
     from flowdebate.models import PROVIDERS
 
-    assert (known_price(f"{name}/{PROVIDERS[name].default}", tokens()) or 0) > 0
+    assert (known_price(f"{name}/{PROVIDERS[name].default}", million_tokens()) or 0) > 0
 
 
-def test_a_run_says_what_it_cost_without_prices(servers: dict[VendorName, Vendor]) -> None:
-    """The cost is the sum over all models; it is unknown if one of them has no known price."""
+def test_a_run_reports_its_cost_without_a_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """The cost is the sum over all models. It is unknown if any of them has no known price."""
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
     paid = sum(
         known_price("openai/gpt-5-mini", event.usage) or 0
@@ -113,31 +113,31 @@ def test_a_run_says_what_it_cost_without_prices(servers: dict[VendorName, Vendor
     assert RENT.run_sync(QUESTION, model=ScriptedModel("One.", "Two.", answer)).cost is None
 
 
-def test_a_price_table_overrides_known_prices(servers: dict[VendorName, Vendor]) -> None:
+def test_a_price_table_overrides_known_prices(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """Other models keep their known prices."""
     limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=0, completion=1_000_000)})
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"}, limits=limits)
-    written = sum(usage.reasoning_tokens + 22 for usage in servers["openai"].asked)
+    written = sum(usage.reasoning_tokens + 22 for usage in vendor_stubs["openai"].asked)
     assert result.cost == pytest.approx(written, rel=0.3)
 
 
-def test_a_budget_in_money_needs_no_prices(servers: dict[VendorName, Vendor]) -> None:
+def test_a_money_budget_requires_no_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """The request that would exceed the budget is not sent."""
     result = RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=Limits(cost=1e-5))
     assert (result.status, result.limit) == ("limit", "cost")
-    assert len(servers["openai"].asked) < 3
+    assert len(vendor_stubs["openai"].asked) < 3
 
 
-def test_a_budget_in_money_says_which_model_has_no_known_price(servers: dict[VendorName, Vendor]) -> None:
+def test_a_money_budget_names_models_without_a_price(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """The error is raised before the model is called."""
-    servers["openai"].models = ("house-model",)
+    vendor_stubs["openai"].models = ("house-model",)
     with pytest.raises(ConfigurationError, match=r"'openai/house-model'.*price is not known"):
         RENT.run_sync(QUESTION, model="openai/house-model", limits=Limits(cost=1.0))
-    assert servers["openai"].asked == []
+    assert vendor_stubs["openai"].asked == []
 
 
-def test_without_the_package_prices_are_unknown(unknown: None, servers: dict[VendorName, Vendor]) -> None:
-    """The cost and a budget in money need a table of prices; errors say what to install."""
+def test_without_the_package_prices_are_unknown(no_price_package: None, vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """The cost and a money budget then require a table of prices. The errors name the package to install."""
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
     with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
         Limits(cost=1.0)
@@ -146,16 +146,16 @@ def test_without_the_package_prices_are_unknown(unknown: None, servers: dict[Ven
     assert Limits(cost=1.0, prices={"m": Price(prompt=1, completion=1)}).cost == 1.0
 
 
-def test_every_front_end_may_set_the_budget() -> None:
+def test_every_front_end_can_set_the_budget() -> None:
     """The budget is an option of plans."""
     plan = make_plan(PATTERNS["debate"], {"question": "Q?", "max_cost": 0.25})
     assert plan.limits is not None
     assert plan.limits.cost == 0.25
 
 
-def test_cache_writes_may_have_a_price() -> None:
-    """Cached tokens may have one as well."""
+def test_cache_writes_can_have_a_price() -> None:
+    """Cache reads can have a price as well."""
     price = Price(prompt=1.0, completion=2.0, cached=0.1, cache_written=1.25)
-    assert price.of(tokens(cached_tokens=500_000, cache_written_tokens=400_000)) == pytest.approx(
+    assert price.of(million_tokens(cached_tokens=500_000, cache_written_tokens=400_000)) == pytest.approx(
         0.1 + 0.05 + 0.5 + 2.0
     )

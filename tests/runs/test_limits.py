@@ -30,22 +30,22 @@ def answer(text: str, prompt: int | None = 100, completion: int | None = 10) -> 
     return ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion))
 
 
-def rent(**options: Any) -> Any:
-    """Return two sides and two rounds: five calls."""
+def rent_debate(**options: Any) -> Any:
+    """Return a debate with two sides and two rounds: five calls."""
     return debate(**{"name": "rent", "debaters": SIDES, "synthesizer": False, **options})
 
 
-def answers() -> FunctionModel:
-    """Model that answers every request."""
+def answering_model() -> FunctionModel:
+    """Return a model that answers every request."""
     return FunctionModel(lambda request: VERDICT if request.block.endswith("-judge") else f"by {request.block}")
 
 
 @given(st.integers(1, 3), st.integers(1, 12))
 def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, limit: int) -> None:
-    """The debate ends with a prefix of its unlimited transcript, and reports that a limit ended it."""
-    full = rent(max_rounds=rounds).run_sync(QUESTION, model=answers(), seed=1)
-    model = answers()
-    cut = rent(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=limit))
+    """The debate ends with a prefix of its unlimited transcript and reports that a limit ended it."""
+    full = rent_debate(max_rounds=rounds).run_sync(QUESTION, model=answering_model(), seed=1)
+    model = answering_model()
+    cut = rent_debate(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=limit))
     assert cut.usage.calls == min(limit, full.usage.calls)
     assert cut.raw.transcript == full.raw.transcript[: len(cut.raw.transcript)]
     if limit >= full.usage.calls:
@@ -62,8 +62,8 @@ def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, li
         assert "cancelled" in [task.status for task in cut.tasks.list()] or len(cut.tasks.list()) == limit
 
 
-def test_a_limit_raises_if_there_is_no_output() -> None:
-    """Without an output the limit is an error, and the run reports how it ended."""
+def test_a_limit_is_an_error_without_an_output() -> None:
+    """The run reports how it ended."""
     twice = sequencer(name="twice").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached, match=r"calls=1 \(1 used\)") as caught:
         twice.run_sync("?", model=ScriptedModel("first", "second"), limits=Limits(calls=1))
@@ -83,7 +83,7 @@ def test_every_attempt_counts() -> None:
 
 
 async def test_calls_in_flight_are_reserved() -> None:
-    """However many calls begin at once, the limit is not exceeded."""
+    """The limit is not exceeded, no matter how many calls begin at once."""
     calls = 0
 
     async def answer(_: ModelRequest) -> str:
@@ -99,7 +99,7 @@ async def test_calls_in_flight_are_reserved() -> None:
 
 
 def test_tokens_are_counted_as_reported() -> None:
-    """A call that begins below the limit is made, even if it exceeds it; the next one is not."""
+    """A call that begins below the limit is made even if it exceeds the limit. The next call is not."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*[answer("yes") for _ in range(10)])
     with pytest.raises(LimitReached) as caught:
@@ -109,7 +109,7 @@ def test_tokens_are_counted_as_reported() -> None:
 
 
 def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
-    """With `max_tokens` the limit is not exceeded at all."""
+    """With `max_tokens`, the limit is never exceeded."""
     ask = generator(name="ask", settings=ModelSettings(max_tokens=500))
     model = ScriptedModel("never")
     with pytest.raises(LimitReached):
@@ -118,7 +118,7 @@ def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
 
 
 def test_unreported_tokens_are_estimated() -> None:
-    """A server that reports no usage does not bypass the limit."""
+    """A server that reports no usage cannot bypass the limit."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*["yes"] * 10)
     with pytest.raises(LimitReached):
@@ -141,7 +141,7 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
 
 
 def test_a_model_without_a_price_is_not_called() -> None:
-    """The cost would be unknown."""
+    """Its cost would be unknown."""
     model = ScriptedModel("never")
     with pytest.raises(ConfigurationError, match="every model of the run"):
         generator(name="ask").run_sync(
@@ -150,22 +150,22 @@ def test_a_model_without_a_price_is_not_called() -> None:
     assert model.calls == []
 
 
-def test_cached_tokens_have_a_price_of_their_own() -> None:
-    """The price is taken from the table if it has one."""
+def test_cached_tokens_are_priced_separately() -> None:
+    """The price comes from the table if it has one."""
     usage = Usage(calls=1, prompt_tokens=1_000, cached_tokens=800, completion_tokens=0)
     assert Price(prompt=10, completion=0, cached=1).of(usage) == pytest.approx((200 * 10 + 800) / 1e6)
     assert Price(prompt=10, completion=0).of(usage) == pytest.approx(0.01)
 
 
-async def test_the_time_of_a_run_is_bounded() -> None:
-    """Whatever hangs, a debate ends with its output so far, and another block raises."""
+async def test_the_duration_of_a_run_is_limited() -> None:
+    """Whatever hangs, a debate ends with its output so far. Any other block raises an error."""
 
     async def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-ben"):
             await asyncio.Event().wait()
         return "said"
 
-    result = await rent().run(QUESTION, model=FunctionModel(answer), limits=Limits(seconds=0.05))
+    result = await rent_debate().run(QUESTION, model=FunctionModel(answer), limits=Limits(seconds=0.05))
     assert (result.status, result.output) == ("limit", None)
     assert [entry.agent_name for entry in result.raw.transcript] == ["anna"]
     with pytest.raises(LimitReached, match=r"seconds=0.05"):
@@ -183,7 +183,7 @@ async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
 
 
 def test_working_time_excludes_waits() -> None:
-    """The wait before a retry does not count as work of the model."""
+    """The wait before a retry does not count as working time of the model."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -237,7 +237,7 @@ def test_limits_must_be_a_limits_object() -> None:
         generator(name="ask").run_sync("?", limits={"calls": 3})  # type: ignore[arg-type]  # that is the point
 
 
-def test_empty_limits_limit_nothing() -> None:
-    """`Limits()` bounds nothing and counts nothing."""
+def test_empty_limits_have_no_effect() -> None:
+    """`Limits()` sets no bound and counts nothing."""
     result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), limits=Limits())
     assert (result.output, result.cost) == ("yes", None)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-class Notes(Observer):
+class RecordingObserver(Observer):
     """Observer that records how each call begins and ends."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Notes(Observer):
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
     """The observed path is that of the call's event."""
-    notes = Notes()
+    notes = RecordingObserver()
     result = await PATTERNS[name]().run(QUESTION, model=FunctionModel(answer_to), seed=1, observe=notes)
     assert sorted(path for path, _ in notes.calls) == sorted(
         event.path for event in result.events if isinstance(event, ModelCalled)
@@ -58,15 +58,15 @@ async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
     assert not notes.open
 
 
-async def test_a_failing_call_passes_its_error_through() -> None:
-    """The observer sees the class of the error, and the run continues according to its policy."""
+async def test_the_error_of_a_failed_call_passes_through() -> None:
+    """The observer sees the error class, and the run continues according to its policy."""
 
     def failing(request: ModelRequest) -> Any:
         if "bob" in request.block:
             raise ProviderFailed("overloaded", status=503)
         return answer_to(request)
 
-    notes = Notes()
+    notes = RecordingObserver()
     pattern = debate(
         name="rent",
         debaters=SIDES,
@@ -84,7 +84,7 @@ async def test_a_failing_call_passes_its_error_through() -> None:
 
 async def test_replayed_and_reused_answers_are_not_observed() -> None:
     """This holds for a resumed run, and for a fork without changes."""
-    store, notes = MemoryStore(), Notes()
+    store, notes = MemoryStore(), RecordingObserver()
     model = FunctionModel(answer_to)
     await PATTERNS["debate"]().run(QUESTION, model=model, store=store, run_id="r", observe=notes)
     assert len(notes.calls) == 6

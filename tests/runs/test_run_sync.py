@@ -1,4 +1,4 @@
-"""`run_sync` for scripts, and for notebooks, in which a loop is already running."""
+"""`run_sync` for scripts, and for notebooks, where a loop is already running."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.anyio
 WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD")
 
 
-async def where(value: str, ctx: Context) -> tuple[str, str, str]:
-    """Return a block that reports its thread, and what it sees of the caller's context."""
+async def thread_block(value: str, ctx: Context) -> tuple[str, str, str]:
+    """Return a block that reports its thread and the caller's context variables it sees."""
     await asyncio.sleep(0)
     return value, threading.current_thread().name, WORD.get("unset")
 
@@ -33,23 +33,23 @@ async def boom(_: object) -> None:
 
 def test_without_a_loop_run_sync_uses_the_caller_s_thread() -> None:
     """Errors are not chained to another error."""
-    assert handler(where).run_sync("x").output[:2] == ("x", threading.current_thread().name)
+    assert handler(thread_block).run_sync("x").output[:2] == ("x", threading.current_thread().name)
     with pytest.raises(RuntimeError, match="boom") as caught:
         handler(boom).run_sync("x")
     assert caught.value.__context__ is None
 
 
 async def test_inside_a_running_loop_run_sync_uses_another_thread() -> None:
-    """The caller's context variables are available; the result and the errors are the same."""
+    """The caller's context variables are available. The result and the errors are the same."""
     WORD.set("hello")
-    assert handler(where).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
+    assert handler(thread_block).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
     with pytest.raises(RuntimeError, match="boom"):
         handler(boom).run_sync("x")
 
 
-async def test_invalid_arguments_are_rejected_in_both_ways() -> None:
+async def test_invalid_arguments_are_rejected_with_and_without_a_loop() -> None:
     """The options are those of `run`."""
-    block: Any = handler(where)
+    block: Any = handler(thread_block)
     with pytest.raises(ConfigurationError, match="`session` must be"):
         block.run_sync("x", session=5)
     with pytest.raises(ConfigurationError, match="`session` must be"):
@@ -70,13 +70,13 @@ async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseE
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals for one thread are POSIX's")
-def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
+def test_interrupting_the_caller_ends_the_run() -> None:
     """In a notebook, model calls must not continue behind the user's back."""
     ended = threading.Event()
     caller = threading.get_ident()
 
     async def hang(_: object) -> None:
-        signal.pthread_kill(caller, signal.SIGINT)  # what Ctrl-C does, while the main thread waits
+        signal.pthread_kill(caller, signal.SIGINT)  # simulate Ctrl-C while the main thread waits
         try:
             await asyncio.Event().wait()
         finally:
@@ -85,7 +85,7 @@ def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
     async def notebook() -> None:
         handler(hang).run_sync("x")
 
-    loop = asyncio.new_event_loop()  # unlike asyncio.run, it leaves the signal to Python, as notebooks do
+    loop = asyncio.new_event_loop()  # unlike asyncio.run, this leaves the signal to Python, as notebooks do
     try:
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(notebook())
@@ -94,8 +94,8 @@ def test_an_interrupt_of_the_waiting_caller_ends_the_run() -> None:
     assert ended.is_set()
 
 
-def test_the_output_is_not_formatted() -> None:
-    """The `repr` is not needed, and may take a large part of the run's time."""
+def test_the_output_s_repr_is_not_computed() -> None:
+    """The `repr` is not needed and could take a large part of the run's time."""
     formatted: list[object] = []
 
     class Long:

@@ -14,41 +14,41 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def count(_: object, ctx: Context) -> int:
+def counting_block(_: object, ctx: Context) -> int:
     """Return a block that counts in the session's state."""
     ctx.session.state["count"] = ctx.session.state.get("count", 0) + 1
     return int(ctx.session.state["count"])
 
 
 def test_a_session_is_shared_by_its_runs() -> None:
-    """The session is the same object: blocks see changes by the application."""
+    """The session is the same object, so blocks see changes made by the application."""
     session = Session(state={"count": 5})
-    assert [handler(count).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
+    assert [handler(counting_block).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
     session.state["count"] = 0
-    assert handler(count).run_sync(0, session=session).output == 1
+    assert handler(counting_block).run_sync(0, session=session).output == 1
 
 
-def test_a_dict_is_a_session_s_state() -> None:
+def test_a_dict_can_be_a_session_s_state() -> None:
     """The session holds the same object, not a copy."""
     state: dict[str, Any] = {"count": 5}
-    result = handler(count).run_sync(0, session=state)
+    result = handler(counting_block).run_sync(0, session=state)
     assert (result.output, state) == (6, {"count": 6})
     assert result.session.state is state
 
 
 def test_without_a_session_each_run_has_a_new_one() -> None:
-    assert [handler(count).run_sync(0).output for _ in range(2)] == [1, 1]
+    assert [handler(counting_block).run_sync(0).output for _ in range(2)] == [1, 1]
 
 
-def test_any_mutable_mapping_is_a_state() -> None:
+def test_any_mutable_mapping_can_be_a_state() -> None:
     """The application may store the mapping elsewhere."""
     state: Any = UserDict(count=1)
-    assert handler(count).run_sync(0, session=state).output == 2
+    assert handler(counting_block).run_sync(0, session=state).output == 2
     assert state["count"] == 2
 
 
 @pytest.mark.parametrize("session", [5, "session", [], (), frozenset(), Session, object()])
-def test_anything_else_is_refused(session: Any) -> None:
+def test_other_sessions_are_rejected(session: Any) -> None:
     """ConfigurationError is raised before any block acts."""
     acted: list[object] = []
     with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session, a dict \(its state\) or None"):

@@ -11,7 +11,7 @@ from mcp import Client
 from flowdebate.mcp import create_server
 from flowdebate.service.service import Service
 from flowdebate.testing import FunctionModel
-from tests.mcp.conftest import data_of
+from tests.mcp.conftest import structured_output
 from tests.server.agui_client import AgUiClient
 from tests.server.stage import HTTP_TIMEOUT, TOKEN, Stage, debater, staged
 from tests.server.test_agui import hold, outcome_of
@@ -93,7 +93,7 @@ async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
     service = Service(store="memory:", model=FunctionModel(answer))
     async with service, Client(create_server(service)) as client:
         arguments = {"question": question, "max_rounds": 1, "wait": 50}
-        report = data_of(await client.call_tool("start_debate", arguments))
+        report = structured_output(await client.call_tool("start_debate", arguments))
     assert report["status"] == "complete"
     assert (PROPOSED in [speaker["about"] for speaker in report["speakers"]]) == (question in NATURAL)
 

@@ -17,7 +17,7 @@ from flowdebate.mcp import create_server
 from flowdebate.patterns.critique.page import CritiqueDocument
 from flowdebate.service import Service
 from tests.cli.stage import Stage
-from tests.mcp.conftest import data_of
+from tests.mcp.conftest import structured_output
 from tests.patterns.critique.critiques import ANSWER, APART, CLAIM, LEASE, QUESTION, QUOTE, REVISED, model_of
 from tests.server.stage import staged
 
@@ -145,8 +145,8 @@ async def test_mcp_hosts_have_a_critique_tool() -> None:
         for level, calls in (("quick", 2), ("balanced", 3), ("thorough", 5)):
             assert re.search(rf'"{level}"\s+(makes\s+)?up\s+to\s+{calls}', tools["check_answer"])
         arguments = {"question": QUESTION, "answer": ANSWER, "sources": {"lease.md": LEASE}, "wait": 50}
-        run = data_of(await client.call_tool("check_answer", arguments))
-        quick = data_of(await client.call_tool("check_answer", {**arguments, "depth": "quick"}))
+        run = structured_output(await client.call_tool("check_answer", arguments))
+        quick = structured_output(await client.call_tool("check_answer", {**arguments, "depth": "quick"}))
     assert run["status"] == quick["status"] == "complete"
     assert REVISED in run["result"]
     assert "The answer was rejected: 1 of 1 claim held up" in quick["result"]

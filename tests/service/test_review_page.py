@@ -18,7 +18,7 @@ from flowdebate.mcp import create_server
 from flowdebate.service import Service
 from flowdebate.testing import FunctionModel
 from tests.cli.stage import Stage
-from tests.mcp.conftest import data_of
+from tests.mcp.conftest import structured_output
 from tests.server.stage import staged
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ async def test_mcp_hosts_have_a_review_tool(tmp_path: Path) -> None:
         for level, calls in (("quick", 10), ("balanced", 14), ("thorough", 22)):
             assert re.search(rf'"{level}" (makes )?up to\s+{calls}', tools["review"])
         arguments = {"sources": {"plan": PLAN}, "gate": "no confirmed major", "wait": 50}
-        run = data_of(await client.call_tool("review", arguments))
+        run = structured_output(await client.call_tool("review", arguments))
         result = await client.call_tool("review", {"sources": [str(tmp_path)]})
     assert run["status"] == "complete"
     assert "1 confirmed (1 major)" in run["result"]

@@ -24,7 +24,7 @@ from flowdebate.testing import FunctionModel, check_pattern
 from flowdebate.ui.live import Live
 from flowdebate.web.notebook import live_html, markdown_of
 from tests.cli.stage import Stage as ModelServer
-from tests.mcp.conftest import data_of
+from tests.mcp.conftest import structured_output
 from tests.server.agui_client import AgUiClient
 from tests.server.stage import HTTP_TIMEOUT, TOKEN, Gate, staged
 from tests.server.test_agui import hold, outcome_of
@@ -272,7 +272,7 @@ async def test_mcp_hosts_find_and_start_the_pattern() -> None:
         assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {"debate_this", "steelman"}
         sides = [{"name": "Ada", "stance": "pilot"}, {"name": "Ben", "stance": "pianist"}]
         arguments = {"question": RIDDLE, "pattern": "riddle", "sides": sides, "max_rounds": 1, "wait": 50}
-        report = data_of(await client.call_tool("start_debate", arguments))
+        report = structured_output(await client.call_tool("start_debate", arguments))
         run_id = report["run_id"]
         resource = await client.read_resource(f"flowdebate://runs/{run_id}")
     assert report["status"] == "complete"

@@ -1,9 +1,9 @@
-"""Kill durable runs with SIGKILL, at random moments and at named points, resume them, and report duplicate payments.
+"""Kill durable runs with SIGKILL at random moments and at named points, resume them, and report duplicate payments.
 
     python -m tests.runs.durable.kills --kills 500 [--store postgresql://…] [--seed N]
 
-Each life of a run is a forked process of its own. The clock of all of them stands still, so that a run that was killed
-any number of times must have exactly the result of an undisturbed one.
+Each life of a run is a separate forked process. The clock stands still in all of them, so the result must equal that of
+an undisturbed run, no matter how often the run was killed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flowdebate.store.sqlite import file as disk
 from flowdebate.store.sqlite.store import SqliteStore
 from flowdebate.testing import FunctionModel
 
-from .patterns import PATTERNS, QUESTION, answer_to, state_of
+from .patterns import PATTERNS, QUESTION, answer_to, run_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,28 +43,28 @@ if TYPE_CHECKING:
 
 POINTS = ("before", "in flight", "answered", "in commit", "committed", "between rounds", "in judge", "suspended")
 """Points at which a life can end: before or during a call, after its answer but before recording, within the
-transaction that records it, right after that, between two rounds, in the call of a judge (or moderator or voter), and
+transaction that records it, right after that, between two rounds, during a call by a judge, moderator or voter, and
 while the run waits for a human.
 """
 
 OTHERS = ("human", "predicate", "fork")
-"""Further patterns: a debate with a human, who answers while the run is suspended; one whose `terminate_when` answers
-at random, differently in each life, so that only recorded answers lead to the same end; and a fork of a debate with an
+"""Further patterns: a debate with a human, who answers while the run is suspended; a debate whose `terminate_when`
+answers at random in each life, so that only recorded answers lead to the same end; and a fork of a debate with an
 edited argument, whose parent is killed as well.
 """
 
 _PATIENCE = 10.0
-"""Maximum time in seconds until a server notices that a client is gone."""
+"""Timeout in seconds for a server to notice a lost client."""
 _PARENT = "-parent"
-"""End of the id of a fork's parent."""
+"""Suffix of the id of a fork's parent."""
 _ROUND_TRIP = 0.003
-"""Approximate time in seconds for a commit on a server."""
+"""Approximate duration of a commit on a server, in seconds."""
 _JUDGES = ("judge", "moderator", "synthesizer", "vote")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run, its files, and the settings that its lives share."""
+    """Run with its files and the settings shared by its lives."""
 
     pattern: str
     seed: int
@@ -73,10 +73,10 @@ class Job:
     run_id: str
     failing: float = 0.0
     decided: tuple[tuple[str, bool], ...] | None = None
-    """Recorded answers of `terminate_when` by place, for a run that repeats them; None for random answers."""
+    """Recorded answers of `terminate_when` by path, for a run that repeats them; None for random answers."""
 
     def pattern_of_it(self) -> Any:
-        """The block of the run, created anew in each life."""
+        """Return the block of the run, created anew in each life."""
         if self.pattern == "human":
             sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
             return debate(name="rent", debaters=sides, max_rounds=2)
@@ -106,7 +106,7 @@ class Job:
 
 @dataclass
 class Killer:
-    """Kills this process the `count`th time that it reaches `point`."""
+    """Counter that kills this process the `count`th time it reaches `point`."""
 
     point: str | None
     count: int
@@ -141,7 +141,7 @@ def live(job: Job, killer: Killer) -> None:
     note("life")
     result = asyncio.run(_resume(job, killer, FunctionModel(answer), _watched(job, killer, note)))
     part = job.final.with_suffix(".part")
-    part.write_text(state_of(result, usage=not job.failing))
+    part.write_text(run_state(result, usage=not job.failing))
     part.rename(job.final)
 
 
@@ -164,7 +164,7 @@ async def _resume(job: Job, killer: Killer, model: Any, store: Any) -> Any:
 
 
 async def _take(pattern: Any, run_id: str, **options: Any) -> Any:
-    """Resume a run, and wait while a busy server has not noticed yet that its previous process was killed."""
+    """Resume a run, waiting if a busy server has not yet noticed that the previous process was killed."""
     late = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -200,7 +200,7 @@ def _kill_between_rounds(killer: Killer) -> None:
 
 
 def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
-    """Return the job's store, which logs its intents and commits."""
+    """Return the job's store, wrapped to log its intents and commits."""
     if job.store == "memory:":
         return MemoryStore()
     store: Any = SqliteStore(job.store) if "://" not in job.store else PostgresStore(job.store, grace=0.0)
@@ -213,10 +213,11 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
     async def log_commit(run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         killer.at("answered")
-        note("tried", f"{run_id}: {key}", body)  # it may be durable although its process does not live to say so
-        if isinstance(store, SqliteStore):  # whose connection says when the statement is under way
+        # the answer may be durable even if its process does not live to report it
+        note("tried", f"{run_id}: {key}", body)
+        if isinstance(store, SqliteStore):  # SQLite's connection can report that the statement is being executed
             await commit(run_id, key, kind, body, at)
-        else:  # a moment after it was sent, unless it has come back by then
+        else:  # kill the process shortly after the statement was sent, unless it has returned by then
             delay = _ROUND_TRIP * Random(key).random()
             timer = asyncio.get_running_loop().call_later(delay, killer.at, "in commit")
             await commit(run_id, key, kind, body, at)
@@ -231,7 +232,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
 
 def _kill_in_commit(writer: Any, killer: Killer) -> None:
-    """Kill the process while a statement with an answer is executed, or while several answers are synced."""
+    """Kill the process while it executes a statement with an answer, or syncs several answers."""
 
     def watched(connect: Callable[[], Any]) -> Callable[[], Any]:
         def connected() -> Any:
@@ -264,15 +265,15 @@ class Report:
     changed: list[str] = field(default_factory=list)
     """Steps that were stored twice with different contents."""
     unequal: list[str] = field(default_factory=list)
-    """Runs whose results differ from those of undisturbed ones."""
+    """Runs whose results differ from those of undisturbed runs."""
     repeated: int = 0
     """Calls that were made more than once."""
     in_flight: int = 0
-    """Calls that were in flight, or not stored yet, when their process was killed."""
+    """Calls that were in flight or not stored yet when their process was killed."""
     patterns: Counter[str] = field(default_factory=Counter)
-    """Number of runs by pattern."""
+    """Number of runs per pattern."""
     at: Counter[str] = field(default_factory=Counter)
-    """Number of kills by point."""
+    """Number of kills per point."""
     seconds: float = 0.0
 
 
@@ -280,8 +281,8 @@ class Failed(Exception):
     """Error that ended a life."""
 
 
-def forked(act: Callable[[], None], *, kill_after: float | None = None, silent: bool = False) -> bool:
-    """Return whether `act` finished in a forked process; False if the process was killed."""
+def run_forked(act: Callable[[], None], *, kill_after: float | None = None, silent: bool = False) -> bool:
+    """Run `act` in a forked process and return whether it finished; False if the process was killed."""
     child = os.fork()
     if not child:
         code = 1
@@ -305,10 +306,13 @@ def forked(act: Callable[[], None], *, kill_after: float | None = None, silent: 
     return True
 
 
-def campaign(
+def run_campaign(
     kills: int, store: str | None, *, seed: int, folder: Path, in_a_row: int = 3, point: str | None = None
 ) -> Report:
-    """Make a total of `kills`, each run being killed at most `in_a_row` times; always first at `point`, if given."""
+    """Kill runs until there are `kills` kills in total, each run at most `in_a_row` times.
+
+    If `point` is given, every run is first killed there.
+    """
     draw, report = Random(seed), Report()
     undisturbed: dict[tuple[str, int, float], str] = {}
     start = time.monotonic()
@@ -335,24 +339,24 @@ def campaign(
 
 
 def _undisturbed(plain: Job) -> str:
-    """Return the result of the run without kills; empty if the run fails in this case, too."""
+    """Return the result of the run without kills; empty if even that run fails."""
     plain.final.unlink(missing_ok=True)
     try:
-        forked(lambda: live(plain, Killer(None, 0)), silent=plain.decided is None)
+        run_forked(lambda: live(plain, Killer(None, 0)), silent=plain.decided is None)
     except Failed:
         return ""
     return plain.final.read_text()
 
 
 def _decided(job: Job) -> tuple[tuple[str, bool], ...]:
-    """Return the recorded answers of the run's `terminate_when`, by place."""
+    """Return the recorded answers of the run's `terminate_when`, by path."""
     lines = map(json.loads, job.log.read_text().splitlines())
     answers = [
         (line[1].partition(": ")[2], json.loads(line[2]))
         for line in lines
         if line[0] == "tried" and "terminate_when" in line[1]
     ]
-    return tuple(dict(answers).items())  # what was tried last is what is recorded
+    return tuple(dict(answers).items())  # the last attempt is the recorded one
 
 
 def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, max_kills: int, only: str | None) -> None:
@@ -361,18 +365,18 @@ def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, max_kills: i
         killer = Killer(point, 1 if only else draw.randint(1, 2 if point == "in judge" else 6))
         report.lives += 1
         after = draw.uniform(0.0, 0.12) if point == "at random" else None
-        if forked(lambda killer=killer: live(job, killer), kill_after=after):  # type: ignore[misc]
+        if run_forked(lambda killer=killer: live(job, killer), kill_after=after):  # type: ignore[misc]
             return
         report.kills += 1
         report.at[point] += 1
         if report.kills >= max_kills:
             break
     report.lives += 1
-    forked(lambda: live(job, Killer(None, 0)))
+    run_forked(lambda: live(job, Killer(None, 0)))
 
 
 def _judge(job: Job, report: Report, undisturbed: str) -> None:
-    """Check the lives of `job` by its log, the record of paid calls."""
+    """Check the lives of `job` against its log, which records the paid calls."""
     digests: dict[str, str] = {}
     recorded: dict[str, str] = {}
     paid: Counter[str] = Counter()
@@ -403,7 +407,7 @@ def _judge(job: Job, report: Report, undisturbed: str) -> None:
 
 
 def main() -> None:
-    """Print the report as JSON; the exit code is 1 if anything is wrong."""
+    """Print the report as JSON; the exit code is 1 if there is a problem."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--store", default=None)
@@ -412,7 +416,7 @@ def main() -> None:
     parser.add_argument("--point", choices=POINTS, default=None)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        report = campaign(
+        report = run_campaign(
             options.kills,
             options.store,
             seed=options.seed,

@@ -72,7 +72,7 @@ def _mirrored() -> Any:
 
 
 def _by_letter(judge: JudgeOptions) -> Any:
-    """Use a quorum, so that a failed ballot cancels no other one at a time that depends on chance."""
+    """Use a quorum, so that a failed ballot does not cancel another one at a random time."""
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     return debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False, failures=SKIP)
 
@@ -96,7 +96,7 @@ PATTERNS: dict[str, Callable[[], Any]] = {
 
 
 def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
-    """Return an answer that depends only on the request; with the probability `failing`, a provider's failure."""
+    """Return an answer that depends only on the request, or a provider failure with the probability `failing`."""
     text = json.dumps([request.block, request.messages], default=str)
     draw = Random(sha256(text.encode()).hexdigest())
     if draw.random() < failing:
@@ -106,25 +106,25 @@ def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
     schema = request.output_schema
     if schema is None:
         return f"Point {draw.randrange(10**6)}."
-    return filled(schema, schema.get("$defs", {}), draw)
+    return fill_schema(schema, schema.get("$defs", {}), draw)
 
 
-def filled(schema: dict[str, Any], definitions: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
-    """Return a value that fits `schema`, whose references are to `definitions`."""
+def fill_schema(schema: dict[str, Any], definitions: dict[str, Any], draw: Random) -> Any:  # noqa: PLR0911 - a case each
+    """Return a value that fits `schema`, resolving references in `definitions`."""
     if "$ref" in schema:
-        return filled(definitions[schema["$ref"].rpartition("/")[2]], definitions, draw)
+        return fill_schema(definitions[schema["$ref"].rpartition("/")[2]], definitions, draw)
     for choices in ("anyOf", "oneOf", "allOf"):
         if choices in schema:
-            return filled(schema[choices][0], definitions, draw)
+            return fill_schema(schema[choices][0], definitions, draw)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return draw.choice(schema["enum"])
     kind = schema.get("type", "object")
     if kind == "object":
-        return {name: filled(part, definitions, draw) for name, part in schema.get("properties", {}).items()}
+        return {name: fill_schema(part, definitions, draw) for name, part in schema.get("properties", {}).items()}
     if kind == "array":
-        return [filled(schema.get("items", {"type": "string"}), definitions, draw)]
+        return [fill_schema(schema.get("items", {"type": "string"}), definitions, draw)]
     if kind == "boolean":
         return draw.random() < 0.3
     if kind in ("integer", "number"):
@@ -133,13 +133,13 @@ def filled(schema: dict[str, Any], definitions: dict[str, Any], draw: Random) ->
     return None if kind == "null" else f"Words {draw.randrange(10**6)}."
 
 
-def state_of(result: RunResult[Any], *, usage: bool = True) -> str:
+def run_state(result: RunResult[Any], *, usage: bool = True) -> str:
     """Return the result of a run as text: output, raw output, the audit trails, and the events.
 
-    Concurrent work is ordered differently in each run, so events and tasks are sorted and have no numbers. A call that
-    failed and was repeated because its process was killed in between is reported and counted twice; it is included
-    once, and without `usage`. The same holds for the view of a judge: a failed ballot is not built again. Whether an
-    answer was replayed is always omitted.
+    Concurrent work is ordered differently in each run, so events and tasks are sorted and have no numbers. If a call
+    failed and was repeated because its process was killed in between, it is reported and counted twice; it is included
+    here once, without `usage`. The same holds for a judge's view: a failed ballot is not built again. Replay flags are
+    always omitted.
     """
     repeated: tuple[type, ...] = () if usage else (RunFinished, JudgeViewMade)
     events = sorted(

@@ -1,4 +1,4 @@
-"""Decisions of the application's code are recorded: a resumed run keeps them, whatever the code would decide now."""
+"""Decisions made by application code are recorded: a resumed run keeps them, whatever the code would decide now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Killed(Exception):
 
 
 class Lives:
-    """The current life of a run, and the turns and questions of all lives."""
+    """The current life of a run, with the turns and questions of all lives."""
 
     def __init__(self) -> None:
         self.life = 1
@@ -39,7 +39,7 @@ class Lives:
         self.requests: list[tuple[int, int]] = []
 
     def answer(self, when: dict[int, set[int]], *, wait: bool = False) -> Callable[[Context], Any]:
-        """Return a predicate that is true in the rounds that `when` has for the current life."""
+        """Return a predicate that is true in the rounds that `when` lists for the current life."""
 
         def holds(ctx: Context) -> bool:
             number = ctx.sequencer.state.round
@@ -54,8 +54,8 @@ class Lives:
 
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> None:
-    """Recorded answers hold in a later life in which the predicate would decide otherwise."""
+async def test_a_predicate_is_not_evaluated_again(pattern: str, *, wait: bool) -> None:
+    """Recorded answers still hold in a later life, even if the predicate would now decide otherwise."""
     lives, store = Lives(), MemoryStore()
 
     def act(_: Any, ctx: Context) -> None:
@@ -77,7 +77,7 @@ async def test_a_predicate_is_not_asked_again(pattern: str, *, wait: bool) -> No
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
-    """The run is killed after the last round, and nothing is argued when a changed predicate would continue."""
+    """The run is killed after the last round. No argument is added, although the changed predicate would continue."""
     lives, store = Lives(), MemoryStore()
     predicate = lives.answer({1: {1}, 2: set()})
 
@@ -94,7 +94,7 @@ async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
 async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
-    """The run is killed in the judge's call and resumed with another budget: only the paid rounds remain."""
+    """The run is killed during the judge's call and resumed with another budget. Only the paid rounds remain."""
     store, rounds = MemoryStore(), list[str]()
     killed = True
 
@@ -115,7 +115,7 @@ async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None
     assert (len(rounds), raw.rounds) == (argued + 1, argued // 2)
 
 
-async def test_a_topology_is_not_asked_again() -> None:
+async def test_a_topology_is_not_evaluated_again() -> None:
     """A resumed run keeps the recorded choice of critics."""
     store, life, choices = MemoryStore(), 1, list[int]()
 
@@ -142,15 +142,18 @@ async def test_a_topology_is_not_asked_again() -> None:
     assert {proposal.text for proposal in output.final_proposals} == {"In life 1."}
 
 
-def said_in(lives: Lives) -> Callable[[Any], str]:
+def debater_of_life(lives: Lives) -> Callable[[Any], str]:
     """Return a debater whose answers name the current life."""
     return lambda _: f"Said in life {lives.life}."
 
 
-async def test_answers_of_function_blocks_in_a_debate_are_recorded() -> None:
-    """Speakers, arguments and verdict are those of the life in which they were given."""
+async def test_function_block_answers_in_a_debate_are_recorded() -> None:
+    """Speakers, arguments and the verdict all date from the life that first produced them."""
     lives, store = Lives(), MemoryStore()
-    sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
+    sides = [
+        Debater("ann", "for", block=debater_of_life(lives)),
+        Debater("bob", "against", block=debater_of_life(lives)),
+    ]
 
     def minutes(raw: Any) -> Any:
         if lives.life == 1:
@@ -175,8 +178,8 @@ async def test_answers_of_function_blocks_in_a_debate_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("kind", ["deliberation", "handoff", "round_robin"])
-async def test_answers_of_function_blocks_in_other_patterns_are_recorded(kind: str) -> None:
-    """Answers before the interruption, hand-overs and reports are all reused."""
+async def test_function_block_answers_in_other_patterns_are_recorded(kind: str) -> None:
+    """Answers before the interruption, handoffs and reports are all reused."""
     lives, store = Lives(), MemoryStore()
 
     def speak(_: Any, ctx: Context) -> Any:
@@ -214,9 +217,12 @@ async def test_answers_of_function_blocks_in_other_patterns_are_recorded(kind: s
 
 
 async def test_a_rejected_answer_can_be_corrected() -> None:
-    """Only accepted answers are recorded, so that the run continues once the function is corrected."""
+    """Only accepted answers are recorded, so the run continues once the function is corrected."""
     lives, store = Lives(), MemoryStore()
-    sides = [Debater("ann", "for", block=said_in(lives)), Debater("bob", "against", block=said_in(lives))]
+    sides = [
+        Debater("ann", "for", block=debater_of_life(lives)),
+        Debater("bob", "against", block=debater_of_life(lives)),
+    ]
     verdicts: dict[int, Any] = {1: {"winner": "for"}, 2: VERDICT}
     rent = debate(name="rent", debaters=sides, max_rounds=1, judge=lambda _: verdicts[lives.life], synthesizer=False)
     with pytest.raises(OutputError, match="must return"):
@@ -227,8 +233,8 @@ async def test_a_rejected_answer_can_be_corrected() -> None:
     assert [entry.text for entry in raw.transcript] == ["Said in life 1."] * 2
 
 
-async def test_conditions_and_routers_of_a_pipeline_are_not_asked_again() -> None:
-    """Each decision of a sequencer or a router is reused, including loops."""
+async def test_pipeline_conditions_and_routers_are_not_evaluated_again() -> None:
+    """Each decision of a sequencer or router is reused, including loops."""
     store, life, calls = MemoryStore(), 1, list[str]()
 
     def decide(name: str, first: str) -> Callable[[Any], bool]:
@@ -270,8 +276,8 @@ async def test_conditions_and_routers_of_a_pipeline_are_not_asked_again() -> Non
     assert output == ["left", "then", "else", "once", "once"]
 
 
-async def test_a_condition_has_its_own_steps_and_draws() -> None:
-    """A condition that a resumed run does not evaluate again does not shift the steps of later ones."""
+async def test_a_condition_has_separate_steps_and_draws() -> None:
+    """Skipping a recorded condition in a resumed run does not shift the steps of later ones."""
     store, life = MemoryStore(), 0
     steps: list[tuple[int, float]] = []
 
@@ -294,8 +300,8 @@ async def test_a_condition_has_its_own_steps_and_draws() -> None:
     assert list(dict.fromkeys(steps)) == undisturbed
 
 
-class WithoutDecisions(MemoryStore):
-    """A store of runs that recorded no decisions."""
+class DecisionlessStore(MemoryStore):
+    """Store of runs that recorded no decisions."""
 
     async def commit(self, run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         if not key.endswith("#decision"):
@@ -303,8 +309,8 @@ class WithoutDecisions(MemoryStore):
 
 
 async def test_a_run_without_recorded_decisions_evaluates_them_again() -> None:
-    """The process of the run died before recording, so the decision is made when the run is resumed."""
-    lives, store = Lives(), WithoutDecisions()
+    """The process died before recording the decision, so it is made when the run is resumed."""
+    lives, store = Lives(), DecisionlessStore()
 
     def act(_: Any, ctx: Context) -> None:
         if lives.life == 1 and ctx.sequencer.state.round == 2:

@@ -1,4 +1,4 @@
-"""Runs written by somebody else: imported headers are untrusted input."""
+"""Imported runs: their headers are untrusted input."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ values = st.recursive(
 numbers = st.sampled_from([1, 0, -1, 2.5, 1e308, 10**400])
 
 
-async def imported(**changes: Any) -> MemoryStore:
-    """Return a store with an imported run that has not made a step yet, with these fields in its header."""
+async def imported_store(**changes: Any) -> MemoryStore:
+    """Return a store with an imported run that has not made a step yet and has these fields in its header."""
     original, store = MemoryStore(), MemoryStore()
     await ASK.run("q", model=model(), store=original, run_id="it")
     run = await original.run("it")
@@ -63,8 +63,8 @@ def model() -> FunctionModel:
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
-    """The error names the run, the field and what is allowed; the stored run is unchanged."""
-    store = await imported(**{field: value})
+    """The error names the run, the field and the allowed values. The stored run is unchanged."""
+    store = await imported_store(**{field: value})
     before = await store.run("it")
     with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must be {allowed}.* \(got "):
         await ASK.resume("it", store=store, model=None if field == "model" else model(), allow_changes=True)
@@ -77,10 +77,10 @@ async def test_an_invalid_header_field_is_named(field: str, value: object, allow
     header_name=values,
 )
 def test_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, header_name: Any) -> None:
-    """No exception of another library or of Python itself is raised."""
+    """No exception from another library or from Python itself is raised."""
 
     async def resume() -> None:
-        store = await imported(limits=limits, session=session, model=header_name)
+        store = await imported_store(limits=limits, session=session, model=header_name)
         try:
             await ASK.resume("it", store=store, model=model(), allow_changes=True)
         except FlowDebateError:
@@ -91,6 +91,6 @@ def test_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, h
 
 @pytest.mark.parametrize("seconds", [10**400, float("inf"), float("nan"), 0, True])
 def test_a_limit_beyond_the_clock_is_rejected(seconds: Any) -> None:
-    """An integer may be larger than any float: waiting for it would overflow in the middle of a run."""
+    """An integer can be larger than any float, so waiting for it would overflow in the middle of a run."""
     with pytest.raises(ConfigurationError, match=r"`seconds` must be .*more than 0"):
         Limits(seconds=seconds)

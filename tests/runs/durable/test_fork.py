@@ -17,7 +17,7 @@ from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore, export_run, import_runs
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.profiles import example_count
-from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to, state_of
+from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to, run_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.anyio
 Calls = list[tuple[str, str]]
 
 
-def model_of(calls: Calls, *, failing: float = 0.0, word: str = "") -> FunctionModel:
-    """Return a deterministic model for any request that records the block and the hash of each."""
+def recording_model(calls: Calls, *, failing: float = 0.0, word: str = "") -> FunctionModel:
+    """Return a deterministic model that answers any request and records its block and hash."""
 
     def answer(request: ModelRequest) -> Any:
         calls.append((request.block, digest_of(request)))
@@ -40,7 +40,7 @@ def model_of(calls: Calls, *, failing: float = 0.0, word: str = "") -> FunctionM
     return FunctionModel(answer)
 
 
-def timeless(value: Any) -> Any:
+def strip_times(value: Any) -> Any:
     """Return an output as JSON data, without the duration of the run."""
     data = to_jsonable_python(value)
     if isinstance(data, dict) and isinstance(data.get("analytics"), dict):
@@ -52,7 +52,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def two_sides(**options: Any) -> Any:
-    """Return a debate of two rounds between two sides."""
+    """Return a two-round debate between two sides."""
     return debate(name="rent", debaters=SIDES, max_rounds=2, **options)
 
 
@@ -64,35 +64,37 @@ async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
         first = await pattern.run(
-            QUESTION, model=model_of(calls, failing=failing), store=store, run_id="first", seed=seed
+            QUESTION, model=recording_model(calls, failing=failing), store=store, run_id="first", seed=seed
         )
     except Exception:  # noqa: BLE001 - a run that failed has no state to compare
         return
     calls.clear()
-    second = await PATTERNS[name]().fork("first", model=model_of(calls, failing=failing), store=store, fork_id="again")
+    second = await PATTERNS[name]().fork(
+        "first", model=recording_model(calls, failing=failing), store=store, fork_id="again"
+    )
     assert calls == []
     assert second.usage.calls == 0
-    assert timeless(second.output) == timeless(first.output)
-    assert timeless(second.raw) == timeless(first.raw)
-    third = await PATTERNS[name]().fork("again", model=model_of(calls, failing=failing), store=store)
+    assert strip_times(second.output) == strip_times(first.output)
+    assert strip_times(second.raw) == strip_times(first.raw)
+    third = await PATTERNS[name]().fork("again", model=recording_model(calls, failing=failing), store=store)
     assert calls == []
-    assert timeless(third.raw) == timeless(first.raw)
+    assert strip_times(third.raw) == strip_times(first.raw)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(drawn=st.integers(0, 10**6))
 @settings(max_examples=example_count(4))
 async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> None:
-    """Each request of the fork differs from the one that the parent made at the same place."""
+    """Each request of the fork differs from the parent's request at the same path."""
     store, calls = MemoryStore(), Calls()
-    await PATTERNS[name]().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=1)
+    await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     rows = {row.key: row for row in await store.steps("first")}
     texts = [key for key, row in rows.items() if row.kind == "call" and '"data"' not in (row.body or "")]
     if not texts:
         return
     place = texts[drawn % len(texts)]
     forked = await PATTERNS[name]().fork(
-        "first", model=model_of(calls, word="New: "), store=store, fork_id="fork", edits={place: "I was wrong."}
+        "first", model=recording_model(calls, word="New: "), store=store, fork_id="fork", edits={place: "I was wrong."}
     )
     then = {row.key: row.request for row in rows.values()}
     for row in await store.steps("fork"):
@@ -105,21 +107,21 @@ async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> No
 
 
 async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
-    """Blocks that depend on the verdict are called again, too."""
+    """Blocks that depend on the verdict are called again too."""
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     calls.clear()
     stricter = two_sides(judge=JudgeOptions(instructions="Be strict."))
-    result = await stricter.fork("first", model=model_of(calls), store=store)
+    result = await stricter.fork("first", model=recording_model(calls), store=store)
     assert {block for block, _ in calls} <= {"rent-judge", "rent-synthesizer"}
     assert calls[0][0] == "rent-judge"
     assert result.usage.calls == len(calls)
 
 
 async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
-    """Another model answers the same request differently; a fork of the fork has both answers."""
+    """Another model answers the same request differently. A fork of the fork has both answers."""
     store, calls = MemoryStore(), Calls()
-    chat, judge = model_of(calls), model_of(judged := Calls())
+    chat, judge = recording_model(calls), recording_model(judged := Calls())
     judge.name = "another"
     await two_sides(synthesizer=False).run(QUESTION, model=chat, store=store, run_id="first")
     calls.clear()
@@ -131,51 +133,51 @@ async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
 
 
 async def test_more_rounds_add_only_new_calls() -> None:
-    """A pattern that differs from the parent's decides again whether to stop."""
+    """The fork decides again whether to stop if its pattern differs from the parent's."""
     store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
-    await first.run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await first.run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     calls.clear()
     later = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(2), synthesizer=False)
-    result = await later.fork("first", model=model_of(calls), store=store)
+    result = await later.fork("first", model=recording_model(calls), store=store)
     assert [block for block, _ in calls] == ["rent-debater-ann", "rent-debater-bob", "rent-judge"]
     assert result.raw.rounds == 2
 
 
 async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     before = (await store.run("first"), await store.steps("first"))
-    handle = two_sides().start(QUESTION, model=model_of(calls), store=store, run_id="second")
+    handle = two_sides().start(QUESTION, model=recording_model(calls), store=store, run_id="second")
     await handle.started()
-    await two_sides().fork("second", model=model_of(calls), store=store)
+    await two_sides().fork("second", model=recording_model(calls), store=store)
     await handle
-    await two_sides().fork("first", model=model_of(calls), store=store, edits={before[1][0].key: "No."})
+    await two_sides().fork("first", model=recording_model(calls), store=store, edits={before[1][0].key: "No."})
     assert (await store.run("first"), await store.steps("first")) == before
 
 
 async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
     """Calls with unchanged requests are repeated as well."""
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     rows = await store.steps("first")
     calls.clear()
-    await two_sides().fork("first", model=model_of(calls), store=store, at=rows[2].key)
+    await two_sides().fork("first", model=recording_model(calls), store=store, at=rows[2].key)
     assert len(calls) == len(rows) - 2
 
 
 async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
     """Reused answers are recorded in the fork before anything that follows."""
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=3)
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=3)
     rows = await store.steps("first")
     calls.clear()
     broken = ScriptedModel("New words.", RuntimeError("the process is gone"))
-    broken.name = model_of(calls).name
+    broken.name = recording_model(calls).name
     with pytest.raises(RuntimeError):
         await two_sides().fork("first", model=broken, store=store, fork_id="fork", edits={rows[1].key: "I agree."})
     await store.delete("first")
-    result = await two_sides().resume("fork", model=model_of(calls), store=store, allow_changes=True)
+    result = await two_sides().resume("fork", model=recording_model(calls), store=store, allow_changes=True)
     assert [event.origin for event in result.events if isinstance(event, ModelCalled)][:3] == [
         "reused",
         "edited",
@@ -186,10 +188,10 @@ async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
 
 
 async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
-    """A run of this store may have the parent's id, which the author of the file may have chosen."""
+    """A run of this store may have the parent's id, since the author of the file can choose any id."""
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
-    await two_sides().fork("first", model=model_of(calls), store=store, fork_id="fork")
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
+    await two_sides().fork("first", model=recording_model(calls), store=store, fork_id="fork")
     header, *_ = [json.loads(line) async for line in export_run(store, "fork")]
     await store.delete("fork")
     header["rows"] = header["run"]["steps"] = 0
@@ -197,25 +199,25 @@ async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
     await import_runs(store, [json.dumps(header)])
     assert (await store.run("fork")).header.parent == {"run": "first"}
     calls.clear()
-    result = await two_sides().resume("fork", model=model_of(calls), store=store)
+    result = await two_sides().resume("fork", model=recording_model(calls), store=store)
     assert len(calls) == result.usage.calls == 6
-    second = await two_sides().fork("fork", model=model_of(calls), store=store)
+    second = await two_sides().fork("fork", model=recording_model(calls), store=store)
     assert (second.status, second.usage.calls) == ("complete", 0)
 
 
 async def test_an_edited_answer_with_fields_is_validated() -> None:
-    """The schema of the step is used."""
+    """The answer is validated against the step's schema."""
     store, calls = MemoryStore(), Calls()
-    await two_sides(synthesizer=False).run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides(synthesizer=False).run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     judge = (await store.steps("first"))[-1].key
     verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
     edited = await two_sides(synthesizer=False).fork(
-        "first", store=store, model=model_of(calls), edits={judge: verdict}
+        "first", store=store, model=recording_model(calls), edits={judge: verdict}
     )
     assert edited.raw.verdict.winner == "for"
     with pytest.raises(ConfigurationError, match="edits"):
         await two_sides(synthesizer=False).fork(
-            "first", store=store, model=model_of(calls), edits={judge: {"winner": "nobody"}}
+            "first", store=store, model=recording_model(calls), edits={judge: {"winner": "nobody"}}
         )
 
 
@@ -232,72 +234,72 @@ async def test_an_edited_answer_with_fields_is_validated() -> None:
     ],
 )
 async def test_invalid_edits_are_rejected_before_anything_is_stored(options: dict[str, Any], words: str) -> None:
-    """The error names the field, the given value, and the allowed ones."""
+    """The error names the field, its value, and the allowed values."""
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     with pytest.raises(ConfigurationError, match=words):
-        await two_sides().fork("first", store=store, model=model_of(calls), **options)
+        await two_sides().fork("first", store=store, model=recording_model(calls), **options)
     assert len(await store.runs()) == 1
 
 
 JUDGE = "rent/rent-judge"
 
 
-async def refusing(
+async def assert_fork_rejected(
     store: Any, pattern: Any, edits: dict[str, Any], words: str = "an answer that the step takes"
 ) -> None:
-    """Check that a fork with `edits` is rejected; nothing is called or stored, and its id stays free."""
+    """Check that a fork with `edits` is rejected without a call or a stored run, and that its id stays free."""
     calls = Calls()
     before = [run.header.run_id for run in await store.runs()]
     with pytest.raises(ConfigurationError, match=words):
-        await pattern.fork("first", store=store, model=model_of(calls), edits=edits, fork_id="f")
+        await pattern.fork("first", store=store, model=recording_model(calls), edits=edits, fork_id="f")
     assert calls == []
     assert [run.header.run_id for run in await store.runs()] == before
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
-    """This holds for each kind of step in every pattern; the corrected fork may have the same id."""
+    """This holds for each kind of step in every pattern. The corrected fork can use the same id."""
     store, calls = MemoryStore(), Calls()
-    await PATTERNS[name]().run(QUESTION, model=model_of(calls), store=store, run_id="first", seed=1)
+    await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
     data = {key: body["data"] for key, body in bodies.items() if "data" in body}
     kinds = {key.rpartition("/")[2]: key for key in data}
     for place in kinds.values():
         fitting = data[place]
-        # who hands over is asked again about whatever object it answers
+        # an object without a handoff leads to another request, whatever its fields
         for edit in [5] if name == "handoff" else [5, {"typo": 1}]:
-            await refusing(store, PATTERNS[name](), {place: edit})
+            await assert_fork_rejected(store, PATTERNS[name](), {place: edit})
         await PATTERNS[name]().fork(
-            "first", store=store, model=model_of(calls), edits={place: fitting}, fork_id=f"f-{place}"
+            "first", store=store, model=recording_model(calls), edits={place: fitting}, fork_id=f"f-{place}"
         )
 
 
 async def test_a_pattern_can_reject_an_edit() -> None:
     """The type is correct, but the revised proposal is blank."""
     store = MemoryStore()
-    await PATTERNS["consensus"]().run(QUESTION, model=model_of(Calls()), store=store, run_id="first", seed=1)
+    await PATTERNS["consensus"]().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first", seed=1)
     revision = next(row for row in await store.steps("first") if row.key.endswith("plan-revise-ann"))
     blank = {**json.loads(revision.body or "")["data"], "proposal": " "}
-    await refusing(store, PATTERNS["consensus"](), {revision.key: blank}, "plan-revise-ann.*got blank text")
+    await assert_fork_rejected(store, PATTERNS["consensus"](), {revision.key: blank}, "plan-revise-ann.*got blank text")
 
 
 async def test_an_edit_after_repeated_calls_is_rejected() -> None:
-    """The edit is rejected before a repeated call is paid for, and if the judge's request differs."""
+    """The edit is rejected before a repeated call is paid for, including if the judge's request differs."""
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
-    await two_sides().run(QUESTION, model=model_of(Calls()), store=store, run_id="first")
-    await refusing(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
+    await two_sides().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first")
+    await assert_fork_rejected(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
     verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
     longer = debate(name="rent", debaters=[Debater("ann", "yes"), Debater("bob", "no")], max_rounds=2)
-    await refusing(store, longer, {JUDGE: verdict})
+    await assert_fork_rejected(store, longer, {JUDGE: verdict})
     fork = await two_sides(synthesizer=False).fork(
-        "first", store=store, model=model_of(Calls()), edits={first: "No.", JUDGE: verdict}, fork_id="f"
+        "first", store=store, model=recording_model(Calls()), edits={first: "No.", JUDGE: verdict}, fork_id="f"
     )
     assert fork.raw.verdict.winner == "for"
 
 
 async def test_an_edit_must_be_a_valid_human_answer() -> None:
-    """A judge's verdict has its fields, an argument is text."""
+    """A judge's verdict has fields, and an argument is text."""
     store = MemoryStore()
 
     def people() -> Any:
@@ -305,32 +307,36 @@ async def test_an_edit_must_be_a_valid_human_answer() -> None:
         return debate(name="rent", debaters=sides, max_rounds=1, judge=human(name="solomon"), synthesizer=False)
 
     verdict = {"reasoning": "Ann was right.", "winner": "for", "verdict": "Do it."}
-    await people().run(QUESTION, model=model_of(Calls()), store=store, run_id="first")
+    await people().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first")
     await submit_answer(store, "first", "Homes first.")
-    await people().resume("first", model=model_of(Calls()), store=store)
+    await people().resume("first", model=recording_model(Calls()), store=store)
     await submit_answer(store, "first", verdict)
-    done = await people().resume("first", model=model_of(Calls()), store=store)
+    done = await people().resume("first", model=recording_model(Calls()), store=store)
     assert done.status == "complete"
     ann, judge = [row.key for row in await store.steps("first") if row.kind == "human"]
     for edits in ({ann: " "}, {ann: {"text": "Homes."}}, {judge: {**verdict, "winner": "the audience"}}, {judge: 5}):
-        await refusing(store, people(), edits, "asked once more")
+        await assert_fork_rejected(store, people(), edits, "asked once more")
     fork = await people().fork(
-        "first", store=store, model=model_of(Calls()), edits={judge: {**verdict, "winner": "against"}}, fork_id="f"
+        "first",
+        store=store,
+        model=recording_model(Calls()),
+        edits={judge: {**verdict, "winner": "against"}},
+        fork_id="f",
     )
     assert fork.raw.verdict.winner == "against"
 
 
 async def test_invalid_forks_are_rejected() -> None:
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     with pytest.raises(RunNotFound):
-        await two_sides().fork("other", store=store, model=model_of(calls))
+        await two_sides().fork("other", store=store, model=recording_model(calls))
     with pytest.raises(RunExists):
-        await two_sides().fork("first", store=store, model=model_of(calls), fork_id="first")
+        await two_sides().fork("first", store=store, model=recording_model(calls), fork_id="first")
     with pytest.raises(ConfigurationError, match="a run of city"):
         await debate(name="city", debaters=[Debater("a", "x"), Debater("b", "y")]).fork("first", store=store)
     with pytest.raises(ConfigurationError, match="store"):
-        await two_sides().fork("first", model=model_of(calls))
+        await two_sides().fork("first", model=recording_model(calls))
 
 
 def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
@@ -345,7 +351,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 
 async def test_side_effects_are_reused_until_the_first_difference() -> None:
-    """Side effects have no request that could be compared."""
+    """Side effects have no requests to compare."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
 
@@ -359,11 +365,11 @@ async def test_side_effects_are_reused_until_the_first_difference() -> None:
             .then(handler(_effects(done), name="second"))
         )
 
-    await flow().run("go", model=model_of(calls), store=store, run_id="a")
+    await flow().run("go", model=recording_model(calls), store=store, run_id="a")
     assert len(done) == 2
-    await flow().fork("a", model=model_of(calls), store=store)
+    await flow().fork("a", model=recording_model(calls), store=store)
     assert len(done) == 2
-    await flow().fork("a", model=model_of(calls), store=store, edits={"flow/writer": "Other words."})
+    await flow().fork("a", model=recording_model(calls), store=store, edits={"flow/writer": "Other words."})
     assert done[2:] == ["Other words."]
 
 
@@ -377,17 +383,17 @@ async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
             max_rounds=1,
         )
 
-    await mixed().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await mixed().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     await submit_answer(store, "first", "Homes first.")
-    first = await mixed().resume("first", model=model_of(calls), store=store)
+    first = await mixed().resume("first", model=recording_model(calls), store=store)
     assert first.status == "complete"
     calls.clear()
-    same_answer = await mixed().fork("first", model=model_of(calls), store=store)
+    same_answer = await mixed().fork("first", model=recording_model(calls), store=store)
     assert same_answer.status == "complete"
     assert calls == []
     assert same_answer.raw == first.raw
     place = next(row.key for row in await store.steps("first") if row.kind == "human")
-    edited = await mixed().fork("first", model=model_of(calls), store=store, edits={place: "Jobs first."})
+    edited = await mixed().fork("first", model=recording_model(calls), store=store, edits={place: "Jobs first."})
     assert edited.raw.transcript[0].text == "Jobs first."
     assert "rent-debater-bob" in {block for block, _ in calls}
 
@@ -395,17 +401,17 @@ async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
 async def test_limits_of_a_fork_count_only_new_calls() -> None:
     """Reused answers cost nothing."""
     store, calls = MemoryStore(), Calls()
-    await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
+    await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     stricter = two_sides(judge=JudgeOptions(instructions="Be strict."), synthesizer=False)
-    result = await stricter.fork("first", model=model_of(calls), store=store, limits=Limits(calls=1))
+    result = await stricter.fork("first", model=recording_model(calls), store=store, limits=Limits(calls=1))
     assert result.status == "complete"
     assert result.usage.calls == 1
 
 
 async def test_the_clock_of_a_fork_continues_from_its_parent() -> None:
-    """A time limit of the pattern does not count the days between a run and its fork."""
+    """A pattern's time limit does not count the days between a run and its fork."""
     store, calls = MemoryStore(), Calls()
-    first = await two_sides().run(QUESTION, model=model_of(calls), store=store, run_id="first")
-    fork = await two_sides().fork("first", model=model_of(calls), store=store)
+    first = await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
+    fork = await two_sides().fork("first", model=recording_model(calls), store=store)
     assert [event.at for event in fork.events][:-1] == [event.at for event in first.events][:-1]
-    assert state_of(fork, usage=False)
+    assert run_state(fork, usage=False)

@@ -47,7 +47,7 @@ VERDICT = {"reasoning": "r", "winner": "for", "verdict": "v"}
 
 
 class Counting:
-    """Model that counts its calls, and fails or ends the process's life at one of them."""
+    """Model that counts its calls, and fails or ends the process's life at a chosen call."""
 
     def __init__(self, *, stop: int | None = None, failure: BaseException | None = None) -> None:
         self.calls = 0
@@ -62,12 +62,12 @@ class Counting:
         return VERDICT if request.output is not None else f"Point {len(request.messages)}."
 
 
-def rent(**options: Any) -> Any:
-    """Return a debate of two rounds, five calls."""
+def rent_debate(**options: Any) -> Any:
+    """Return a two-round debate with five calls."""
     return debate(**{"name": "rent", "debaters": SIDES, "max_rounds": 2, "synthesizer": False, **options})
 
 
-async def cut(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Counting:
+async def interrupt_run(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Counting:
     """Return a run "it" that was interrupted at the call `stop`."""
     first = Counting(stop=stop)
     with pytest.raises(asyncio.CancelledError):
@@ -76,11 +76,11 @@ async def cut(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Cou
 
 
 async def test_answered_calls_are_not_repeated() -> None:
-    """Only the missing calls are made; usage, calls and events are those of the whole run."""
+    """Only the missing calls are made. Usage, calls and events cover the whole run."""
     store = MemoryStore()
-    await cut(rent(), store)
+    await interrupt_run(rent_debate(), store)
     second = Counting()
-    result = await rent().resume("it", model=second.model, store=store)
+    result = await rent_debate().resume("it", model=second.model, store=store)
     assert second.calls == 3
     assert (result.status, result.seed, result.run_id, result.usage.calls) == ("complete", 5, "it", 5)
     assert len([event for event in result.events if isinstance(event, ModelCalled)]) == 5
@@ -91,10 +91,10 @@ async def test_answered_calls_are_not_repeated() -> None:
 
 
 async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
-    """Followers of a resumed run only see calls that are really made."""
+    """Followers of a resumed run only see calls that are actually made."""
     store = MemoryStore()
-    await cut(rent(), store)
-    handle = await rent().start_resume("it", model=Counting().model, store=store)
+    await interrupt_run(rent_debate(), store)
+    handle = await rent_debate().start_resume("it", model=Counting().model, store=store)
     events = [event async for event in handle]
     called = [event.path for event in events if isinstance(event, ModelCalled)]
     assert [event.path for event in events if isinstance(event, CallStarted)] == called[2:]
@@ -102,17 +102,17 @@ async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
 
 
 async def test_a_resumed_run_reports_the_original_times() -> None:
-    """The run has its original start, and its tasks have their original ends."""
+    """The run has its original start, and its tasks have their original end times."""
     store = MemoryStore()
-    first = await rent().run("Cap rents?", model=Counting().model, store=store)
-    resumed = await rent().resume(first.run_id, model=Counting().model, store=store)
+    first = await rent_debate().run("Cap rents?", model=Counting().model, store=store)
+    resumed = await rent_debate().resume(first.run_id, model=Counting().model, store=store)
     assert [task.to_wire() for task in resumed.tasks.list()] == [task.to_wire() for task in first.tasks.list()]
     starts = [event.at for result in (first, resumed) for event in result.events if isinstance(event, RunStarted)]
     assert starts[0] == starts[1] == (await store.run(first.run_id)).header.created_at
 
 
 async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
-    """The last event, the result and the store agree, however long writing takes."""
+    """The last event, the result and the store agree, no matter how long writing takes."""
 
     class Slow(MemoryStore):
         async def finish(self, run_id: str, status: Any, outcome: Any) -> None:
@@ -120,7 +120,7 @@ async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
             await super().finish(run_id, status, outcome)
 
     store = Slow()
-    result = await rent().run("?", model=Counting().model, store=store, run_id="r")
+    result = await rent_debate().run("?", model=Counting().model, store=store, run_id="r")
     (finished,) = (event for event in result.events if isinstance(event, RunFinished))
     assert result.seconds == finished.seconds
     outcome = (await store.run("r")).outcome
@@ -131,7 +131,7 @@ async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
 async def test_a_run_is_found_by_its_question() -> None:
     """Questions, blocks, labels and statuses can be searched."""
     store = MemoryStore()
-    await rent().run(
+    await rent_debate().run(
         "Cap  rents\nnow?", model=Counting().model, store=StoreOptions(store=store, labels={"series": "a"})
     )
     (run,) = await store.runs(text="RENTS NOW", labels={"series": "a"}, status="complete", block="rent")
@@ -141,69 +141,69 @@ async def test_a_run_is_found_by_its_question() -> None:
 
 
 async def test_a_changed_configuration_is_rejected_and_shown() -> None:
-    """The error shows the differing lines of the outline; with `allow_changes`, the run continues."""
+    """The error shows the differing lines of the outline. With `allow_changes`, the run continues."""
     store = MemoryStore()
-    await cut(rent(), store)
-    changed = rent(debaters=[*SIDES, Debater("cy", "abstain")])
+    await interrupt_run(rent_debate(), store)
+    changed = rent_debate(debaters=[*SIDES, Debater("cy", "abstain")])
     with pytest.raises(RunChanged) as caught:
         await changed.resume("it", model=Counting().model, store=store)
     assert "+  → tap rent-turn-cy" in caught.value.differences["outline"]
     with pytest.raises(RunChanged, match=r"model:\n  -function\n  \+scripted"):
-        await rent().resume("it", model=ScriptedModel("x"), store=store)
+        await rent_debate().resume("it", model=ScriptedModel("x"), store=store)
     assert (await store.run("it")).status == "interrupted"
-    assert (await rent().resume("it", model=Counting().model, store=store)).status == "complete"
+    assert (await rent_debate().resume("it", model=Counting().model, store=store)).status == "complete"
 
 
-async def test_an_answer_is_not_used_for_another_request() -> None:
+async def test_an_answer_is_not_reused_for_another_request() -> None:
     """The error names the path of the changed prompt, and no call is made."""
     store = MemoryStore()
-    await cut(rent(), store)
+    await interrupt_run(rent_debate(), store)
     changed = Counting()
     with pytest.raises(JournalMismatch, match=r"rent/round\[1\]/rent-turn-ann/rent-debater-ann makes another request"):
-        await rent(instructions="Rhyme.").resume("it", model=changed.model, store=store)
+        await rent_debate(instructions="Rhyme.").resume("it", model=changed.model, store=store)
     with pytest.raises(JournalMismatch):
-        await rent(settings=ModelSettings(temperature=1.5)).resume("it", model=changed.model, store=store)
+        await rent_debate(settings=ModelSettings(temperature=1.5)).resume("it", model=changed.model, store=store)
     assert changed.calls == 0
 
 
 async def test_a_call_in_flight_can_be_an_error() -> None:
-    """The error names the call, and how often it was started."""
+    """The error names the call and the number of times it was started."""
     store = MemoryStore()
-    await cut(rent(), store, stop=4)
+    await interrupt_run(rent_debate(), store, stop=4)
     model = Counting()
     with pytest.raises(RunUncertain, match="started once") as caught:
-        await rent().resume("it", model=model.model, store=store, on_uncertain="raise")
+        await rent_debate().resume("it", model=model.model, store=store, on_uncertain="raise")
     assert (caught.value.attempts, model.calls) == (1, 0)
-    await rent().resume("it", model=model.model, store=store)
+    await rent_debate().resume("it", model=model.model, store=store)
     steps = {step.key: step.attempts for step in await store.steps("it")}
     assert steps.pop(caught.value.key) == 2
     assert set(steps.values()) == {1}
 
 
 async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
-    """A failure is not uncertain: its end is recorded, and its requests count."""
+    """A failed call is not uncertain: its end is recorded, and its requests count."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
-        await rent().run("Cap rents?", model=first.model, store=store, run_id="it")
+        await rent_debate().run("Cap rents?", model=first.model, store=store, run_id="it")
     run = await store.run("it")
     assert (run.status, run.steps) == ("failed", 1)
     assert run.outcome is not None
     assert run.outcome["error"].startswith("ProviderFailed: down")
     (failed,) = [step for step in await store.steps("it") if step.failures]
     assert json.loads(failed.failures[0])["error"].startswith("ProviderFailed: down")
-    result = await rent().resume("it", model=Counting().model, store=store, on_uncertain="raise")
+    result = await rent_debate().resume("it", model=Counting().model, store=store, on_uncertain="raise")
     assert result.usage.calls == 6
     assert result.raw.losses == []
 
 
 async def test_limits_include_earlier_usage() -> None:
-    """The run's limits are in its header; higher ones let it continue."""
+    """The run's limits are in its header. Higher limits let it continue."""
     store = MemoryStore()
-    first = await rent().run("Q?", model=Counting().model, store=store, run_id="it", limits=Limits(calls=3))
+    first = await rent_debate().run("Q?", model=Counting().model, store=store, run_id="it", limits=Limits(calls=3))
     assert (first.status, (await store.run("it")).status) == ("limit", "limit")
-    assert (await rent().resume("it", model=Counting().model, store=store)).status == "limit"
+    assert (await rent_debate().resume("it", model=Counting().model, store=store)).status == "limit"
     second = Counting()
-    result = await rent().resume("it", model=second.model, store=store, limits=Limits(calls=5))
+    result = await rent_debate().resume("it", model=second.model, store=store, limits=Limits(calls=5))
     assert (result.status, second.calls) == ("complete", 2)
 
 
@@ -217,7 +217,7 @@ async def test_a_limit_error_of_a_block_is_raised_again() -> None:
 
 
 async def test_a_resumed_run_restores_the_session() -> None:
-    """The session's state and history are restored; one that could not be stored must be passed again."""
+    """The session's state and history are restored. If they could not be stored, the session must be passed again."""
     store = MemoryStore()
     block = generator(name="ask", history=True)
 
@@ -237,9 +237,9 @@ async def test_a_resumed_run_restores_the_session() -> None:
 
 
 async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
-    """A second attempt to resume it gets a clear error, and the first continues."""
+    """A second attempt to resume it raises a clear error, and the first continues."""
     stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
-    await cut(rent(), stores[0])
+    await interrupt_run(rent_debate(), stores[0])
     started, end = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> Any:
@@ -247,11 +247,11 @@ async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
         await end.wait()
         return VERDICT if request.output is not None else f"Point {len(request.messages)}."
 
-    first = asyncio.create_task(rent().resume("it", model=FunctionModel(slow), store=stores[0]))
+    first = asyncio.create_task(rent_debate().resume("it", model=FunctionModel(slow), store=stores[0]))
     await started.wait()
     for store in stores:
         with pytest.raises(RunConflict, match="is being run by another process"):
-            await rent().resume("it", model=Counting().model, store=store)
+            await rent_debate().resume("it", model=Counting().model, store=store)
         with pytest.raises(RunConflict):
             await store.delete("it")
     end.set()
@@ -260,23 +260,25 @@ async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_run_that_keeps_crashing_its_process_is_given_up() -> None:
+async def test_a_run_that_keeps_crashing_its_process_is_abandoned() -> None:
     """The run stays readable and can be revived."""
     store = MemoryStore()
-    await cut(rent(), store)
+    await interrupt_run(rent_debate(), store)
     for _ in range(MAX_RECOVERIES + 1):
         await store.take("it")
         await store.release("it")
     for _ in range(2):
         with pytest.raises(DeadLetter, match="has crashed its process"):
-            await rent().resume("it", model=Counting().model, store=store)
+            await rent_debate().resume("it", model=Counting().model, store=store)
         assert (await store.run("it")).status == "dead_letter"
     assert len(await store.steps("it")) == 3
-    assert (await rent().resume("it", model=Counting().model, store=store, retry_dead_letter=True)).status == "complete"
+    assert (
+        await rent_debate().resume("it", model=Counting().model, store=store, retry_dead_letter=True)
+    ).status == "complete"
 
 
 class Fact(BaseModel):
-    """Value of a step."""
+    """Value returned by a step."""
 
     text: str
 
@@ -286,7 +288,7 @@ class Fact(BaseModel):
     [("x", None), (None, None), ({"a": [1, 2.5, True, None]}, None), (Fact(text="x"), Fact), ((1, 2), tuple[int, int])],
 )
 async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: Any) -> None:
-    """The value is plain data, or of the declared type, and the step is not executed again."""
+    """The value is plain data or an instance of the declared type. The step is not executed again."""
     done: list[int] = []
 
     async def act(_: object, ctx: Context) -> bool:
@@ -304,7 +306,7 @@ async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: A
 
 
 async def test_values_that_cannot_be_stored_are_errors() -> None:
-    """The error gives the path of the value and the remedy."""
+    """The error names the path of the value and suggests a remedy."""
 
     async def act(_: object, ctx: Context) -> Any:
         async def do() -> Any:
@@ -319,10 +321,10 @@ async def test_values_that_cannot_be_stored_are_errors() -> None:
 
 
 async def test_a_step_failure_can_be_recorded() -> None:
-    """The error has the same name and message."""
+    """The restored error has the same name and message."""
 
     class Broken(Exception):
-        """An application's error."""
+        """Application error raised by a step."""
 
     done: list[int] = []
 
@@ -346,7 +348,7 @@ async def test_a_step_failure_can_be_recorded() -> None:
 
 
 def test_errors_survive_storage() -> None:
-    """Patterns handle a restored error like the original, since all of its fields are restored."""
+    """All fields of an error are restored, so patterns handle it like the original."""
     error = ProviderFailed("down", status=503, retry_after=2.0, model="m", block="b")
     error.add_note("in block 'b'")
     decoded = failure_of(failure_text(error))
@@ -355,7 +357,7 @@ def test_errors_survive_storage() -> None:
 
 
 async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
-    """The call and its answer are a step."""
+    """The call and its answer form a step."""
     topics: list[str] = []
 
     def look(topic: str) -> str:
@@ -377,8 +379,8 @@ def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
     return call
 
 
-async def test_the_environment_names_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOWDEBATE_STORE is used if no store is given; False means no store."""
+async def test_the_environment_selects_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLOWDEBATE_STORE is used if no store is given. The value False means no store."""
     monkeypatch.setenv("FLOWDEBATE_STORE", str(tmp_path / "deep" / "runs.db"))
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="kept")
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="not", store=False)
@@ -391,7 +393,7 @@ async def test_the_environment_names_the_store(tmp_path: Path, monkeypatch: pyte
 async def test_the_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run can be resumed with it elsewhere; a blank name means no model."""
+    """The run can be resumed with the same model elsewhere. A blank name means no model."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
     await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")
@@ -407,7 +409,7 @@ async def test_invalid_stores_are_rejected(store: Any) -> None:
 
 
 async def test_run_ids_are_unique() -> None:
-    """Another run under the same id is refused, and an unknown one is not found."""
+    """A second run with the same id is rejected, and an unknown id is not found."""
     store = MemoryStore()
     block = generator(name="ask")
     await block.run("q", model=ScriptedModel("a"), store=store, run_id="it")
@@ -435,7 +437,7 @@ async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
 
 
 async def test_a_run_survives_a_failure_to_store_its_end() -> None:
-    """The result is returned nevertheless, with a warning."""
+    """The result is returned anyway, with a warning."""
 
     class Full(MemoryStore):
         async def finish(self, *_: Any) -> None:
@@ -450,7 +452,7 @@ async def test_a_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """Whoever wrote the record, no call is made and nothing is invented."""
+    """No call is made and nothing is made up, no matter who wrote the record."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")

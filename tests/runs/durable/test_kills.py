@@ -1,4 +1,4 @@
-"""Runs are killed with SIGKILL, again and again, and resumed: `make soak` does the same on a larger scale."""
+"""Runs are repeatedly killed with SIGKILL and resumed; `make soak` does the same on a larger scale."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
 
-def killed(*options: str) -> dict[str, Any]:
-    """Return the report of a campaign in a process without threads, which can fork its lives."""
+def run_killed(*options: str) -> dict[str, Any]:
+    """Return the report of a campaign in a process without threads, so that it can fork its lives."""
     command = (warm.run_module("tests.runs.durable.kills"), *options)
     done = warm.run(*command, timeout=100, cwd=ROOT, check=False)
     assert done.stdout, done.stderr
@@ -29,29 +29,29 @@ def killed(*options: str) -> dict[str, Any]:
 
 
 def assert_nothing_lost(report: dict[str, Any]) -> None:
-    """Check that no recorded call is repeated and every run has the result of an undisturbed one."""
+    """Check that no recorded call is repeated and that every run has the result of an undisturbed one."""
     assert report["paid_again"] == report["changed"] == report["unequal"] == []
     assert report["repeated"] <= report["in_flight"]
 
 
 def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
-    """Kills are random and at each named point; parallel patterns and failing providers are included."""
-    report = killed("--kills", "12", "--seed", "11")
+    """Kills happen at random and at each named point. Parallel patterns and failing providers are included."""
+    report = run_killed("--kills", "12", "--seed", "11")
     assert report["kills"] == 12
     assert_nothing_lost(report)
 
 
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
     """A run that is killed each time it is resumed still completes."""
-    report = killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "1")
+    report = run_killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "1")
     assert report["kills"] == 20
     assert report["runs"] == 1
     assert_nothing_lost(report)
 
 
 @pytest.mark.slow
-def test_on_postgresql_as_well(a_server: Server) -> None:
-    """Runs survive kills on a store whose server outlives its clients."""
-    report = killed("--kills", "4", "--seed", "5", "--store", a_server.url)
+def test_runs_survive_kills_on_postgresql(a_server: Server) -> None:
+    """The server outlives its killed clients."""
+    report = run_killed("--kills", "4", "--seed", "5", "--store", a_server.url)
     assert report["kills"] == 4
     assert_nothing_lost(report)

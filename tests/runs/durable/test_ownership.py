@@ -1,4 +1,4 @@
-"""Ownership of durable runs: one owner at a time, whatever fails, and however the path of the store is spelled."""
+"""Ownership of durable runs: one owner at a time, whatever fails, and however the store's path is written."""
 
 # ruff: noqa: ASYNC240 - nothing else runs on the loop
 
@@ -32,7 +32,7 @@ CALLS = 5
 
 
 class CountingModel:
-    """A model that counts its calls and does something at one of them."""
+    """Model that counts its calls and performs an action at a chosen call."""
 
     def __init__(self, at: int = 0, act: Callable[[], Any] = bool) -> None:
         self.calls = 0
@@ -47,8 +47,8 @@ class CountingModel:
         return f"answer {self.calls}"
 
 
-def talk(last: Callable[[], Any] = bool) -> Block[Any, Any]:
-    """Make five calls in a row and then run `last`, which is not a step."""
+def make_calls(last: Callable[[], Any] = bool) -> Block[Any, Any]:
+    """Make five calls in a row, then run `last`, which is not a step."""
     block: Any = sequencer(name="talk")
     for number in range(CALLS):
         block = block.then(generator(name=f"say-{number}"))
@@ -61,7 +61,7 @@ def talk(last: Callable[[], Any] = bool) -> Block[Any, Any]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """Lock the file as another program would."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
@@ -71,7 +71,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def full(_: Path) -> Iterator[None]:
+def fill_disk(_: Path) -> Iterator[None]:
     """Simulate a full disk: no file of this process may grow."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -80,19 +80,19 @@ def full(_: Path) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-# Ends that cannot be written
+# Unwritable run ends
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits as Unix has them")
-@pytest.mark.parametrize("trouble", [locked, full])
+@pytest.mark.parametrize("trouble", [lock_file, fill_disk])
 @pytest.mark.parametrize("then", ["resume", "delete"])
 async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, trouble: Any, then: str) -> None:
-    """Once the file can be written again, the same store object resumes the run without a call, or deletes it."""
+    """Once the file is writable again, the same store object can resume the run without a call, or delete it."""
     path = tmp_path / "runs.sqlite3"
     store, counter, second_store = SqliteStore(path, patience=0.2), CountingModel(), SqliteStore(path)
     holding = trouble(path)
     with pytest.warns(FlowDebateWarning, match="could not be recorded"):
-        result = await talk(holding.__enter__).run("q", model=counter.model, store=store, run_id="it")
+        result = await make_calls(holding.__enter__).run("q", model=counter.model, store=store, run_id="it")
     with suppress(StopIteration):
         holding.__exit__(None, None, None)
     assert (result.status, counter.calls) == ("complete", CALLS)
@@ -101,7 +101,7 @@ async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, tr
         await store.delete("it")
         assert not await store.runs()
     else:
-        resumed = await talk().resume("it", model=counter.model, store=store)
+        resumed = await make_calls().resume("it", model=counter.model, store=store)
         assert (resumed.output, counter.calls) == (result.output, CALLS)
         stored = await second_store.run("it")
         assert (stored.status, stored.owned, stored.steps) == ("complete", False, CALLS)
@@ -110,39 +110,39 @@ async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, tr
 
 
 async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(a_server: Server) -> None:
-    """PostgreSQL was away for longer than the store's patience; afterwards the same object resumes the run."""
-    # a busy server takes more than an instant to be there again
+    """PostgreSQL is unavailable for longer than the store's patience. Afterwards the same object resumes the run."""
+    # a busy server takes a while to come back
     store, counter = PostgresStore(a_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
     try:
         with pytest.warns(FlowDebateWarning, match="could not be recorded"):
-            await talk(a_server.stop).run("q", model=counter.model, store=store, run_id="it")
+            await make_calls(a_server.stop).run("q", model=counter.model, store=store, run_id="it")
     finally:
         a_server.start()
-    resumed = await talk().resume("it", model=counter.model, store=store)
+    resumed = await make_calls().resume("it", model=counter.model, store=store)
     assert (resumed.status, counter.calls) == ("complete", CALLS)
     assert not (await store.run("it")).owned
     await store.delete("it")
     await store.close()
 
 
-async def test_a_running_run_cannot_be_taken_by_its_own_process(tmp_path: Path) -> None:
-    """This holds before and after a failure to write its end: a second journal would pay for its calls again."""
+async def test_a_running_run_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
+    """This holds before and after a failure to write its end. A second journal would pay for the calls again."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
-    holding = locked(path)
+    holding = lock_file(path)
     with pytest.warns(FlowDebateWarning, match="could not be recorded"):
-        await talk(holding.__enter__).run("q", model=CountingModel().model, store=store, run_id="it")
+        await make_calls(holding.__enter__).run("q", model=CountingModel().model, store=store, run_id="it")
     with suppress(StopIteration):
         holding.__exit__(None, None, None)
-    outcomes = [await result_of(store.take("it")) for _ in range(3)]
+    outcomes = [await capture(store.take("it")) for _ in range(3)]
     assert [type(one).__name__ for one in outcomes] == ["StoredRun", "RunConflict", "RunConflict"]
     await store.release("it")
-    outcomes = await asyncio.gather(*(result_of(store.take("it")) for _ in range(3)))
+    outcomes = await asyncio.gather(*(capture(store.take("it")) for _ in range(3)))
     assert sorted(type(one).__name__ for one in outcomes) == ["RunConflict", "RunConflict", "StoredRun"]
     await store.close()
 
 
-async def result_of(call: Any) -> Any:
+async def capture(call: Any) -> Any:
     """Return the result of the call or its exception."""
     try:
         return await call
@@ -150,7 +150,7 @@ async def result_of(call: Any) -> Any:
         return error
 
 
-# One file, several names
+# Several names for one file
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and folders as Unix has them")
@@ -170,11 +170,11 @@ async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pyte
 
     async def answer(request: Any) -> str:
         if counter.calls == 2:
-            refused.append(await result_of(talk().resume("it", model=counter.model, store=second)))
+            refused.append(await capture(make_calls().resume("it", model=counter.model, store=second)))
         waiting.set()
         return counter._answer(request)
 
-    result = await talk().run("q", model=FunctionModel(answer), store=first, run_id="it")
+    result = await make_calls().run("q", model=FunctionModel(answer), store=first, run_id="it")
     assert [type(one) for one in refused] == [RunConflict]
     assert (result.status, counter.calls) == ("complete", CALLS)
     assert (await second.run("it")).status == "complete"
@@ -183,11 +183,11 @@ async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pyte
     assert [one.name for one in tmp_path.rglob("*-owners")] == ["runs.sqlite3-owners"]
 
 
-async def test_a_file_with_two_hard_links_is_refused(tmp_path: Path) -> None:
-    """SQLite would keep a log beside each name and lose the contents of the other one."""
+async def test_a_file_with_two_hard_links_is_rejected(tmp_path: Path) -> None:
+    """SQLite would keep a log next to each name and lose the other log's contents."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
-    await talk().run("q", model=CountingModel().model, store=store, run_id="it")
+    await make_calls().run("q", model=CountingModel().model, store=store, run_id="it")
     await store.close()
     os.link(path, tmp_path / "other.sqlite3")
     for one in (path, tmp_path / "other.sqlite3"):
@@ -198,7 +198,7 @@ async def test_a_file_with_two_hard_links_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*-owners/*"))
 
 
-# A file that is gone
+# Missing files
 
 
 def unlink(path: Path) -> None:
@@ -224,12 +224,12 @@ def replace(path: Path) -> None:
 async def test_a_run_whose_file_was_deleted_is_not_complete(
     tmp_path: Path, remove: Callable[[Path], None], at: int | None
 ) -> None:
-    """The run raises StoreLost, since its record is lost; the path is a new store for later runs."""
+    """The run raises StoreLost, since its record is lost. Later runs get a new store at the same path."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.runs()
     counter = CountingModel(at or 0, lambda: remove(path))
-    block = talk(lambda: None if at else remove(path))
+    block = make_calls(lambda: None if at else remove(path))
     with pytest.raises(StoreLost, match="was deleted, moved or replaced while it was in use"):
         await block.run("q", model=counter.model, store=store, run_id="it")
     assert counter.calls == (at or CALLS)
@@ -240,11 +240,11 @@ async def test_a_run_whose_file_was_deleted_is_not_complete(
 
 
 async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> None:
-    """If stores are named by path, the object whose file was deleted is not used again."""
+    """If a store is given by path, the object whose file was deleted is not used again."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):
-        await talk(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")
-    result = await talk().run("q", model=CountingModel().model, store=path, run_id="it")
+        await make_calls(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")
+    result = await make_calls().run("q", model=CountingModel().model, store=path, run_id="it")
     assert result.status == "complete"
 
 
@@ -252,13 +252,16 @@ async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> N
 
 
 async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path) -> None:
-    """Each resumes it with its own store object, like another process; no call is made and nothing is written."""
+    """Each reader resumes it with a separate store object, as another process would.
+
+    No call is made and nothing is written.
+    """
     path, counter = tmp_path / "runs.sqlite3", CountingModel()
     store = SqliteStore(path)
-    result = await talk().run("q", model=counter.model, store=store, run_id="it")
+    result = await make_calls().run("q", model=counter.model, store=store, run_id="it")
     before = await store.run("it")
     stores = [SqliteStore(path) for _ in range(20)]
-    read = await asyncio.gather(*(talk().resume("it", model=counter.model, store=one) for one in stores))
+    read = await asyncio.gather(*(make_calls().resume("it", model=counter.model, store=one) for one in stores))
     assert {one.output for one in read} == {result.output}
     assert {str(one.usage) for one in read} == {str(result.usage)}
     assert counter.calls == CALLS
@@ -268,9 +271,9 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
-    """A block has grown: of two processes that resume its run, one makes the call and the other makes none."""
+    """The run's block has grown. If two processes resume the run, only one makes the new call."""
     store, counter = MemoryStore(), CountingModel()
-    await talk().run("q", model=counter.model, store=store, run_id="it")
+    await make_calls().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)
 
     class Slow(MemoryStore):
@@ -297,8 +300,8 @@ async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
 async def test_a_complete_run_whose_replay_fails_stays_complete() -> None:
     """The application's error is raised, and the stored run is unchanged."""
     store = MemoryStore()
-    await talk().run("q", model=CountingModel().model, store=store, run_id="it")
+    await make_calls().run("q", model=CountingModel().model, store=store, run_id="it")
     before = await store.run("it")
     with pytest.raises(ZeroDivisionError):
-        await talk(lambda: 1 / 0).resume("it", model=CountingModel().model, store=store)
+        await make_calls(lambda: 1 / 0).resume("it", model=CountingModel().model, store=store)
     assert await store.run("it") == before

@@ -1,4 +1,4 @@
-"""Replays of stored runs: the journal reproduces the events so far at any moment, without a call."""
+"""Replays of stored runs: at any moment, the journal reproduces the events so far without a call."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ AT_ONCE = ("at once", "mirrored", "by letter", "reasons and letter", "deliberati
 
 
 class Forbidden(Counter[str]):
-    """Effects that a run has once and a replay never has."""
+    """Error for effects that a run has once and a replay never has."""
 
 
-def patterns(done: Forbidden) -> dict[str, Any]:
-    """Return every pattern, and other features of blocks: side effects, tools, humans, conditions."""
+def make_patterns(done: Forbidden) -> dict[str, Any]:
+    """Return every pattern and other features of blocks: side effects, tools, humans and conditions."""
 
     def read(request: object) -> str:
         done["human"] += 1
@@ -71,7 +71,7 @@ def patterns(done: Forbidden) -> dict[str, Any]:
         return False
 
     async def look_up(word: str) -> str:
-        """Look a word up."""
+        """Look up a word."""
         done["tool"] += 1
         await asyncio.sleep(0)
         return f"{word} is a word"
@@ -103,7 +103,7 @@ def patterns(done: Forbidden) -> dict[str, Any]:
 
 @dataclass
 class Life:
-    """Settings of a run at its start, and whether this is the first life or follows an interruption."""
+    """Settings of a run's first life, or of a later life after an interruption."""
 
     name: str
     seed: int = 0
@@ -112,11 +112,14 @@ class Life:
     calls: int | None = None
     profile: str = "full"
     interrupted: int | None = None
-    """Number of calls after which the run is cancelled and then resumed."""
+    """Number of calls after which the run is cancelled and resumed."""
 
 
 class Model:
-    """Model that answers after some turns of the event loop, calls a tool if there is one, and sometimes fails."""
+    """Model that answers after a few iterations of the event loop and sometimes fails.
+
+    It calls a tool if one is offered.
+    """
 
     def __init__(self, life: Life, done: Forbidden) -> None:
         self._life = life
@@ -136,7 +139,7 @@ class Model:
         return answer_to(request, failing=self._life.failing)
 
 
-class Looked(MemoryStore):
+class ObservedStore(MemoryStore):
     """Store that records its contents after each write, with the number of events so far."""
 
     def __init__(self) -> None:
@@ -145,7 +148,7 @@ class Looked(MemoryStore):
         self.handle: RunHandle[Any] | None = None
 
     async def _look(self, run_id: str) -> None:
-        count = 0 if self.handle is None else len(recorded(self.handle.events))
+        count = 0 if self.handle is None else len(journaled_events(self.handle.events))
         self.looks.append((await self.run(run_id), await self.steps(run_id), count))
 
     async def create(self, header: Any) -> None:
@@ -170,21 +173,21 @@ class Looked(MemoryStore):
         await self._look(run_id)
 
 
-def recorded(events: Sequence[Any]) -> list[tuple[str, str]]:
+def journaled_events(events: Sequence[Any]) -> list[tuple[str, str]]:
     """Return kind and path of the events that a journal reproduces, except the last one.
 
-    The event of a judge's view belongs to a call that is not repeated once its failure is recorded.
+    The event of a judge's view belongs to a call, and the call is not repeated once its failure is recorded.
     """
     dropped = (RunFinished, CallRetried, CallFellBack, JudgeViewMade)
     return [(event.kind, event.path) for event in events if not isinstance(event, dropped)]
 
 
-async def lived(life: Life, done: Forbidden) -> tuple[Any, Looked, RunHandle[Any], dict[str, Any]]:
+async def live_out(life: Life, done: Forbidden) -> tuple[Any, ObservedStore, RunHandle[Any], dict[str, Any]]:
     """Return the last life of a run: its pattern, its store, and the options for its replay.
 
-    A run that was interrupted, or waits for a human, is resumed, and its store then records only the last life.
+    A run that was interrupted or waits for a human is resumed. Its store then records only the last life.
     """
-    pattern, store, model = patterns(done)[life.name], Looked(), Model(life, done)
+    pattern, store, model = make_patterns(done)[life.name], ObservedStore(), Model(life, done)
     used_model: Any = FunctionModel(model)
     used_model.profile = life.profile
     if life.retries:
@@ -206,7 +209,7 @@ async def lived(life: Life, done: Forbidden) -> tuple[Any, Looked, RunHandle[Any
 
 LIVES = st.builds(
     Life,
-    name=st.sampled_from(sorted(patterns(Forbidden()))),
+    name=st.sampled_from(sorted(make_patterns(Forbidden()))),
     seed=st.integers(0, 5),
     failing=st.sampled_from([0.0, 0.0, 0.2]),
     retries=st.booleans(),
@@ -218,20 +221,22 @@ LIVES = st.builds(
 
 @given(LIVES, st.data())
 async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
-    """The order is equal except for concurrent calls. No call is made, and no effect is repeated."""
+    """The order is the same except for concurrent calls. No call is made, and no effect is repeated."""
     done = Forbidden()
-    pattern, store, handle, options = await lived(life, done)
+    pattern, store, handle, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
-    everything = recorded(handle.events)
+    everything = journaled_events(handle.events)
     run, steps, count = store.looks[data.draw(st.integers(0, len(store.looks) - 1))]
     replayed = await replay(pattern, run, steps, **options)
     assert (done, asyncio.all_tasks()) == (before, tasks)
-    events = recorded(replayed.events)
+    events = journaled_events(replayed.events)
     assert not Counter(events) - Counter(everything)
-    if not (life.failing or life.calls):  # what blocks do about a failure that ends the run is not recorded
+    if not (life.failing or life.calls):  # the reaction of a block to a failure that ends the run is not recorded
         assert not Counter(everything[:count]) - Counter(events)
-    in_turn = life.name not in AT_ONCE and life.profile == "full"  # else the judge is asked about all orders at once
-    if in_turn and not (life.name == "stand-ins" and life.calls):  # its failures are told before the debater's is
+    # otherwise the judge is called for all orders at once
+    in_turn = life.name not in AT_ONCE and life.profile == "full"
+    # the judge's failures are reported before the debater's
+    if in_turn and not (life.name == "stand-ins" and life.calls):
         assert events == everything[: len(events)]
     assert isinstance(replayed.events[-1], RunFinished) is (run.status != "running")
     assert all(event.replayed for event in replayed.events if isinstance(event, ModelCalled))
@@ -239,9 +244,9 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
 
 @given(LIVES, st.data())
 async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
-    """The follower continues from the last step that it has read, and leaves nothing behind."""
+    """The follower continues from the last step it has read, and leaves nothing behind."""
     done = Forbidden()
-    pattern, store, _, options = await lived(life, done)
+    pattern, store, _, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
     follower, events = Follower(pattern, **options), list[object]()
     indices = sorted(data.draw(st.sets(st.integers(0, len(store.looks) - 1), min_size=1, max_size=6)))
@@ -249,8 +254,8 @@ async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataO
         news = await follower.read(run, [row for row in steps if row.seq is None or row.seq > follower.steps])
         events = [*([] if news.anew else events), *news.events]
         full = await replay(pattern, run, steps, **options)
-        if not life.failing:  # a failure that was told while its step was open is not told again once that is done
-            assert Counter(recorded(events)) == Counter(recorded(full.events))
+        if not life.failing:  # a failure reported during an open step is not reported again once the step ends
+            assert Counter(journaled_events(events)) == Counter(journaled_events(full.events))
             assert Counter(call.path for call in news.calls) == Counter(call.path for call in full.calls)
         assert isinstance(events[-1], RunFinished) is (run.status != "running")
     follower.close()
@@ -261,7 +266,7 @@ async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataO
 async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
     """The number of polls of the journal makes no difference."""
     done = Forbidden()
-    pattern, store, _, options = await lived(Life("debate"), done)
+    pattern, store, _, options = await live_out(Life("debate"), done)
     follower = Follower(pattern, **options)
     looks = [
         await follower.read(run, [row for row in steps if row.seq is None or row.seq > follower.steps])
@@ -273,14 +278,14 @@ async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_the_memory_of_a_replay_is_linear_in_the_text() -> None:
-    """A replay does not render prompts, each of which contains everything that was said before."""
+    """A replay does not render prompts, since each of them contains the whole transcript so far."""
     peaks = [await peak_of_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]
     assert peaks[1] < 10 * 80 * 2 * 4_000
 
 
 async def peak_of_replay(rounds: int) -> int:
-    """Return the peak memory in bytes of replaying a debate of `rounds`."""
+    """Return the peak memory, in bytes, of replaying a debate with `rounds` rounds."""
     speaking = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes. " * 570)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=rounds, judge="single")
     await block.run(QUESTION, store=store, model=speaking, run_id="r")
@@ -295,7 +300,7 @@ async def peak_of_replay(rounds: int) -> int:
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_a_long_replay_does_not_block_the_loop() -> None:
-    """The loop gets control at least once per call."""
+    """The event loop gets control at least once per call."""
     turns, (store, block) = 0, (MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=30))
     await block.run(QUESTION, store=store, model=FunctionModel(answer_to), run_id="r")
 
@@ -315,7 +320,7 @@ def rent() -> Any:
     return debate(name="rent", debaters=SIDES, max_rounds=1)
 
 
-async def replayed(block: Any, **options: Any) -> tuple[Any, Any]:
+async def replay_run(block: Any, **options: Any) -> tuple[Any, Any]:
     """Return the replay of a complete run of `block`, and the run."""
     store, model = MemoryStore(), FunctionModel(answer_to)
     result = await block.run(QUESTION, store=store, model=model, run_id="r")
@@ -323,11 +328,11 @@ async def replayed(block: Any, **options: Any) -> tuple[Any, Any]:
 
 
 async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
-    """The replay may be cancelled at any moment, and no warning reports a branch that was never awaited."""
+    """The replay may be cancelled at any moment, and no warning reports an un-awaited branch."""
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     life = Life("lookups", interrupted=3)
-    pattern, store, _, options = await lived(life, Forbidden())
+    pattern, store, _, options = await live_out(life, Forbidden())
     tasks = asyncio.all_tasks()
     try:
         for turns in range(40):
@@ -352,12 +357,12 @@ async def test_a_replay_waits_for_a_thread() -> None:
         await asyncio.to_thread(time.sleep, 0.05)
         return value
 
-    replay_result, result = await replayed(sequencer(name="s").then(handler(measured, name="measure")).then(rent()))
-    assert recorded(replay_result.events) == recorded(result.events)
+    replay_result, result = await replay_run(sequencer(name="s").then(handler(measured, name="measure")).then(rent()))
+    assert journaled_events(replay_result.events) == journaled_events(result.events)
 
 
 async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that waits for time to pass ends the replay, and the events before it are available."""
+    """A block that waits for time to pass ends the replay. The events before it are available."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
     waits.set()
@@ -374,10 +379,10 @@ async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -
     tasks = asyncio.all_tasks()
     replayed_run = await replay(pipeline, await store.run("r"), await store.steps("r"), model=model)
     assert asyncio.all_tasks() == tasks
-    paths = [path for _, path in recorded(result.events)]
+    paths = [path for _, path in journaled_events(result.events)]
     assert (
-        recorded(replayed_run.events)
-        == recorded(result.events)[: next(i for i, path in enumerate(paths) if "again" in path)]
+        journaled_events(replayed_run.events)
+        == journaled_events(result.events)[: next(i for i, path in enumerate(paths) if "again" in path)]
     )
 
 
@@ -399,28 +404,28 @@ async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
 
 
 async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
-    """The duration of the replay and the load of the machine make no difference."""
-    replayed_run, result = await replayed(rent(), limits=Limits(seconds=1e-9))
-    assert recorded(replayed_run.events) == recorded(result.events)
+    """Neither the duration of the replay nor the load of the machine makes a difference."""
+    replayed_run, result = await replay_run(rent(), limits=Limits(seconds=1e-9))
+    assert journaled_events(replayed_run.events) == journaled_events(result.events)
 
 
 async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
-    """Without the object, a replay uses its name, whose profile determines the next steps."""
+    """Without the object, a replay uses the model's name, and the profile for that name determines the next steps."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")
     replayed_run = await replay(block, await store.run("r"), await store.steps("r"))
-    assert recorded(replayed_run.events) == recorded(result.events)
+    assert journaled_events(replayed_run.events) == journaled_events(result.events)
     assert {event.model for event in replayed_run.events if isinstance(event, ModelCalled)} == {"function"}
 
 
 async def test_replaying_a_suspended_run_makes_no_call() -> None:
-    """Open requests are shown, and blocks that answer at once are not called again."""
+    """Open requests are shown. Blocks that answer immediately are not called again."""
     done = Forbidden()
-    pattern, store, handle, options = await lived(Life("people"), done)
+    pattern, store, handle, options = await live_out(Life("people"), done)
     run, steps, _ = store.looks[-1]
     before = done.copy()
     replayed_run = await replay(pattern, run, steps, **options)
     assert (run.status, done) == ("awaiting", before)
     assert [request.place for request in replayed_run.handle.pending] == [request.place for request in handle.pending]
-    assert Counter(recorded(replayed_run.events)) == Counter(recorded(handle.events))
+    assert Counter(journaled_events(replayed_run.events)) == Counter(journaled_events(handle.events))

@@ -1,4 +1,4 @@
-"""Interrupted runs are resumed: nothing is paid twice, and the result is that of an uninterrupted run."""
+"""Interrupted runs are resumed: nothing is paid for twice, and the result is that of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIMES = {"at", "seconds", "createdAt", "updatedAt", "startedAt", "finishedAt", 
 
 
 class Paid:
-    """Model that counts its calls, and has the run cancelled at a call of your choice."""
+    """Model that counts its calls and has the run cancelled at a chosen call."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.requests: list[str] = []
@@ -44,7 +44,7 @@ class Paid:
         self.model = FunctionModel(self._answer)
 
     async def _answer(self, request: ModelRequest) -> Any:
-        await asyncio.sleep(0)  # calls at the same time are all made before any of them is answered
+        await asyncio.sleep(0)  # simultaneous calls are all made before any of them is answered
         if len(self.requests) == self._stop:
             assert self.task is not None
             self.task.cancel()
@@ -57,19 +57,19 @@ class Paid:
             raise
 
 
-def essence_of(result: RunResult[Any]) -> Any:
+def result_without_times(result: RunResult[Any]) -> Any:
     """Return the result of a run without its times."""
     trails = [trail.to_wire() for trail in result.task_collections]
     raw = None if result.raw is None else result.raw.model_dump(mode="json")
     output = result.output if isinstance(result.output, (str, type(None))) else result.output.model_dump(mode="json")
-    return without_times([result.status, output, raw, trails, str(result.usage)])
+    return strip_times([result.status, output, raw, trails, str(result.usage)])
 
 
-def without_times(value: Any) -> Any:
+def strip_times(value: Any) -> Any:
     """Return `value` without times."""
     if isinstance(value, dict):
-        return {key: without_times(part) for key, part in value.items() if key not in _TIMES}
-    return [without_times(part) for part in value] if isinstance(value, list) else value
+        return {key: strip_times(part) for key, part in value.items() if key not in _TIMES}
+    return [strip_times(part) for part in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -78,32 +78,32 @@ def without_times(value: Any) -> Any:
 async def test_a_run_interrupted_at_any_call_has_the_same_result(
     name: str, data: st.DataObject, failing: float, seed: int
 ) -> None:
-    """A run that is cancelled at any calls, any number of times, makes each call once in total."""
+    """A run cancelled at any calls, any number of times, makes each call once in total."""
     pattern = PATTERNS[name]()
     full = Paid(failing=failing)
-    undisturbed = await outcome(pattern.run(QUESTION, model=full.model, seed=seed))
+    undisturbed = await run_outcome(pattern.run(QUESTION, model=full.model, seed=seed))
     store = MemoryStore()
     paid: list[str] = []
     cuts = data.draw(st.lists(st.integers(0, len(full.requests)), max_size=3))
     ended: Any = None
     for life, stop in enumerate([*cuts, None]):
-        if life and (await store.run("it")).status in COMPLETE:  # whose judge would be asked again if it failed
+        if life and (await store.run("it")).status in COMPLETE:  # if the judge failed, it would be called again
             break
         partial_run = Paid(failing=failing, stop=stop)
         if life:
             call = pattern.resume("it", model=partial_run.model, store=store)
         else:
             call = pattern.run(QUESTION, model=partial_run.model, seed=seed, store=store, run_id="it")
-        partial_run.task = asyncio.ensure_future(outcome(call))
+        partial_run.task = asyncio.ensure_future(run_outcome(call))
         ended = await partial_run.task
         paid += partial_run.requests
         assert ended is not None or (await store.run("it")).status == "interrupted"
-    if full.failed:  # a call that failed and was not given up before the cut is made, and counted, again
+    if full.failed:  # a failed call that was not abandoned before the interruption is made and counted again
         ended, undisturbed = ended[:-1], undisturbed[:-1]
     assert ended == undisturbed
     if full.failed:
         assert len(paid) - len(set(paid)) <= len(cuts)
-        # a half that fails ends the other one wherever that is by then: how far it came is a matter of time
+        # a failing half ends the other one at whatever point it has reached, so the number of calls varies
         assert name == "mirrored" or set(paid) == set(full.requests)
     else:
         assert sorted(paid) == sorted(full.requests)
@@ -114,20 +114,20 @@ async def test_a_run_interrupted_at_any_call_has_the_same_result(
     [("by letter", ["ballot"] * 4 + ["quote"] * 2), ("reasons and letter", ["reasons", "ballot"] * 2)],
 )
 async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name: str, calls: list[str]) -> None:
-    """Ballots, reasons and quotes are separate steps: none is paid for again, whichever was last."""
+    """Ballots, reasons and quotes are separate steps, so none is paid for again, whichever was last."""
     pattern = PATTERNS[name]()
     full = Paid()
-    undisturbed = await outcome(pattern.run(QUESTION, model=full.model, seed=1))
+    undisturbed = await run_outcome(pattern.run(QUESTION, model=full.model, seed=1))
     turns = 4
     assert len(full.requests) == turns + len(calls)
     for stop in range(turns, len(full.requests)):
         store, first, second = MemoryStore(), Paid(stop=stop), Paid()
         first.task = asyncio.ensure_future(
-            outcome(pattern.run(QUESTION, model=first.model, seed=1, store=store, run_id="it"))
+            run_outcome(pattern.run(QUESTION, model=first.model, seed=1, store=store, run_id="it"))
         )
         assert await first.task is None
         assert len(first.requests) == stop
-        assert await outcome(pattern.resume("it", model=second.model, store=store)) == undisturbed
+        assert await run_outcome(pattern.resume("it", model=second.model, store=store)) == undisturbed
         assert sorted([*first.requests, *second.requests]) == sorted(full.requests)
         steps = [step.key for step in await store.steps("it") if "judge" in step.key]
         kinds = [
@@ -136,10 +136,10 @@ async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name:
         assert sorted(kinds) == sorted(calls), steps
 
 
-async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
-    """Return the result of a run or its failure; None if it was cancelled."""
+async def run_outcome(call: Awaitable[RunResult[Any]]) -> Any:
+    """Return the result or the failure of a run; None if it was cancelled."""
     try:
-        return essence_of(await call)
+        return result_without_times(await call)
     except FlowDebateError as error:
         return [type(error).__name__, str(error)]
     except asyncio.CancelledError:
@@ -159,7 +159,7 @@ async def outcome(call: Awaitable[RunResult[Any]]) -> Any:
 async def test_a_resumed_run_uses_its_original_models(
     options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An override replaces the models of blocks; the default and the environment's model do not, even if changed."""
+    """An override replaces the models of blocks. A changed default or environment model does not affect them."""
     names: list[list[str]] = []
 
     @handler(name="asks")

@@ -1,4 +1,4 @@
-"""`run(..., if_exists="resume")`: one call that starts a run or resumes it, for scripts that are started again."""
+"""`run(..., if_exists="resume")`: a single call that starts or resumes a run, for scripts that are restarted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTION = "How should we get to work?"
 
 
 class Counted:
-    """Model that counts its answers, and fails at a call of your choice."""
+    """Model that counts its answers and fails at a chosen call."""
 
     def __init__(self, *, fail_at: int | None = None) -> None:
         self.answers = 0
@@ -40,18 +40,18 @@ class Counted:
         return "The road is free." if request.output is None else VERDICT
 
 
-def pattern(rounds: int = 1) -> Any:
-    """Return a debate of two turns per round and a judge."""
+def rent_debate(rounds: int = 1) -> Any:
+    """Return a debate with two turns per round and a judge."""
     return debate(name="city", debaters=SIDES, max_rounds=rounds, synthesizer=False)
 
 
 async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
-    """One call starts the run, resumes it after a crash, and returns it once it is complete."""
+    """One call starts the run, resumes it after a crash, and returns the result once it is complete."""
     store, dying, living = MemoryStore(), Counted(fail_at=2), Counted()
     with pytest.raises(KeyboardInterrupt):
-        await pattern().run(QUESTION, model=dying.model, store=store, run_id="city-1", if_exists="resume")
-    resumed = await pattern().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
-    rerun = await pattern().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
+        await rent_debate().run(QUESTION, model=dying.model, store=store, run_id="city-1", if_exists="resume")
+    resumed = await rent_debate().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
+    rerun = await rent_debate().run(QUESTION, model=living.model, store=store, run_id="city-1", if_exists="resume")
     assert (dying.answers, living.answers) == (2, 1)
     assert resumed.output == rerun.output
     assert resumed.output.verdict.winner == "take the bike"
@@ -65,9 +65,9 @@ async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
 async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
     """RunChanged names the differences before any call is paid for."""
     store, counted = MemoryStore(), Counted()
-    await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1", seed=7)
+    await rent_debate().run(QUESTION, model=counted.model, store=store, run_id="city-1", seed=7)
     with pytest.raises(RunChanged) as caught:
-        await pattern(rounds).run(
+        await rent_debate(rounds).run(
             question, model=counted.model, store=store, run_id="city-1", seed=seed, if_exists="resume"
         )
     assert part in caught.value.differences
@@ -77,9 +77,9 @@ async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds:
 async def test_without_the_option_a_used_id_is_an_error() -> None:
     """RunExists is raised, so that no run is resumed unintentionally."""
     store, counted = MemoryStore(), Counted()
-    await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1")
+    await rent_debate().run(QUESTION, model=counted.model, store=store, run_id="city-1")
     with pytest.raises(RunExists):
-        await pattern().run(QUESTION, model=counted.model, store=store, run_id="city-1")
+        await rent_debate().run(QUESTION, model=counted.model, store=store, run_id="city-1")
     assert counted.answers == 3
 
 
@@ -102,7 +102,7 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
 
 
 async def test_one_of_two_simultaneous_starts_conflicts() -> None:
-    """Neither of them has found a run of this id."""
+    """Neither start has found a run with this id."""
     done = asyncio.Event()
 
     @handler(name="slow")
@@ -115,7 +115,7 @@ async def test_one_of_two_simultaneous_starts_conflicts() -> None:
             try:
                 return await super().run(run_id)
             finally:
-                await asyncio.sleep(0)  # the other call looks as well
+                await asyncio.sleep(0)  # let the other call look as well
 
     store = Meeting()
     calls = [asyncio.ensure_future(slow.run("x", store=store, run_id="one", if_exists="resume")) for _ in range(2)]
@@ -125,8 +125,8 @@ async def test_one_of_two_simultaneous_starts_conflicts() -> None:
     assert [(await call).output for call in going] == ["x"]
 
 
-async def test_a_run_of_another_process_is_waited_for() -> None:
-    """Both calls return the same result; if that process ends early, this one continues."""
+async def test_a_run_of_another_process_is_awaited() -> None:
+    """Both calls return the same result. If the other process ends early, this one continues the run."""
     store, going, done, calls = MemoryStore(), asyncio.Event(), asyncio.Event(), 0
 
     @handler(name="slow")
@@ -159,9 +159,9 @@ async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
     """A run that was ended by its limits continues with higher ones."""
     store, counted = MemoryStore(), Counted()
     kwargs: dict[str, Any] = {"model": counted.model, "store": store, "run_id": "city-1", "if_exists": "resume"}
-    ended = await pattern().run(QUESTION, limits=Limits(calls=2), **kwargs)
+    ended = await rent_debate().run(QUESTION, limits=Limits(calls=2), **kwargs)
     assert ended.status == "limit"
-    result = await pattern().run(QUESTION, limits=Limits(calls=3), **kwargs)
+    result = await rent_debate().run(QUESTION, limits=Limits(calls=3), **kwargs)
     assert (result.status, counted.answers) == ("complete", 3)
 
 
@@ -175,8 +175,8 @@ async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
     ids=["no store", "no id", "unknown"],
 )
 async def test_values_that_cannot_be_resumed_are_rejected_before_the_run(options: dict[str, Any]) -> None:
-    """A store and a run id are required; unknown options are rejected."""
+    """A store and a run id are required, and unknown options are rejected."""
     counted = Counted()
     with pytest.raises(ConfigurationError, match="if_exists"):
-        await pattern().run(QUESTION, model=counted.model, **options)
+        await rent_debate().run(QUESTION, model=counted.model, **options)
     assert counted.answers == 0
