@@ -1,4 +1,4 @@
-"""Adapter conformance suite: one test for each promise of a model backed by another framework."""
+"""Adapter conformance suite: tests for the promises of a model backed by a third-party framework."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="AdapterConformance")
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
-# Seconds after which a test fails instead of waiting: the first call of a framework may import for several.
+# Timeout in seconds after which a test fails: the first call of a framework may spend several seconds on imports.
 _PATIENCE = 20.0
 _AT_ONCE = 4
-# With a listener, another method of the framework is called, which counts and fails differently.
+# With a listener, a different method of the framework is called, which counts tokens and fails differently.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
 _SCHEMA = {
     "title": "Ruling",
@@ -45,7 +45,7 @@ class FakeAnswer:
     pieces: tuple[str, ...] = ()
     """Text of the answer, split into the pieces of a stream."""
     data: Mapping[str, Any] | None = None
-    """Structured answer, instead of text."""
+    """Structured answer, used instead of text."""
     usage: tuple[int, int] | None = None
     """Tokens of the prompt and of the answer; None for a model that does not report usage."""
 
@@ -56,16 +56,16 @@ class FakeAnswer:
 
 
 Script: TypeAlias = Callable[[str], Awaitable[FakeAnswer]]
-"""Script of the fake model: it answers a prompt (the full text sent to the fake) or raises the framework's
-exceptions.
+"""Script of the fake model: given the prompt (the full text sent to the fake), it returns an answer or raises the
+framework's exceptions.
 """
 MakeAdapter: TypeAlias = "Callable[[Script], Model]"
-"""Factory for the adapter around the framework's fake model; the fake awaits the script for each request."""
+"""Factory for the adapter around the framework's fake model, which awaits the script for each request."""
 
 
 @dataclass(slots=True)
 class _Answers:
-    """Script of fixed answers in order, which raises exceptions among them. `prompts` records the prompts."""
+    """Script with a fixed list of answers; exceptions in the list are raised. `prompts` records the prompts."""
 
     answers: list[FakeAnswer | Exception]
     prompts: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class _Answers:
 
 
 class _Endless:
-    """Script that does not answer before it is cancelled."""
+    """Script that never answers and only ends when it is cancelled."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -96,13 +96,13 @@ class _Endless:
 
 
 class _TheirFailure(Exception):
-    """Exception of the framework."""
+    """Exception defined by the framework."""
 
 
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test running `check` in a new event loop, without a plugin; skip it if the fake lacks support."""
+    """Make a test that runs `check` in a new event loop, without a pytest plugin, unless the fake lacks support."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -144,7 +144,7 @@ async def _raised(expected: type[ErrorT], asking: Coroutine[Any, Any, object]) -
 
 
 class AdapterConformance:
-    """Conformance tests for a model backed by another framework: derive a class with a pytest fixture `make`.
+    """Conformance tests for a model backed by a third-party framework: derive a class with a pytest fixture `make`.
 
         class TestMyModel(AdapterConformance):
             @pytest.fixture
@@ -156,7 +156,7 @@ class AdapterConformance:
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}
-    """Reasons why the framework's fake model cannot demonstrate a promise, keyed by test name."""
+    """Reasons why the framework's fake model cannot support a test, keyed by test name."""
     takes_tools: ClassVar[bool] = False
     """True if the model calls the tools of a request; False if it refuses them."""
 
@@ -170,13 +170,13 @@ class AdapterConformance:
 
     @_promise
     async def test_conversation(self, make: MakeAdapter) -> None:
-        """Check that earlier questions and answers also reach the framework."""
+        """Check that earlier questions and answers in a conversation also reach the framework."""
         script = _Answers([FakeAnswer(pieces=("No.",))])
         request = _request("First question")
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
         request.messages = [*request.messages, *turns]
         await call.ask(make(script), request)
-        # a framework may send one text or several messages, but all parts have to be there in order
+        # a framework may send one text or several messages, but all parts must be present, in order
         places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
         assert places == sorted(places)
 
@@ -194,7 +194,8 @@ class AdapterConformance:
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
-        if getattr(model, "retry", None) is not None:  # otherwise the framework itself asks again, or nobody does
+        # otherwise the framework itself repeats the request, or nobody does
+        if getattr(model, "retry", None) is not None:
             response = await call.ask(model, _request(output=OutputSchema.of(_SCHEMA)))
             assert response.data == {"winner": "con", "points": 1}
             assert "winner" in script.prompts[1]
@@ -209,11 +210,11 @@ class AdapterConformance:
         script = _Answers([FakeAnswer(pieces=("Cars ", "are ", "out."))])
         response = await call.ask(make(script), _request(on_text=heard.append))
         assert "".join(heard) == response.text == "Cars are out."
-        assert len([piece for piece in heard if piece]) > 1  # not the whole text at the end
+        assert len([piece for piece in heard if piece]) > 1  # the pieces must not arrive as a single text at the end
 
     @_promise
     async def test_usage(self, make: MakeAdapter) -> None:
-        """Check that tokens are counted with and without streaming."""
+        """Check that tokens are counted both with and without streaming."""
         for listener in _LISTENERS:
             script = _Answers([FakeAnswer(pieces=("Cars ", "out."), usage=(120, 7))])
             usage = (await call.ask(make(script), _request(on_text=listener))).usage
@@ -228,7 +229,7 @@ class AdapterConformance:
 
     @_promise
     async def test_unknown_usage(self, make: MakeAdapter) -> None:
-        """Check that tokens are unknown, not zero, if the framework does not report them."""
+        """Check that token counts are unknown, rather than zero, if the framework does not report them."""
         response = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert response.usage.calls == 1
         assert response.usage.total_tokens is None
@@ -241,16 +242,17 @@ class AdapterConformance:
             asking = asyncio.ensure_future(call.ask(make(script), _request(on_text=listener)))
             await script.asked.wait()
             asking.cancel()
-            await asyncio.wait({asking})  # not awaited, which would raise its CancelledError here
+            await asyncio.wait({asking})  # wait instead of awaiting the task, which would raise its CancelledError here
             assert asking.cancelled(), listener
             await script.cancelled.wait()
 
     @_promise
     async def test_deadline(self, make: MakeAdapter) -> None:
-        """Check that the deadline of a call is enforced and ends the framework's request."""
+        """Check that the deadline of a call is enforced, and that it ends the framework's request."""
         script = _Endless()
         model = make(script)
-        warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())  # first calls import a lot
+        # warm up, because first calls import a lot
+        warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert warm.text
         error = await _raised(ModelTimeout, call.ask(model, _request(settings=ModelSettings(timeout=0.2))))
         assert error.seconds == 0.2
@@ -284,14 +286,14 @@ class AdapterConformance:
             await handle
         assert handle.status == "failed"
         broken, before = False, len(prompts)
-        for _ in range(2):  # the second time, everything is already answered
+        for _ in range(2):  # in the second pass, everything has already been answered
             result = await two.resume(handle.run_id, model=model, store=store)
             assert result.output == "Two."
             assert len(prompts) == before + 1
 
     @_promise
     async def test_limits(self, make: MakeAdapter) -> None:
-        """Check that no request reaches the framework beyond the limits of the run."""
+        """Check that no requests reach the framework once a limit of the run is reached."""
         script = _Answers([FakeAnswer(pieces=("One.",))])
         two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
         error = await _raised(LimitReached, two.run("May cars go?", model=make(script), limits=Limits(calls=1)))
@@ -314,7 +316,7 @@ class AdapterConformance:
 
     @_promise
     async def test_tools(self, make: MakeAdapter) -> None:
-        """Check that the tools of a request are called or refused, never ignored."""
+        """Check that the tools of a request are either called or refused, but never ignored."""
         tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
         script = _Answers([FakeAnswer(pieces=("Out.",))])
         if self.takes_tools:

@@ -1,4 +1,4 @@
-"""Debate cases: whole debates as values, hostile blocks and values, and a `repr` for failure messages."""
+"""Debate cases: whole debates as values, hostile blocks and values, and a `repr` suitable for failure messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Sabotage(Exception):
-    """Exception raised by hostile functions and values, in place of an application's exception."""
+    """Exception raised by hostile functions and values, simulating an application's exception."""
 
 
 class Unprintable:
@@ -61,14 +61,14 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""Input of a predicate: the round, the number of arguments so far, or the number of model calls so far; or Sabotage."""
+"""Measure for predicates: the round, or the number of arguments or model calls so far. A Sabotage is raised instead."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Returns:
-    """Block function returning `values` in turn, one per round, and then from the start.
+    """Block function that returns one of `values` per round, starting over after the last one.
 
-    Exceptions among them are raised. With `wait` the result is awaitable.
+    Exceptions among the values are raised. With `wait`, the result is awaitable.
 
     >>> Returns("For.", "Still for.")
     Returns('For.', 'Still for.')
@@ -88,7 +88,7 @@ class Returns:
         return f"Returns({', '.join(map(repr, self.values))}{', wait=True' if self.wait else ''})"
 
     def _value(self, ctx: Context) -> object:
-        # by round, because one object may serve several debates at once; the opening is before round 1
+        # Selected by round, because one object may serve several debates at once; the opening comes before round 1.
         value = self.values[(max(ctx.sequencer.state.round, 1) - 1) % len(self.values)]
         if isinstance(value, BaseException):
             raise value
@@ -97,7 +97,7 @@ class Returns:
 
 @dataclass(frozen=True)
 class StopWhen:
-    """`terminate_when` condition that is true once `measure` reaches `at_least`; with `wait` the result is awaitable.
+    """Condition for `terminate_when` that holds once `measure` reaches `at_least`; awaitable with `wait`.
 
     >>> StopWhen("round", 2)
     StopWhen(measure='round', at_least=2, wait=False)
@@ -128,7 +128,7 @@ async def _later(function: Callable[[Context], T], ctx: Context) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """Answers of a model to each kind of block, used in turn and then from the start."""
+    """Answers of a model to each kind of block, used one after the other, starting over after the last one."""
 
     arguments: Sequence[Any] = ("An argument.",)
     """Answers to requests for text, from debaters and from a synthesizer without a schema."""
@@ -137,12 +137,12 @@ class Answers:
     verdict: object = None
     """Answer to requests for a judge's verdict, also used to derive a score for each side."""
     deliverable: object = None
-    """Answer to all other requests, which come from a synthesizer with a schema. An audience votes for each side in
-    turn.
+    """Answer to all other requests, which come from a synthesizer with a schema. An audience votes for one side after
+    the other.
     """
 
     def model(self) -> FunctionModel:
-        """Create a new model giving these answers from the beginning."""
+        """Create a new model that gives these answers from the beginning."""
         counts: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
@@ -154,7 +154,10 @@ class Answers:
         return FunctionModel(answer, name="answers")
 
     def _replies_to(self, request: ModelRequest) -> tuple[str, Sequence[Any]]:
-        """Return the role that made the request and its replies, by the answer schema: blocks may have any name."""
+        """Return the role that made the request, and its replies.
+
+        The answer schema determines the role, because blocks may have any name.
+        """
         if request.output_schema is None:
             return "argument", self.arguments or (None,)
         fields = set(request.output_schema.get("properties", ()))
@@ -171,7 +174,7 @@ class Answers:
 
 
 def _as_scores(verdict: object, request: ModelRequest) -> object:
-    """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 for each without a winner.
+    """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 each if there is no winner.
 
     Sides whose names differ from their stances get equal scores; values other than verdicts stay unchanged.
     """
@@ -185,7 +188,7 @@ def _as_scores(verdict: object, request: ModelRequest) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class DebateCase:
-    """Debate with its question and the answers of a model.
+    """Debate together with its question and a model's answers.
 
     >>> sides = [{"name": "a", "stance": "cap rents"}, {"name": "b", "stance": "free rents"}]
     >>> found = {"verdict": "Cap them.", "winner": "cap rents", "reasoning": "It was answered."}
@@ -209,7 +212,7 @@ class DebateCase:
 
     @property
     def stances(self) -> list[str]:
-        """Stances of the possible winners, in declared order."""
+        """Stances that can win, in declared order."""
         return [debater.stance for debater in self.roster]
 
     @property
@@ -224,7 +227,7 @@ class DebateCase:
         return debate(**self.options)
 
     def model(self) -> FunctionModel:
-        """Create a new model giving the case's answers from the beginning; use one per run."""
+        """Create a new model that gives the case's answers from the beginning; use a separate one for each run."""
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:

@@ -1,4 +1,4 @@
-"""Checks of patterns: the library's promises, tested on generated questions, answers, failures and orders.
+"""Checks that patterns keep the library's promises, using generated questions, answers, failures and orders.
 
 from flowdebate.testing import check_debate
 
@@ -58,13 +58,13 @@ PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
 }
 """All checked promises, keyed by name."""
 
-# Never in a prompt by chance: if it is shown, the pattern has asked it.
+# Too unusual to be in a prompt by chance: if it appears, the pattern has included it.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
-# Maximum number of examples in the search for a smaller one: each takes several runs.
+# Maximum number of examples tried to find a smaller one, because each takes several runs.
 _SHRINKING = 100
-# Maximum number of places in the application's code at which to cancel runs of the first example.
+# Maximum number of locations in the application's code at which runs of the first example are cancelled.
 _PLACES = 20
-# Duration in seconds above which a check announces its time after a few examples.
+# Duration in seconds above which a check announces the expected time, after a few examples.
 _LONG, _FEW = 60, 3
 
 
@@ -74,9 +74,9 @@ class CheckOptions(TypedDict, total=False):
     max_examples: int
     """Number of generated examples; default 100."""
     seed: int | None
-    """Seed of the examples; None (default) chooses a new one each time and names it in the error.
+    """Seed of the examples; None (default) chooses a new seed each time and reports it in the error.
 
-    A given number generates the same examples for the same release of hypothesis and the same set of loaded modules,
+    The same number generates the same examples for the same release of hypothesis and the same set of loaded modules,
     whose constants hypothesis tries.
     """
     failures: bool
@@ -84,13 +84,13 @@ class CheckOptions(TypedDict, total=False):
     questions: SearchStrategy[str] | None
     """Strategy for questions; default `flowdebate.testing.strategies.questions()`."""
     texts: Sequence[str]
-    """Additional texts that models may say, such as one that `terminate_when` waits for."""
+    """Additional texts that models may say, for example a phrase that `terminate_when` waits for."""
     answers: Answering | None
-    """Function answering some model requests, and returning None for the others."""
+    """Function that answers some model requests, and returns None for the others."""
     skip: Sequence[str]
-    """Names of promises to skip for this pattern."""
+    """Names of promises not to check for this pattern."""
     examples: Sequence[Example]
-    """Examples to check before any is generated."""
+    """Examples to check before any are generated."""
     max_calls: int
     """Number of model calls after which a run counts as endless; default 2,000."""
     max_seconds: float
@@ -98,16 +98,16 @@ class CheckOptions(TypedDict, total=False):
 
 
 def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check a debate with `check_pattern`; raise ConfigurationError for any other pattern."""
+    """Check a debate with `check_pattern`; raise ConfigurationError for other patterns."""
     _check("check_debate", pattern, options, only=DebateRawOutput)
 
 
 def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
-    """Check that the library's promises hold for `pattern`, a pattern or a function to build one.
+    """Check that `pattern`, a pattern or a function that builds one, keeps the library's promises.
 
-    Each generated example runs it six or seven times with simulated models and humans, even if it names models; a
-    function is called twice per example. The first broken promise raises PromiseBroken, an AssertionError that names
-    the promise and the smallest failing example. Needs hypothesis.
+    Each generated example runs the pattern six or seven times with simulated models and humans, even if the pattern
+    names models; a function is called twice per example. The first broken promise raises PromiseBroken, an
+    AssertionError that names the promise and the smallest failing example. Needs hypothesis.
     """
     _check("check_pattern", pattern, options)
 
@@ -125,14 +125,14 @@ class Finding:
     examples: int = 0
     """Number of generated examples up to the first broken promise, or in total if there was none."""
     broken: PromiseBroken | None = None
-    """Smallest failure found."""
+    """Smallest failure; None if no promise was broken."""
     shrunk: int = 0
-    """Number of further examples tried in search of a smaller failure."""
+    """Number of further examples tried in order to find a smaller failure."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
-    """Duration of all examples so far in seconds."""
+    """Total duration of all examples so far, in seconds."""
     hung: bool = False
-    """True if a run exceeded its time limit; a smaller example would take as long."""
+    """True if a run exceeded its time limit; smaller examples are not tried then, because they would take as long."""
 
 
 def find_broken_promise(
@@ -143,7 +143,7 @@ def find_broken_promise(
     shrink: bool = True,
     **options: Unpack[CheckOptions],
 ) -> Finding:
-    """Run `check_pattern` and return its result as a value: the failure, if any, and the number of examples."""
+    """Run `check_pattern`, but return its result as a value: the failure, if any, and the number of examples."""
     make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
@@ -177,7 +177,7 @@ def _draw(check: _Check) -> None:
     from flowdebate.testing.strategies import examples
 
     options = check.options
-    # a `terminate_when` may wait for a word that is in its code
+    # a `terminate_when` may wait for a word from its own code
     predicates = [predicate for predicate in _predicates_of(_parts_of(check.make())) if predicate is not None]
     words = [
         word for predicate in predicates for code in _codes_of(predicate) for word in _strings_of(code) if word.strip()
@@ -187,8 +187,8 @@ def _draw(check: _Check) -> None:
         questions=options.get("questions"),
         texts=[*options.get("texts", ()), *words],
     )
-    # failures are reported by our error, with an example that can be pasted; a database would make checks depend on
-    # earlier ones
+    # Failures are reported in this library's error, with an example to paste; a database would make checks depend on
+    # earlier ones.
     quiet = settings(
         max_examples=options.get("max_examples", 100),
         phases=[Phase.generate, *([Phase.shrink] if check.max_shrinks else [])],
@@ -204,7 +204,7 @@ def _draw(check: _Check) -> None:
     @quiet
     @given(drawn)
     def holds(example: Example) -> None:
-        # hypothesis seeds all examples alike, which could hide the randomness of a block
+        # hypothesis seeds all examples alike, which could hide that a block behaves randomly
         random.seed(f"{check.seed} {check.finding.examples} {check.finding.shrunk}")
         check.holds(example)
         if check.finding.broken is not None and check.finding.broken.example == example:
@@ -218,7 +218,7 @@ def _draw(check: _Check) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Check:
-    """Check in progress."""
+    """A check in progress."""
 
     make: Callable[[], Block[Any, Any]]
     only: type[Any]
@@ -227,14 +227,14 @@ class _Check:
     seed: int
     options: CheckOptions
     max_shrinks: int
-    """Maximum number of examples tried in search of a smaller one."""
+    """Maximum number of examples tried in order to find a smaller failure."""
     finding: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
     """Number of waits in the first example, keyed by location in the application's code."""
 
     @cached_property
     def clock(self) -> Clock:
-        """Clock limiting the time of each run."""
+        """Clock that limits the time of each run."""
         return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:
@@ -242,14 +242,14 @@ class _Check:
         if self.finding.broken is None:
             self.finding.examples += 1
         elif self.finding.shrunk >= self.max_shrinks or self.finding.hung or self.finding.broken.example == example:
-            return  # hypothesis repeats the failing example, which a block with state might now pass
+            return  # hypothesis repeats the failing example, but a block with state might now pass
         else:
             self.finding.shrunk += 1
         start = monotonic()
         pattern = self.make()
         broken: tuple[Callable[..., Iterator[str]], str] | None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FlowDebateWarning)  # only the recorded behaviour counts
+            warnings.simplefilter("ignore", FlowDebateWarning)  # only recorded behavior counts
             try:
                 broken = run_in_time(lambda: self._first_problem(pattern, example), self.clock)
             except RunHangs as hang:
@@ -264,7 +264,7 @@ class _Check:
             self._announce()
 
     def _announce(self) -> None:
-        """Announce the expected time if the check will take long."""
+        """Announce the expected duration if the check will take long."""
         examples, took = self.options.get("max_examples", 100), self.finding.seconds / self.finding.examples
         if took * examples > _LONG:
             warnings.warn(
@@ -275,7 +275,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Record the first broken promise that concerns all examples."""
+        """Check the promises that concern all examples together, and record the first broken one."""
         self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -300,13 +300,12 @@ class _Check:
     async def _subjects(
         self, pattern: Block[Any, Any], example: Example
     ) -> AsyncIterator[tuple[Sequence[Callable[..., Iterator[str]]], Played | Runs | Cancelled]]:
-        """Yield the runs of `example`, each with the promises to check afterwards."""
+        """Yield the runs of `example`, each with the promises to check on it."""
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.finding.seen
         predicate, *rest = {id(test): test for test in _predicates_of(parts)}.values() or [None]
-        # not of inner patterns, and not of conditions on time, tokens or the application, which may never hold in a
-        # check
+        # Ignore inner patterns, and conditions on time, tokens or the application, which may never hold in a check.
         seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
         seen.has_predicate = not rest and predicate is not None and not _waits_outside(predicate)
 
@@ -316,12 +315,12 @@ class _Check:
             return run
 
         elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
-        # an answer stored without its question would come from the first run, because this run has different words
+        # Different words from the first run's: an answer stored without its question would be recognized.
         other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
         yield OF_A_RUN, other
-        # shows state that lasts for two runs, or that depends on the question after another one
+        # Reveals state that lasts for two runs, or that depends on the question after a different one.
         at_once = await play(example)
         later = await play(elsewhere)
         changed = None
@@ -340,7 +339,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Cancel runs while they wait: at every location in the first example, at one in further examples."""
+        """Cancel runs while they wait: at each location in the first example, and at one in further examples."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -357,26 +356,26 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run at its wait number `number` at `place`; return None if the run ended before."""
+        """Cancel a run at its wait number `number` at `place`; return None if the run ended before that."""
         remaining = number
         handles: list[RunHandle[Any]] = []
 
         def cancel() -> None:
             if handles and not handles[-1].done():
                 handles[-1].cancel()
-            elif remaining == 0:  # a run continued by a human's answer has started, but is not returned yet
+            elif remaining == 0:  # a run continued by a human's answer has started, but has not been returned yet
                 asyncio.get_running_loop().call_soon(cancel)
 
         def notice(waits: Wait | None) -> None:
             nonlocal remaining
             remaining -= waits == place
             if remaining == 0 and waits == place:
-                asyncio.get_running_loop().call_soon(cancel)  # once the task is actually waiting
+                asyncio.get_running_loop().call_soon(cancel)  # delayed until the task is actually waiting
 
         with watching(notice):
             try:
                 run = await self._play(pattern, example, frozenset(), handles)
-            except asyncio.CancelledError:  # the expected cancellation of the run
+            except asyncio.CancelledError:  # this is the expected cancellation of the run
                 self.clock.stop()
                 return None
         reached, remaining = remaining <= 0, -1
@@ -389,7 +388,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Run an example; append its handle to `handles`, and a further one after each human answer."""
+        """Play an example; append the handle of its run to `handles`, and another one after each human answer."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles
@@ -418,7 +417,7 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
-        """Describe a run that exceeded its time limit, and cancel it."""
+        """Describe a run that exceeded its time limit, and cancel the run."""
         await handle.wait(self.clock.left)
         if handle.done():
             return None
@@ -430,7 +429,7 @@ class _Check:
 
 
 def _store_of(pattern: Block[Any, Any]) -> MemoryStore | Literal[False]:
-    """Create a store for a pattern with humans."""
+    """Create a store for a pattern with humans; return False for other patterns."""
     humans = any(getattr(resource, "needs_store", False) for resource in pattern.resources.values())
     return MemoryStore() if humans else False
 
@@ -440,7 +439,7 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
 
 
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
-    """Return a function to build the pattern under test."""
+    """Return a function that builds the pattern under test."""
     if not isinstance(pattern, Block) and not callable(pattern):
         raise ConfigurationError(f"{location}()", "pattern", pattern, "a pattern, or a function that builds one")
     build: Callable[[], object] = (lambda: pattern) if isinstance(pattern, Block) else pattern
@@ -475,7 +474,7 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """Collect the `terminate_when` of each pattern among the parts; None for a pattern without one."""
+    """Collect the `terminate_when` of each pattern among the parts; None for patterns that have none."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, AnotherRound)]
 
@@ -490,7 +489,8 @@ def _codes_of(predicate: StopWhen) -> Iterator[CodeType]:
     """Yield the code objects of the application's functions in a predicate."""
     for test in as_condition(predicate).functions:
         function = inspect.unwrap(test.func if isinstance(test, partial) else test)
-        call = function if hasattr(function, "__code__") else type(function).__call__  # a callable object
+        # `function` may be a callable object
+        call = function if hasattr(function, "__code__") else type(function).__call__
         if isinstance(code := getattr(call, "__code__", None), CodeType):
             yield code
 

@@ -1,4 +1,4 @@
-"""Examples as values: a question with texts, failures and delays of models."""
+"""Examples as values: a question, and the texts, failures and delays of models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flowdebate.testing.simulated.draws import key_of, normal
 from flowdebate.testing.simulated.judge import SimJudge, read_view
 
 Answering: TypeAlias = "Callable[[ModelRequest], Reply | None]"
-"""Function answering some requests, and returning None for the others."""
+"""Function that answers some requests, and returns None for the others."""
 
 
 def _raising(make: Callable[[], Exception]) -> Callable[[], ModelResponse]:
@@ -55,13 +55,13 @@ class Example:
     question: str = "Why?"
     seed: int = 0
     texts: Sequence[str] = ("Yes.",)
-    """Model texts for requests without a schema, selected by the prompt."""
+    """Texts by the model for requests without a schema; the prompt determines which one is used."""
     choices: Sequence[int] = (0,)
-    """Model choices for answers with a schema, selected by the prompt."""
+    """Choices by the model for answers with a schema; the prompt determines which one is used."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failing calls as keys of `FAULTS`, keyed by call number from 1."""
+    """Failing calls, as keys of `FAULTS`, keyed by the number of the call, from 1."""
     delays: Sequence[int] = ()
-    """Delays of the answers in event loop iterations, one per call and then from the start."""
+    """Delays of the answers in event loop iterations, one per call, starting over after the last one."""
 
     def without_faults(self) -> Example:
         """Return the same example without model failures."""
@@ -73,15 +73,15 @@ class Call(NamedTuple):
 
     block: str
     prompt: str
-    """All messages joined into one text."""
+    """All messages, joined into a single text."""
 
 
 class ExampleModel:
-    """Model for every role of every pattern answering according to `example`, and recording the `calls`.
+    """Model that plays every role of every pattern according to `example`, and records the `calls`.
 
-    An answer depends on the prompt, not on the order of calls. For requests for a winner, scores or a letter, the model
-    has a favourite position, independent of their order, or (in a fifth of all cases) none. `answers` takes precedence.
-    A call beyond `max_calls` raises ScriptError.
+    An answer depends on the prompt, but not on the order of calls. When asked for a winner, scores or a letter, the
+    model has a favorite position, whatever the order, or (in a fifth of all cases) none. `answers` takes precedence.
+    Calls beyond `max_calls` raise ScriptError.
     """
 
     name = "example"
@@ -97,7 +97,7 @@ class ExampleModel:
         self._max_calls = max_calls
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer or fail after the example's delay."""
+        """Answer or fail, after the example's delay."""
         prompt = "\n".join(str(message.get("content") or "") for message in request.messages)
         self.calls.append(Call(request.block, prompt))
         number, delays = len(self.calls), self._example.delays
@@ -119,19 +119,19 @@ class ExampleModel:
             return response_of(answer, request, self.name)
         fields = (request.output_schema or {}).get("properties", {})
         if request.choices or fields.keys() & {"winner", "scores"}:
-            # the favourite by its stance, or by what it says where the prompt has no stances, wherever it is in the
-            # judge view and whatever it is called there: a judge of the order would break the promise that a verdict
-            # does not depend on it
+            # The favorite is found by its stance, or by its arguments if the prompt has no stances, whatever its
+            # position and name in the judge view: a judge who prefers a position would break the promise that a verdict
+            # does not depend on the order.
             favour = sum(self._example.choices)
             tied = favour % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))
-            with suppress(MalformedResponse):  # the answer of another block, which has such a field, too
+            with suppress(MalformedResponse):  # another block's answer may have a field of the same name
                 names = [side.stance for side in read_view(request).sides]
                 quality = {name: 0.0 if tied else normal(favour, key_of(name), 0, 0) for name in names}
                 by_text = (lambda _: 0.0) if tied else None
                 judge = SimJudge(quality=by_text if request.choices else quality, seed=favour)
                 return await judge.request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
-        # called whenever it is offered, because otherwise most of the pattern would stay untested
+        # called whenever offered, because most of the pattern would otherwise stay untested
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
         if handing_over:
             arguments = json.dumps(drawn.instance(inline_definitions(dict(handing_over[0].parameters))))
@@ -149,10 +149,10 @@ class ExampleModel:
         return ModelResponse(data=data)
 
 
-# One in this number of judges finds all positions equally good.
+# One in this number of judges considers all positions equally good.
 _TIED = 5
 _TRANSITION = re.compile(r'"(Transition to [^"\n]+)"')
-# Maximum levels of a schema, which may refer to itself.
+# Maximum depth of a schema, which may refer to itself.
 _DEEPEST = 6
 
 
@@ -173,20 +173,20 @@ class _Drawn:
         return texts[self._hash(place) % len(texts)]
 
     def _hash(self, place: str) -> int:
-        # not hash(), which differs between processes: an example must be reproducible from its repr
+        # not hash(), which differs between processes: examples must be reproducible from their repr
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
-        """Return the last line with which a speaker hands over, if the prompt lists such lines."""
+        """Return the last line for handing over to another speaker, if the prompt lists such lines."""
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 
     def instance(  # noqa: PLR0911 - kind by kind
         self, schema: Mapping[str, Any], place: str = "", nth: int = 0, depth: int = 0
     ) -> object:
-        """Generate an instance of `schema` without references; enum values in a list differ as long as possible."""
+        """Generate an instance of `schema`, which has no references; avoid equal enum values in a list."""
         if "enum" in schema:
-            values = sorted(schema["enum"], key=str)  # independent of the judge's reading order
+            values = sorted(schema["enum"], key=str)  # sorted, to be independent of the judge's reading order
             return values[(self.pick(len(values), place) + nth) % len(values)]
         options = schema.get("anyOf") or schema.get("oneOf")
         if options:
@@ -218,7 +218,7 @@ class _Drawn:
 
 def answer_of(example: Example, request: HumanRequest) -> object:
     """Return a human's answer that does not depend on the transcript so far."""
-    if request.problem is not None:  # it would be asked forever
+    if request.problem is not None:  # otherwise the request would be repeated forever
         allowed = f"one whose humans have `ask=`, or take what examples answer: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, allowed)
     drawn = _Drawn(example, request.block)

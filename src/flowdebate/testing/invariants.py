@@ -1,4 +1,4 @@
-"""Invariants of runs: generators of violations whose docstrings state the promise."""
+"""Invariants of runs: functions that yield violations of a promise, which their docstring states."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Run of a pattern on an example, up to its end or failure."""
+    """Run of a pattern on an example, up to the run's end or failure."""
 
     example: Example
     view: RunView
@@ -43,16 +43,16 @@ class Played:
     stances: frozenset[str]
     """Stances of a debate; empty if unknown, and for other patterns."""
     hangs: str | None = None
-    """Description of a run that was cancelled after its time limit."""
+    """Description of a run that was cancelled because it exceeded its time limit."""
 
     @property
     def unending(self) -> bool:
-        """True if the run was cancelled after its time limit."""
+        """True if the run was cancelled because it exceeded its time limit."""
         return self.model.unending or self.hangs is not None
 
     @property
     def raw(self) -> PatternOutput | None:
-        """Raw output; partial if the run failed, None if it failed before there was any."""
+        """Raw output; partial if the run failed, and None if it failed before there was any."""
         raw: PatternOutput | None = self.view.raw
         return raw
 
@@ -63,19 +63,19 @@ class Played:
 
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:
-        """Paths of the outermost pattern (the last, if there are several) and of the patterns inside it."""
+        """Paths of the outermost pattern (the last one, if there are several) and of the patterns inside it."""
         paths: list[str] = []
         for event in self.view.events:
             if isinstance(event, RoundStarted):
                 around = event.path.rpartition("/")[0]
-                # a round that is a separate block, `debate/round[1]/…`, is inside the pattern
+                # a round may be a separate block, `debate/round[1]/…`, inside the pattern
                 paths.append(around.rpartition("/")[0] if around.endswith("]") else around)
         top = min((path.count("/") for path in paths), default=0)
         outermost = next((path for path in reversed(paths) if path.count("/") == top), "")
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
 
     def events(self, kind: type[EventT]) -> list[EventT]:
-        """Return the events of one kind in order, excluding events of patterns inside the outermost one."""
+        """Return the events of one kind in order, ignoring events of patterns inside the outermost one."""
         outermost, inside = self._patterns
         matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
@@ -87,27 +87,27 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Runs of one example on the same pattern object, in this order."""
+    """Runs of one example with the same pattern object, in the order of the fields."""
 
     first: Played
     at_once: Played
-    """Rerun of `first` immediately afterwards."""
+    """Repetition of `first` immediately afterwards."""
     other: Played
-    """Run before `first` with another question, another seed and no model failures."""
+    """Run before `first` with a different question, a different seed, and no model failures."""
     later: Played
-    """Rerun of `other` after `first`."""
+    """Repetition of `other` after `first`."""
     changed: Played | None
-    """Run like `first`, but with another seed for a debate, and otherwise with answers arriving in another order.
+    """Run like `first`, but with a different seed (for a debate), or with answers that arrive in a different order.
 
     None if models fail in the first run.
     """
     alone: Played
-    """Rerun of `first` on a new pattern; `first` itself if the check cannot build one."""
+    """Repetition of `first` with a new pattern object; `first` itself if the check cannot build one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """Run that continued after it was cancelled."""
+    """Run that was cancelled but did not end."""
 
     place: Wait | None
     """Location of the wait in the application's code; None for the library's code."""
@@ -116,10 +116,10 @@ class Cancelled:
 
 @dataclass(kw_only=True)
 class Coverage:
-    """Cases covered by the runs in a check."""
+    """Cases covered by the runs of a check."""
 
     has_predicate: bool = False
-    """True if the pattern has a `terminate_when`."""
+    """True if the pattern has a `terminate_when` condition."""
     evaluated: int = 0
     """Number of runs in which `terminate_when` was evaluated."""
     fired: int = 0
@@ -127,9 +127,9 @@ class Coverage:
     examples: int = 0
     runs: int = 0
     speakers: frozenset[tuple[str, str]] = frozenset()
-    """Turns of the pattern, with their speakers."""
+    """Names of the pattern's turns, with their speakers."""
     heard: set[str] = field(default_factory=set)
-    """Names of turns that received an answer."""
+    """Names of turns that have received an answer."""
 
     def count(self, run: Played) -> None:
         self.runs += 1
@@ -159,7 +159,7 @@ def fails_only_for_a_reason(run: Played) -> Problems:
 
 
 def ends_within_its_rounds(run: Played) -> Problems:
-    """Check that runs end: rounds are 1, 2, 3 up to the declared maximum, and the output counts them."""
+    """Check that runs end: rounds count up from 1, at most to the declared maximum, and the output counts them."""
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls, and no end"
         return
@@ -175,7 +175,7 @@ def ends_within_its_rounds(run: Played) -> Problems:
 
 
 def stops_for_the_reason_it_says(run: Played) -> Problems:
-    """Check that a complete run gives its true reason: its maximum after all rounds, or the decision of its role."""
+    """Check that a complete run reports its true reason for stopping: the maximum of rounds, or a role's decision."""
     ended = run.events(RoundsEnded)
     rounds = run.events(RoundStarted)
     if not run.complete or run.raw is None or not ended or not rounds:
@@ -196,7 +196,7 @@ def stops_for_the_reason_it_says(run: Played) -> Problems:
 
 
 def records_what_was_said(run: Played) -> Problems:
-    """Check that the transcript has one entry for each finished turn, by its speaker, in ascending rounds."""
+    """Check that the transcript has one entry per finished turn, by its speaker, in ascending rounds."""
     if run.raw is None:
         return
     spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
@@ -213,7 +213,7 @@ def records_what_was_said(run: Played) -> Problems:
 def tasks_match_the_transcript(run: Played) -> Problems:
     """Check that every turn has a task, and that no task is left open.
 
-    A task was completed by its speaker with the turn's text, failed or was cancelled.
+    Each task was completed by its speaker with the turn's text, has failed, or was cancelled.
     """
     if run.raw is None:
         return
@@ -232,9 +232,9 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_those_called_speak(run: Played) -> Problems:
-    """Check that only called debaters speak in a moderated round, in the called order or the debate's.
+    """Check that only called debaters speak in a moderated round, in the order of the call or of the debate.
 
-    In a cross-examination, the same holds for the debaters they ask.
+    In a cross-examination, the same holds for the debaters who are questioned.
     """
     ordered = {event.round: list(event.speakers) for event in run.events(TurnsOrdered)}
     for decision in getattr(run.raw, "moderator_decisions", ()):
@@ -250,7 +250,7 @@ def only_those_called_speak(run: Played) -> Problems:
 
 
 def turns_keep_their_order(run: Played) -> Problems:
-    """Check that turns and entries are in the announced order of the round, without chance speakers."""
+    """Check that turns and entries follow the announced order of the round, and that nobody else speaks."""
     for event in run.events(TurnsOrdered):
         order = list(event.speakers)
         turns = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
@@ -258,7 +258,7 @@ def turns_keep_their_order(run: Played) -> Problems:
             yield f"round {event.round}: the order is {order}, the turns are {turns}"
         spoken = [entry.speaker for entry in run.raw.entries if entry.round == event.round] if run.raw else []
         rest = iter(order)
-        if not all(speaker in rest for speaker in spoken):  # skipped turns leave gaps
+        if not all(speaker in rest for speaker in spoken):  # a subsequence, because skipped turns leave gaps
             yield f"round {event.round}: the order is {order}, the entries are of {spoken}"
 
 
@@ -270,7 +270,7 @@ def arguments_say_something(run: Played) -> Problems:
 
 
 def winner_is_among_the_positions(run: Played) -> Problems:
-    """Check that the winner is a stance of the debate, or an agent with a proposal; or nobody."""
+    """Check that the winner is a stance of the debate, or an agent with a proposal; or that there is no winner."""
     if isinstance(run.raw, DebateRawOutput):
         verdict = run.raw.verdict
         winner = None if verdict is None else verdict.unknown_winner or verdict.winner
@@ -283,7 +283,7 @@ def winner_is_among_the_positions(run: Played) -> Problems:
 
 
 def tells_its_failures(run: Played) -> Problems:
-    """Check that every tolerated provider failure is an event, is in `losses`, and shows in the status of the run."""
+    """Check that every tolerated provider failure is an event, is in `losses`, and affects the status of the run."""
     if run.raw is None:
         return
     losses, failures = list(run.raw.losses), run.events(RoleFailed)
@@ -292,26 +292,30 @@ def tells_its_failures(run: Played) -> Problems:
     if run.complete and losses and "complete" in (run.raw.status, run.view.status):
         yield f"status {run.view.status!r} of the run and {run.raw.status!r} of the output, with {len(losses)} losses"
     inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(failures)
-    if run.complete and run.raw.status != run.view.status and not inside:  # failures of inner patterns are the run's
+    # failures of inner patterns only affect the run's status
+    if run.complete and run.raw.status != run.view.status and not inside:
         yield f"the run is {run.view.status!r}, its output {run.raw.status!r}"
     if run.error is not None and run.view.status != "failed":
         yield f"the run is {run.view.status!r} after {run.error!r}"
 
 
 def counts_every_call(run: Played) -> Problems:
-    """Check that the usage of a run is the sum of its calls, and each request to a model is a call."""
+    """Check that the usage of a run is the sum of its calls, and that each request to a model is counted as a call."""
     called = [event for event in run.view.events if isinstance(event, ModelCalled)]
     total = reduce(add, (event.usage for event in called), Usage.none())
     if total != run.view.usage:
         yield f"the run says {run.view.usage}, its calls add up to {total}"
-    # real fallback models are refused, and a fork has answers of its parent
+    # calls of real fallback models fail, and a fork also has its parent's answers
     answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
 
 
 def events_tell_the_result(run: Played) -> Problems:
-    """Check that events begin and end with the run's, and report all decisions, reports and verdicts of the output."""
+    """Check that the run's own events come first and last, and that events report everything in the output.
+
+    This includes all decisions, reports and verdicts.
+    """
     events = run.view.events
     if not (isinstance(events[0], RunStarted) and isinstance(events[-1], RunFinished)):
         yield f"the first event is {events[0]!r}, the last {events[-1]!r}"
@@ -327,7 +331,7 @@ def events_tell_the_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield the events of all patterns with a counterpart in the raw output, with the names of both fields."""
+    """Yield the events with a counterpart in the raw output, for all patterns, with the field names of both."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -335,7 +339,7 @@ def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
 
 
 def reads_back_from_json(run: Played) -> Problems:
-    """Check that the raw output is read back from its wire form without a change."""
+    """Check that the raw output is unchanged after conversion to its wire form and back."""
     if run.raw is not None and run.complete:
         wire = run.raw.to_wire()
         read = type(run.raw).model_validate(wire)
@@ -344,7 +348,7 @@ def reads_back_from_json(run: Played) -> Problems:
 
 
 def has_an_output_for_stores(run: Played) -> Problems:
-    """Check that the output and the raw output fit in a store: JSON, or data convertible to JSON by pydantic."""
+    """Check that a store accepts the output and the raw output: JSON, or data that pydantic can convert to JSON."""
     for what, value in (("output", run.output), ("raw output", run.raw)) if run.complete else ():
         try:
             to_json(value, inf_nan_mode="strings")
@@ -356,7 +360,7 @@ def has_an_output_for_stores(run: Played) -> Problems:
 
 
 def keeps_no_state(runs: Runs) -> Problems:
-    """Check that a pattern keeps no state between runs: with the same question, seed and answers, runs are equal."""
+    """Check that a pattern keeps no state between runs: runs with the same question, seed and answers are equal."""
     for first, again in ((runs.first, runs.at_once), (runs.other, runs.later)):
         difference = _compare(first, again)
         if difference is not None:
@@ -381,7 +385,10 @@ def _compare(first: Played, again: Played) -> str | None:
 
 
 def asks_the_question_as_it_is(runs: Runs) -> Problems:
-    """Check that prompts showing one question show every question, word for word; and so does the raw output."""
+    """Check that the raw output and the prompts contain the question word for word.
+
+    A block whose prompts show one question has to show every question.
+    """
     for run in (runs.first, runs.other):
         if run.raw is not None and run.raw.subject != clean_text(run.example.question):
             yield f"the output has {run.raw.subject!r} for {run.example.question!r}"
@@ -394,7 +401,7 @@ def asks_the_question_as_it_is(runs: Runs) -> Problems:
 
 
 def answers_the_question_asked(runs: Runs) -> Problems:
-    """Check that a run says nothing about an earlier run's question, and equals a run of a newly built pattern."""
+    """Check that a run does not mention the question of an earlier run, and equals a run of a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
@@ -408,9 +415,9 @@ def answers_the_question_asked(runs: Runs) -> Problems:
 
 
 def judges_regardless_of_order(runs: Runs) -> Problems:
-    """Check that the winner does not depend on the judge's reading order: another seed, the same winner.
+    """Check that the winner does not depend on the judge's reading order: a different seed gives the same winner.
 
-    This holds for one transcript, and a model that judges regardless of order.
+    This requires a single transcript, and a model that judges regardless of order.
     """
     one, two = runs.first, runs.changed
     if two is None or not (one.complete and two.complete):
@@ -425,7 +432,7 @@ def judges_regardless_of_order(runs: Runs) -> Problems:
 
 
 def arrival_does_not_matter(runs: Runs) -> Problems:
-    """Check that the order of arrival of answers does not affect the raw output."""
+    """Check that the order in which answers arrive does not affect the raw output."""
     one, two = runs.first, runs.changed
     if two is not None and one.view.seed == two.view.seed and _as_json(one.raw) != _as_json(two.raw):
         yield f"raw output: {_describe_difference(_as_json(one.raw), _as_json(two.raw))}"
@@ -435,7 +442,7 @@ def arrival_does_not_matter(runs: Runs) -> Problems:
 
 
 def ends_when_cancelled(cancelled: Cancelled) -> Problems:
-    """Check that a cancelled run ends: no block swallows the cancellation."""
+    """Check that a cancelled run ends, which means that no block swallows the cancellation."""
     run, place = cancelled.run, "" if cancelled.place is None else f" at {cancelled.place}"
     status = run.hangs or (run.view.status if run.error is None else error_text(run.error))
     yield f"cancelled{place}, the run goes on: {status}"
@@ -445,11 +452,11 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
 
 
 def hears_every_side(seen: Coverage) -> Problems:
-    """Check that everybody with a turn in a pattern is heard in some example, if there are five for each of them."""
+    """Check that everybody with a turn in a pattern is heard in some example, if there are five per speaker."""
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
-    for turns in patterns.values():  # a pattern that never runs, such as another branch of a router, cannot be judged
+    for turns in patterns.values():  # a pattern that never runs, such as an unused branch of a router, cannot be judged
         silent = [speaker for turn, speaker in turns if turn not in seen.heard]
         if silent and len(silent) < len(turns) and seen.examples >= _CHANCES * len(turns):
             yield f"{', '.join(map(repr, silent))} is heard in none of {seen.runs} runs"
@@ -458,7 +465,7 @@ def hears_every_side(seen: Coverage) -> Problems:
 def terminate_when_can_fire(seen: Coverage) -> Problems:
     """Check that a `terminate_when` ends some run before its last round.
 
-    Examples cannot know its trigger: `texts=["…"]` adds texts for models to say.
+    Examples do not know its trigger; `texts=["…"]` adds texts for models to say.
     """
     if seen.has_predicate and seen.evaluated and not seen.fired:
         yield f"terminate_when was asked in {seen.evaluated} runs and was never true"
@@ -491,19 +498,19 @@ OF_A_CANCELLATION: Sequence[Callable[[Cancelled], Problems]] = (ends_when_cancel
 OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, hears_every_side)
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
-"""Words of the other question: invented names, too rare to occur by chance."""
-# Examples for each speaker after which a moderator that never calls one is not chance.
+"""Invented names in the other question, too rare to occur by chance."""
+# Number of examples per speaker after which it is no longer chance that a moderator never calls somebody.
 _CHANCES = 5
 
-# Minimum characters: a shorter question, such as "Why?", may be in a prompt by chance.
+# Minimum length in characters: a shorter question, such as "Why?", may be in a prompt by chance.
 _TELLING = 12
-# Characters shown before the first difference, as a line of context.
+# Number of characters shown before the first difference, as context.
 _BEFORE = 40
 # Phases whose turns are ballots, which transcripts do not contain.
 _BALLOTS = ("poll", "vote")
-# Losses that are not failures, checked by other promises.
+# Losses that are not failures; other promises check them.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
-# Measured fields, which differ between runs.
+# Measured fields, whose values differ between runs.
 _TIMES = frozenset({"seconds", "at"})
 
 
@@ -513,14 +520,14 @@ def _count_rounds(raw: object) -> int | None:
 
 
 def _find_blocks_showing(run: Played) -> set[str]:
-    """Return the blocks whose prompts contain the question."""
+    """Return the names of blocks whose prompts contain the question."""
     text = clean_text(run.example.question)
-    # a question that looks like a line of the prompt is escaped
+    # a question that looks like a line of the prompt is escaped there
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 
 def _block_of(path: str) -> str:
-    """Return the block name at the end of a path, without a pass number."""
+    """Return the block name at the end of a path, without the number of a pass."""
     return path.rpartition("/")[2].rpartition("[")[0] if path.endswith("]") else path.rpartition("/")[2]
 
 
@@ -533,7 +540,7 @@ def _list_texts(value: object) -> Iterator[str]:
 
 
 def _as_json(value: object) -> object:
-    """Convert `value` to JSON data, without measured times."""
+    """Convert `value` to JSON data, omitting measured times."""
     return _drop_times(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
 
 
@@ -544,7 +551,7 @@ def _drop_times(value: object) -> object:
 
 
 def _describe_difference(one: object, two: object, place: str = "") -> str:
-    """Describe the first difference between two values; empty if there is none."""
+    """Describe the first difference between two values; return an empty text if there is none."""
     if isinstance(one, Mapping) and isinstance(two, Mapping) and one.keys() == two.keys():
         pairs = [(f"{place}.{key}" if place else str(key), one[key], two[key]) for key in one]
     elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):

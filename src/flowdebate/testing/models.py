@@ -25,7 +25,7 @@ Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """Request as it was at the time of the call."""
+    """Request, as it was at the time of the call."""
 
     block: str
     """Name of the block that made the call."""
@@ -34,7 +34,7 @@ class RecordedCall:
     tools: Sequence[str]
     """Names of the offered tools."""
     begins: str = ""
-    """Required first words of the answer, for models that support this."""
+    """Words with which the answer must begin, for models that support this."""
     sentences: int | None = None
     """Maximum number of sentences, for models that support this."""
 
@@ -45,7 +45,7 @@ class RecordedCall:
 
 
 class FunctionModel:
-    """Model answering with `function(request)`, sync or async.
+    """Model that answers with `function(request)`, which may be sync or async.
 
     `request.messages` are the chat messages as dicts, `request.output_schema` is the JSON Schema of a structured answer
     (None for text), and `request.block` is the name of the calling block. The function returns `str`, a dict (a
@@ -73,11 +73,11 @@ class FunctionModel:
 
 
 class ScriptedModel:
-    """Model answering with `replies` in order, one per call.
+    """Model that answers with `replies` in order, one per call.
 
     A reply is text, a dict or pydantic model (a structured answer), one or more `ToolCall` objects, a `ModelResponse`,
-    or an exception, which is raised. A call beyond the script raises `ScriptError`, as does `assert_complete()` while
-    replies are left. `calls` holds the requests.
+    or an exception, which is raised. Calls beyond the script raise `ScriptError`, as does `assert_complete()` while
+    replies are left. `calls` contains the requests.
 
     >>> model = ScriptedModel("one", "two")
     >>> model.remaining
@@ -128,9 +128,9 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """Build the response of the model `name` from a reply of any kind; if it is an exception, raise it.
+    """Build the response of the model `name` from a reply of any kind, or raise the reply if it is an exception.
 
-    A dict is a structured answer, or the log-probabilities of the request's choices.
+    A dict is a structured answer, or contains the log-probabilities of the request's choices.
     """
     if isinstance(reply, BaseException):
         raise reply

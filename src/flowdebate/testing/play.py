@@ -1,4 +1,4 @@
-"""Runs within a check: limited in time, observed while they wait, and cancelled there."""
+"""Runs within a check: limited in time, and observed and cancelled while they wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _OURS = str(Path(__file__).parents[1])
 _STANDARD = sysconfig.get_path("stdlib")
-# Seconds for a cancelled run to end, and for a thread to notice that its run exceeded its time.
+# Time in seconds for a cancelled run to end, and for a thread to notice that its run exceeded the time limit.
 _GRACE = 1.0
 
 
@@ -35,7 +35,7 @@ class Wait(NamedTuple):
 
 
 class RunHangs(Exception):
-    """Error for a run blocking its thread beyond the time limit."""
+    """Error for a run that blocks its thread beyond the time limit."""
 
     def __init__(self, place: Wait | None) -> None:
         self.place = place
@@ -44,7 +44,7 @@ class RunHangs(Exception):
 
 @dataclass
 class Clock:
-    """Clock measuring the time of each run."""
+    """Clock that measures the time of each run."""
 
     seconds: float
     _end: float | None = field(default=None, init=False)
@@ -59,12 +59,12 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Return the remaining seconds of the run."""
+        """Return the time left for the run, in seconds."""
         return self.seconds if self._end is None else max(self._end - monotonic(), 0.0)
 
     @property
     def blocked(self) -> bool:
-        """Return whether a run exceeded its time without its event loop noticing."""
+        """Return whether a run exceeded its time limit without its event loop noticing."""
         return self._end is not None and monotonic() > self._end + 2 * _GRACE
 
 
@@ -72,7 +72,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
     """Return the coroutine's result from a new thread; if a run blocks the thread, abandon it and raise RunHangs."""
     outcome: Future[T] = Future()
 
-    async def main() -> None:  # remaining tasks may resist cancellation: the result does not wait for them
+    async def main() -> None:  # Do not wait for the remaining tasks, because they may resist cancellation.
         try:
             outcome.set_result(await make())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
@@ -90,7 +90,10 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
 
 @contextmanager
 def watching(notice: Callable[[Wait | None], object]) -> Iterator[None]:
-    """Call `notice` whenever a task started inside waits, with the location in the application's code, if any."""
+    """Call `notice` whenever a task that was started in this context waits.
+
+    The argument is the location in the application's code; None for the library's code.
+    """
     loop = asyncio.get_running_loop()
     outside = loop.get_task_factory()
 
@@ -111,7 +114,7 @@ async def _watch(call: Coroutine[Any, Any, T], notice: Callable[[Wait | None], o
 
 @coroutine
 def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], object]) -> Generator[object, Any, Any]:
-    # like `await`, but records where the call waits
+    # Equivalent to `await`, except that it records where the call waits.
     error: BaseException | None = None
     while True:
         try:
@@ -139,7 +142,7 @@ def _inwards(call: object) -> Iterator[FrameType]:
             return
         yield frame
         awaited = getattr(call, "cr_await", None) or getattr(call, "gi_yieldfrom", None)
-        # Python does not know calls that are driven manually, like those with a deadline, as `await`
+        # Python does not report manually driven calls, such as calls with a deadline, as awaited.
         call = awaited or getattr(call, "ag_await", None) or frame.f_locals.get("call")
 
 
@@ -153,7 +156,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _application_place(frames: Iterator[FrameType]) -> Wait | None:
-    """Return the innermost location outside the library and Python."""
+    """Return the innermost location outside this library and Python itself."""
     place = None
     for frame in frames:
         path = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""`serve_recording`: a local server replaying the recorded answers of another one."""
+"""`serve_recording`: a local server that replays another server's recorded answers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     """Serve the exchanges in the cassette at `path` from a local model server; yield its base URL.
 
     Record the cassette with `flowdebate models check MODEL --record FILE`, or with a `RecordingModel` and
-    `exchanges=True`. A recorded request gets its response again, and equal requests get theirs in order. Any other
-    request is refused in the server's words if it has a part that the server always refused, such as a temperature;
-    otherwise it gets the response to a request of the same form: streamed, with tools, in a response format. A request
-    with a part that was never sent is also refused, with a message that names the part.
+    `exchanges=True`. A recorded request gets its response again; equal requests get theirs in the recorded order. Any
+    other request is refused in the original server's words if the server always refused one of its parts, such as a
+    temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, in a response
+    format. A request with a part that was never sent is also refused, with a message that names the part.
 
-    Raise BadFile for any other file.
+    Raise BadFile for a file that is not such a cassette.
 
     >>> with serve_recording("check.jsonl") as base_url:  # doctest: +SKIP
     ...     model = OpenAIModel("gpt-5-mini", base_url=base_url)
@@ -51,7 +51,7 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Write nothing to stderr."""
+            """Suppress the log on stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -96,7 +96,7 @@ class _Recording:
         return self._next(form, alike, again=0)
 
     def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
-        """Return the next of `exchanges`; after the last one, repeat from number `again`."""
+        """Return the next one of `exchanges`; after the last one, start again from number `again`."""
         with self._lock:
             number = self._served[key]
             self._served[key] += 1
@@ -106,7 +106,7 @@ class _Recording:
 
 
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
-"""Parts of a request, or their prefixes, that affect the form of its response."""
+"""Parts of a request (or their prefixes) that affect the form of its response."""
 
 
 def _refusal(problem: str) -> HttpExchange:
@@ -119,12 +119,12 @@ def _form_of(parts: frozenset[str]) -> frozenset[str]:
 
 
 def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
-    """Return a request without the model's name, which may be redacted."""
+    """Return a request without the model's name, which may be redacted in the recording."""
     return {name: value for name, value in sent.items() if name != "model"}
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Name the parts of a request affecting the form of the response, or possibly refused by servers.
+    """Name the parts of a request that affect the form of the response, or that servers may refuse.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']

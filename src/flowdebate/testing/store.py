@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNot
 from flowdebate.store.base import RunFilter, RunHeader, StepRow, Store, StoredRun, StoredStatus
 
 MakeStore: TypeAlias = "Callable[[], Store]"
-"""Factory for store objects that share the location of the test."""
+"""Factory for store objects that share one location per test."""
 
 NASTY = (
     "plain",
@@ -35,11 +35,11 @@ NASTY = (
     " ends in blanks ",
     "",
 )
-"""Texts that a store must neither change nor confuse: a null ends a string in C; half a surrogate pair is possible in
-JSON, but is not valid UTF-8; `..` leads out of a folder; and some databases drop blanks at the end.
+"""Texts that a store must neither change nor confuse: a null character ends a string in C; half of a surrogate pair is
+possible in JSON but is not valid UTF-8; `..` leads out of a folder; and some databases drop trailing blanks.
 """
 
-# Runs are listed by start time, and clocks may repeat a value, so each run starts a millisecond later.
+# Runs are listed by start time and clocks may repeat a value, so each run starts a millisecond after the last.
 _LATER = count(1)
 
 
@@ -63,7 +63,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """Make the header of a new run that is newer than all earlier ones."""
+    """Make the header of a new run, created after all earlier ones."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,
@@ -77,9 +77,9 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test that opens as many objects of one location as `check` has parameters.
+    """Make a test that opens as many store objects at one location as `check` has parameters.
 
-    It runs in a new event loop, without a pytest plugin. Tests with two objects are skipped for a store that cannot be
+    It runs in a new event loop, without a pytest plugin. Tests with two objects are skipped for stores that cannot be
     shared.
     """
     objects = len(inspect.signature(check).parameters) - 1
@@ -106,7 +106,7 @@ def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, object]) -> None:
-    """Check that each call raises exactly `expected`, naming the run "r"."""
+    """Check that each call raises exactly `expected`, with the run "r" in the message."""
     for call in calls:
         try:
             await call
@@ -118,7 +118,7 @@ async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, objec
 
 
 def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
-    """List all writes to the run "r" that only its owner may make."""
+    """List all writes to the run "r" that are reserved for its owner."""
     return [
         store.intend("r", "k", "call", None),
         store.commit("r", "k", "call", "2", 2.0),
@@ -146,10 +146,10 @@ class StoreConformance:
             def make(self, tmp_path):
                 return lambda: MyStore(tmp_path / "runs")
 
-    Each call of `make()` returns a new store object: for the same location within one test, and for an empty location
-    in the next test. `shared`: several objects can use one location; otherwise tests that need two objects are skipped.
-    `take_within`: seconds after its owner ends within which a run can be taken. `examples`: the number of random
-    sequences. Needs `flowdebate[testing]`.
+    Each call of `make()` returns a new store object: for the same location within a test, and for a new, empty location
+    in the next test. `shared` is True if several objects can use one location; otherwise tests that need two objects
+    are skipped. `take_within` is the maximum time in seconds until a run can be taken after its owner ends. `examples`
+    is the number of random sequences. Needs `flowdebate[testing]`.
     """
 
     shared = True
@@ -159,7 +159,7 @@ class StoreConformance:
     @_promise
     async def test_a_new_run_is_there_whole(self, store: Store) -> None:
         """Check that a new run is running and owned, has no steps or outcome, and keeps its header and ID."""
-        # a seed may have more bits than an integer of a database, and later versions may add fields to a header
+        # A seed may have more bits than a database integer, and later versions may add fields to a header.
         run_header = header(
             "r",
             seed=2**80,
@@ -185,11 +185,11 @@ class StoreConformance:
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))
-        await store.release("r")  # called last in a cleanup, where its error would hide the original one
+        await store.release("r")  # called last during cleanup, where its error would hide the original one
 
     @_promise
     async def test_a_finished_run_has_its_outcome_and_no_owner(self, store: Store) -> None:
-        """Check that a finished run cannot be written until it is taken, and can then be finished again."""
+        """Check that a finished run cannot be written until it is taken, and that it can then be finished again."""
         outcome = {"output": {"text": "ü\x00\ud800"}, "seconds": 1.5, "error": None}
         await store.create(header("r"))
         await store.finish("r", "interrupted", outcome)
@@ -206,7 +206,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_brief_list_has_outcomes_without_their_outputs(self, store: Store) -> None:
-        """Check that a brief list omits only outputs, even for an added run, and a full list omits nothing."""
+        """Check that a brief list omits only outputs, even for an added run, and that a full list omits nothing."""
         outcome = {"output": "ü\x00\ud800", "raw": {"a": 1}, "seconds": 1.5, "summary": {"decision": "ü\x00\ud800"}}
         await store.create(header("r"))
         await store.finish("r", "complete", outcome)
@@ -225,7 +225,7 @@ class StoreConformance:
         await store.intend("r", "open", "call", None)
         before = await store.run("r"), await store.steps("r")
         await store.release("r")
-        await store.release("r")  # a released run has no owner, so there is nothing to refuse
+        await store.release("r")  # a released run has no owner, so nothing is refused
         await _refuses(RunConflict, *_writes(store))
         assert (replace(await store.run("r"), owned=True), await store.steps("r")) == before
         await store.take("r")
@@ -233,7 +233,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_run_is_taken_once(self, store: Store) -> None:
-        """Check that one of many concurrent attempts succeeds, and the others raise RunConflict."""
+        """Check that one of many concurrent attempts succeeds, while the others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
         await store.release("r")
@@ -253,7 +253,7 @@ class StoreConformance:
 
     @_promise
     async def test_another_object_is_another_owner(self, one: Store, other: Store) -> None:
-        """Check that another object can read an owned run, but not take, write, delete or release it."""
+        """Check that a second store object can read an owned run, but cannot take, write, delete or release it."""
         await one.create(header("r"))
         await one.commit("r", "k", "call", "1", 1.0)
         assert await other.run("r") == await one.run("r")
@@ -269,7 +269,7 @@ class StoreConformance:
 
     @_promise
     async def test_an_abandoned_run_can_be_taken_and_resumed(self, one: Store, other: Store) -> None:
-        """Check that a closed object owns nothing: another object finds all its writes and can take the run."""
+        """Check that a closed object owns nothing: a second object finds all its writes, and can take the run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
         await one.intend("r", "b", "effect", "hash")
@@ -278,7 +278,7 @@ class StoreConformance:
         await one.close()
         assert not (await other.run("r")).owned
         end = time.monotonic() + self.take_within
-        while True:  # a server may notice the loss of the owner a moment later
+        while True:  # a server may take a moment to notice the loss of the owner
             try:
                 taken_run = await other.take("r")
             except RunConflict:
@@ -312,20 +312,20 @@ class StoreConformance:
 
     @_promise
     async def test_the_first_commit_wins(self, store: Store) -> None:
-        """Check that a second commit for the same key changes nothing, even at the same time."""
+        """Check that a second commit for the same key changes nothing, even a simultaneous one."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "1", 1.0)
         before = await store.run("r"), await store.steps("r")
         await store.commit("r", "k", "loss", "2", 2.0)
         assert (await store.run("r"), await store.steps("r")) == before
-        # as with two workers of which one was considered dead: a used step must not change
+        # for example, two workers, one of which was considered dead: a recorded step must not change
         await asyncio.gather(*(store.commit("r", "at once", "call", str(n), 1.0) for n in range(10)))
         assert (await store.run("r")).steps == 2
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
 
     @_promise
     async def test_documents_of_several_collections_are_read_at_once(self, store: Store) -> None:
-        """Check that collections without documents are left out."""
+        """Check that collections without documents are omitted."""
         for collection, key in (("a", "note"), ("b", "other"), ("c", "note"), ("c", "a first one")):
             assert await store.put(collection, key, f"{collection} {key}")
         notes = {"a": {"note": "a note"}, "c": {"note": "c note"}}
@@ -337,7 +337,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_steps_behind_a_number_are_read_alone(self, store: Store) -> None:
-        """Check that followers of a run can read the steps after a number, together with all open ones."""
+        """Check that followers of a run can read the steps after a number, as well as all open ones."""
         await store.create(header("r"))
         for number in range(5):
             await store.intend("r", f"k{5 - number}", "call", "hash")
@@ -349,9 +349,9 @@ class StoreConformance:
 
     @_promise
     async def test_steps_are_in_order(self, store: Store) -> None:
-        """Check that finished steps come in the order of their commits, followed by open ones sorted by key."""
+        """Check that finished steps are in the order of their commits, followed by open steps sorted by key."""
         await store.create(header("r"))
-        # by code points: UTF-16 puts the woman before \uffff, and the collation of a language "a" before "B"
+        # Sorted by code points: UTF-16 would put the woman before \uffff, and a language's collation "a" before "B".
         for key in ("z", "B", "a", "é", "\U0001f469", "\uffff", "C"):
             await store.intend("r", key, "call", None)
         for key in ("z", "C"):
@@ -384,7 +384,7 @@ class StoreConformance:
 
     @_promise
     async def test_many_at_once_lose_nothing(self, store: Store) -> None:
-        """Check fifty concurrent runs of ten steps each."""
+        """Check that fifty concurrent runs of ten steps each lose nothing."""
 
         async def step(run_id: str, key: str) -> None:
             assert await store.intend(run_id, key, "call", key) == 1
@@ -407,10 +407,10 @@ class StoreConformance:
 
     @_promise
     async def test_a_write_whose_caller_is_cancelled_is_written(self, store: Store) -> None:
-        """Check that a write survives any number of cancellations, and that later writes come after it."""
+        """Check that a write completes despite any number of cancellations, and that later writes follow it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
-        await asyncio.sleep(0)  # each has started, because paid answers are being written
+        await asyncio.sleep(0)  # let each write start, because paid answers are being recorded
         for task in tasks:
             task.cancel()
             task.cancel()
@@ -421,7 +421,7 @@ class StoreConformance:
         assert [row.key for row in await store.steps("r")] == [f"k{n}" for n in range(30)]
 
     def test_it_can_be_used_from_several_event_loops_in_turn(self, make: MakeStore) -> None:
-        """Check that a store works like under `run_sync`, with a new event loop for each run."""
+        """Check that a store works with a new event loop for each run, as under `run_sync`."""
         store = make()
         asyncio.run(store.create(header("r")))
         for number in (1, 2, 3):
@@ -430,7 +430,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_all_filters(self, store: Store) -> None:
-        """Check each filter alone and in combination; the newest starts come first, regardless of later writes."""
+        """Check each filter alone and in combination; newer runs come first, regardless of later writes."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -440,7 +440,7 @@ class StoreConformance:
         )
         await store.finish("b", "complete", None)
         await store.commit("a", "k", "call", "1", 9.0)
-        # text is found by its case folding, which is longer than the text for ß and İ
+        # Text is found by its case-folded form, which is longer than the text itself for ß and İ.
         texts = {"STRASSE": "a", "école": "b", "\N{GREEK SMALL LETTER SIGMA}" * 2: "b", "i\u0307": "b", "ss": "a"}
         texts |= {"0%_\\": "a", "s%e": "", "A\x00B": "c", "0": "a", "\ud800": "c", "": "cba"}
         cases: list[tuple[dict[str, Any], str]] = [
@@ -462,7 +462,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_the_beginning_of_their_id(self, store: Store) -> None:
-        """Check that ID prefixes match exactly, in any script, and with any wildcard characters of databases."""
+        """Check that ID prefixes match exactly, in any script, and even with wildcard characters of databases."""
         ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
         for run_id in ids:
             await store.create(header(run_id))
@@ -473,7 +473,7 @@ class StoreConformance:
 
     @_promise
     async def test_the_pages_of_a_list_are_the_list(self, store: Store) -> None:
-        """Check pages with every filter and any page size, including for runs with equal times or strange IDs."""
+        """Check pages with every filter and of any size, even for runs with equal times or unusual IDs."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -510,7 +510,7 @@ class StoreConformance:
     @_promise
     async def test_a_page_that_cannot_be_is_refused(self, store: Store) -> None:
         """Check that an invalid page raises ConfigurationError naming the argument."""
-        # it may come from a client, so an invalid position must not reach a database comparison
+        # A position may come from a client, so an invalid one must not reach a database comparison.
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
             *((True, "a"), (float("nan"), "a"), (float("inf"), "a"), (-float("inf"), "a"), (10**400, "a")),
@@ -555,7 +555,7 @@ class StoreConformance:
 
     @_promise
     async def test_a_run_of_another_store_is_added_as_it_is(self, store: Store) -> None:
-        """Check that an added run keeps outcome and steps, including open ones, has no owner, and can be resumed."""
+        """Check that an added run keeps its outcome and steps, even open ones, has no owner, and can be resumed."""
         rows = [
             StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
             StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),
@@ -573,7 +573,7 @@ class StoreConformance:
 
     @_promise
     async def test_documents_are_compared_and_set(self, store: Store) -> None:
-        """Check that a document is created if missing, changed if its text matches, and listed by first write."""
+        """Check that a document is created if missing, changed if its text matches, and listed in order of creation."""
         assert await store.documents("c") == {}
         assert await store.put("c", "z", "1")
         assert not await store.put("c", "z", "2")
@@ -587,7 +587,7 @@ class StoreConformance:
         assert await store.documents("d") == {"z": "other"}
 
     def test_many_change_one_document(self, make: MakeStore) -> None:
-        """Check that reading, writing, and repeating after a refusal loses no change."""
+        """Check that concurrent changes are never lost if each one is repeated after a refusal."""
 
         async def add_one(store: Store) -> None:
             old = (await store.documents("c"))["n"]
@@ -619,7 +619,7 @@ class StoreConformance:
 
     @_promise
     async def test_what_a_closed_store_has_written_is_there(self, one: Store, other: Store) -> None:
-        """Check that writes in progress when the store is closed are also kept."""
+        """Check that writes in progress when the store is closed are kept as well."""
         await one.create(header("r"))
         writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)
@@ -629,13 +629,13 @@ class StoreConformance:
 
     @_promise
     async def test_an_unused_store_can_be_closed(self, store: Store) -> None:
-        """Check that a store has a name before it is used or closed."""
+        """Check that an unused store has a name and can be closed."""
         assert isinstance(store, Store)
         assert store.name
         await store.close()
 
     def test_any_sequence_comes_to_the_same_as_in_memory(self, make: MakeStore) -> None:
-        """Check that any sequence of operations, of two objects if possible, leads to the content of MemoryStore."""
+        """Check that any sequence of operations, on two objects if possible, has the same result as in memory."""
         from flowdebate.testing.store_sequences import check_sequences
 
         check_sequences(make, shared=self.shared, take_within=self.take_within, examples=self.examples)

@@ -28,7 +28,7 @@ from flowdebate.testing.store import NASTY, header
 
 T = TypeVar("T")
 _TEXTS = st.sampled_from(NASTY) | st.text(max_size=8)
-# Few, so that random operations collide: two on the same step, or a document with the expected text.
+# Few values, so that random operations collide on one step, or find a document with the expected text.
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
 _BODIES = st.sampled_from("xyz")
 _KINDS = st.sampled_from(("call", "effect", "loss", "human"))
@@ -38,7 +38,7 @@ _NUMBERS = count(1)
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """Two objects for one location, and a MemoryStore that receives every write of the owner."""
+    """State machine of two objects for one location, and a MemoryStore that receives every write of the owner."""
 
     runs: Bundle[Any] = Bundle("runs")
 
@@ -51,7 +51,7 @@ class _StoreMachine(RuleBasedStateMachine):
         self.stores: list[Store] = [make(), make()] if shared else [make()]
         self.model: MemoryStore = MemoryStore()
         self.owners: dict[str, Store] = {}
-        # all sequences of a test share a place; the mark distinguishes the runs of this one
+        # all sequences of a test share a location; the mark identifies the runs of this one
         self.mark: str = str(next(_NUMBERS))
 
     @initialize(target=runs)
@@ -72,7 +72,7 @@ class _StoreMachine(RuleBasedStateMachine):
         expected = self.done(self.model.take(run_id))
         got = self.done(self.at(which).take(run_id))
         while got == "RunConflict" != expected and time.monotonic() < end:
-            # a server may notice the loss of an owner a moment later
+            # a server may take a moment to notice the loss of an owner
             got = self.done(self.at(which).take(run_id))
         assert _without_time(got) == _without_time(expected)
         if not isinstance(got, str):
@@ -80,7 +80,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS)
     def release(self, run_id: str, which: int) -> None:
-        # it does not raise for runs of others, because closing a store releases everything that it might own
+        # Releasing another object's run does not raise, because closing a store releases everything that it might own.
         assert self.done(self.at(which).release(run_id)) is None
         if self.owners.get(run_id) is self.at(which):
             self.done(self.model.release(run_id))
@@ -116,7 +116,7 @@ class _StoreMachine(RuleBasedStateMachine):
         run = self.done(self.model.run(source))
         if isinstance(run, str):
             return
-        # under its own id it must be refused, because the id is taken
+        # adding it under its own id must be refused, because the id is taken
         run_id = source if name is None else f"{self.mark}:copy {name}"
         copy = replace(run, header=replace(run.header, run_id=run_id))
         rows = self.loop.run(self.model.steps(source))
@@ -134,7 +134,7 @@ class _StoreMachine(RuleBasedStateMachine):
         store = self.at(which)
         self.done(store.close())
         self.stores[which] = self.make()
-        # its runs are released unchanged, as if the owning process were dead
+        # its runs are released unchanged, as if the owning process had died
         for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
             self.done(self.model.release(run_id))
             del self.owners[run_id]
@@ -163,7 +163,7 @@ class _StoreMachine(RuleBasedStateMachine):
             listing = None
             while listing != expected and (listing is None or time.monotonic() <= end):
                 if listing is not None:
-                    time.sleep(0.01)  # `owned` may lag behind
+                    time.sleep(0.01)  # `owned` may be updated late
                 runs = self.loop.run(store.runs(labels={"mark": self.mark}))
                 listing = {run.header.run_id: _without_time(run) for run in runs}
             assert listing == expected
@@ -179,23 +179,24 @@ class _StoreMachine(RuleBasedStateMachine):
         return self.stores[which % len(self.stores)]
 
     def done(self, call: Coroutine[Any, Any, T]) -> T | str:
-        """Return the result of `call`, or the name of its error, since messages may differ between stores."""
+        """Return the result of `call`, or the name of its error, because stores may word messages differently."""
         try:
             return self.loop.run(call)
         except StoreError as error:
             return type(error).__name__
 
     def both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Run the call on the object and on the MemoryStore, and check that the results are equal."""
+        """Make the call on both the object and the MemoryStore, and check that the results are equal."""
         got = self.done(call(self.at(which)))
         assert got == self.done(call(self.model))
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Run a write: for the owner its result equals the MemoryStore's, and for others it is refused."""
+        """Make a write, which gives the owner the same result as the MemoryStore, and is refused for others."""
         if self.owners.get(run_id) is self.at(which):
             return self.both(which, call)
-        # the memory store is one object that owns the runs of both, so it cannot tell which writes are refused
+        # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes are
+        # refused.
         missing = isinstance(self.done(self.model.run(run_id)), str)
         got = self.done(call(self.at(which)))
         assert got == ("RunNotFound" if missing else "RunConflict")
@@ -212,7 +213,7 @@ def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: flo
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(
-            # a store may be slow: speed is not promised
+            # stores may be slow, because speed is not part of the promises
             deadline=None,
             suppress_health_check=list(HealthCheck),
             max_examples=examples,

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for property tests of debates: for applications and for this library.
+"""Hypothesis strategies for property tests of debates, both of applications and of this library.
 
     from hypothesis import given
     from flowdebate.testing.strategies import debates
@@ -7,8 +7,8 @@
     def test_my_judge_finds_for_one_of_the_stances(case):
         assert case.run_sync().raw.verdict.winner in {None, *case.stances}
 
-All values are valid, and debates made of them run to their end without a warning, unless `hostile=True` or
-`valid=False` asks for misbehaving models and blocks. No network is needed, and examples shrink to short ones.
+All values are valid, and debates made of them complete without a warning, unless `hostile=True` or `valid=False`
+requests misbehaving models and blocks. No network is needed, and examples shrink to short ones.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ _FORGERIES = (
     "\u202eedecnoc I\u202c \u200b\ufeff\u2028",
     "é" * 400,
 )
-# Parts of questions that a template would fill in, or a page would format.
+# Parts of questions that a template could fill in, or that a page could format.
 _MARKUP = ("{not}", "{0}", "{{it}}", "100 %", "%s", "%(name)d", "<b>you</b>", "&amp;", "$me", "*{*_who_}*", "`\\1`")
-# Half surrogate pairs and nulls are removed before storing, so texts with them would not be restored unchanged.
+# Lone surrogates and null characters are removed before storing, so texts with them would not be restored unchanged.
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
-    """Draw non-blank texts: plain words first, towards which examples shrink, then any valid Unicode."""
+    """Draw non-blank texts: plain words, towards which examples shrink, or any valid Unicode."""
     anything = st.text(_UNICODE, min_size=1, max_size=max_size)
     return st.sampled_from(fixed_texts) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
 
 
 @cache
 def questions() -> SearchStrategy[str]:
-    """Draw questions suitable for a debate, many with braces, percent signs and markup."""
+    """Draw questions suitable for a debate, many of them with braces, percent signs and markup."""
     plain = _texts("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
     marked = st.lists(st.sampled_from(_MARKUP), min_size=3, unique=True).map(lambda parts: f"Why {' '.join(parts)}?")
     return st.one_of(plain, marked, marked.map(str))
@@ -96,18 +96,18 @@ def stances() -> SearchStrategy[str]:
 
 @cache
 def arguments() -> SearchStrategy[str]:
-    """Draw argument texts, many of which imitate something else."""
+    """Draw argument texts, many of which imitate other parts of a prompt."""
     texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
-    # strings of the program are drawn, too, such as "<|eot|>": an answer of only a control token is empty
+    # hypothesis also draws strings from the program, such as "<|eot|>", and an answer of just a control token is empty
     return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
 
 
 def debaters(
     *, min_size: int = 2, max_size: int = 4, as_dicts: bool | None = None, stance: SearchStrategy[str] | None = None
 ) -> SearchStrategy[list[Any]]:
-    """Draw rosters with unique names and at least two stances (drawn from `stance`), which debaters may share.
+    """Draw rosters with unique names and at least two different stances (drawn from `stance`).
 
-    Each debater is a `Debater`, or with `as_dicts` a dict of its fields; None draws either.
+    Debaters may share a stance. Each is a `Debater` or, with `as_dicts`, a dict of its fields; None allows both.
     """
     role = st.none() | _texts("a landlord", max_size=20)
     side = st.builds(Debater, names(), stances() if stance is None else stance, role)
@@ -118,7 +118,7 @@ def debaters(
     )
 
     def have_two_stances(roster: Sequence[Debater | Mapping[str, Any]]) -> bool:
-        # a judge could not choose between names that only differ in invisible characters
+        # a judge could not choose between stances that differ only in invisible characters
         argued = {side.stance if isinstance(side, Debater) else side["stance"] for side in roster}
         return len(argued) == len(set(map(as_seen, argued))) > min(1, len(roster) - 1)
 
@@ -154,9 +154,9 @@ def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Ph
 def examples(
     *, failures: bool = True, texts: Sequence[str] = (), questions: SearchStrategy[str] | None = None
 ) -> SearchStrategy[Example]:
-    """Draw examples for `check_pattern`: a question, and texts, choices, failures and delays of models.
+    """Draw examples for `check_pattern`: a question, and the texts, choices, failures and delays of models.
 
-    With `failures`, calls fail in about a third of them. Models also use `texts`.
+    With `failures`, calls fail in about a third of the examples. `texts` are added to the models' texts.
     """
     texts_drawn = st.sampled_from(texts) | arguments() if texts else arguments()
     fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
@@ -184,7 +184,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw transcripts of debates: rounds ascend, and speakers come from `roster` (None: any) and keep their stances.
+    """Draw transcripts of debates: rounds ascend, and each speaker from `roster` (None: any) keeps one stance.
 
     A round has at most `max_turns` turns, and may be empty.
     """
@@ -208,11 +208,11 @@ def moderator_decisions(
     valid: bool | None = True,
     max_turns: int = 4,
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
-    """Draw a moderator's decisions as dicts in either key style; with `valid` None, both valid and invalid ones.
+    """Draw a moderator's decisions as dicts in either key style; with `valid=None`, both valid and invalid ones.
 
-    Valid ones name only speakers from `roster`, at most `max_turns`, and name nobody only when `done`. Invalid ones
-    name strangers, or nobody without being done, have missing or extra keys, values of wrong types, or are not
-    decisions at all; a few of them happen to be valid.
+    Valid decisions name at most `max_turns` speakers from `roster`, and name nobody only when `done`. Invalid ones name
+    strangers, or nobody without being done, have missing or extra keys or values of the wrong type, or are not
+    decisions; a few of them happen to be valid.
     """
     sides = [side if isinstance(side, str) else _name(side) for side in roster]
     done = draw(st.booleans())
@@ -236,10 +236,10 @@ def moderator_decisions(
 
 
 def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStrategy[Any]:
-    """Draw a judge's verdicts as dicts; with `valid` None, both valid and invalid ones.
+    """Draw a judge's verdicts as dicts; with `valid=None`, both valid and invalid ones.
 
-    Invalid ones have a winner outside `stances`, missing or extra keys, values of wrong types, or are not verdicts at
-    all.
+    Invalid verdicts have a winner outside `stances`, missing or extra keys or values of the wrong type, or are not
+    verdicts.
     """
     texts = arguments()
     winner = st.sampled_from([*stances, None])
@@ -259,7 +259,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
 def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]:
     """Draw functions for `terminate_when`, sync and async, of the round, the transcript or the usage.
 
-    Hostile ones may raise `Sabotage`.
+    Hostile functions may raise `Sabotage`.
     """
     measures = st.sampled_from(["round", "entries", "calls", *(["raises"] if hostile else [])])
     return st.builds(StopWhen, measures, st.integers(0, 9), st.booleans())
@@ -267,9 +267,9 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
 
 @cache
 def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
-    """Draw conditions from `flowdebate.stop`, alone and combined, except time-dependent ones.
+    """Draw conditions from `flowdebate.stop`, both single and combined, excluding time-dependent ones.
 
-    Hostile ones may raise `Sabotage`.
+    Hostile conditions may raise `Sabotage`.
     """
     measure = Jaccard()
     one = st.one_of(
@@ -299,14 +299,15 @@ def debates(  # noqa: C901 - an option a step
     deliverables: SearchStrategy[Any] | None = None,
     **fixed: Any,  # noqa: ANN401 - any option of debate()
 ) -> DebateCase:
-    """Draw whole debates with a model for all their default blocks; `case.run_sync()` runs one.
+    """Draw whole debates with a model for all their default blocks; `case.run_sync()` runs the debate.
 
-    `fixed` are options of `debate()` shared by all debates; the others are drawn, including custom blocks in any role.
-    `moderated` says whether there is a moderator (None: either). With an `output_schema` the model's answers to the
-    synthesizer are drawn from `deliverables` (default: instances of the type, unavailable for a JSON Schema).
+    `fixed` contains options of `debate()` shared by all debates; the others are drawn, including custom blocks in any
+    role. `moderated` says whether there is a moderator (None for either). With an `output_schema`, the model's answers
+    to the synthesizer are drawn from `deliverables` (default: instances of the type, which cannot be drawn for a JSON
+    Schema).
 
-    A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does; it never runs for longer than
-    its `max_rounds`, and may warn.
+    A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does. It never exceeds its
+    `max_rounds`, but may warn.
     """
     texts = _said(hostile=hostile)
     options: dict[str, Any] = {"name": "debate", **fixed}
@@ -321,7 +322,7 @@ def debates(  # noqa: C901 - an option a step
     verdict = verdicts([side.stance for side in roster], valid=None if hostile else True)
     decisions = _some(moderator_decisions(roster, valid=None if hostile else True))
     if "moderator" not in fixed and (draw(st.booleans()) if moderated is None else moderated):
-        # without an opening, there is nothing to judge
+        # without an opening, there would be nothing to judge
         side_names = (
             decisions
             if hostile
@@ -367,7 +368,7 @@ def _some(values: SearchStrategy[Any]) -> SearchStrategy[list[Any]]:
     return st.lists(values, min_size=1, max_size=3)
 
 
-# Cached like the others, because hypothesis validates each new strategy object.
+# Cached like the other strategies, because hypothesis validates each new strategy object.
 @cache
 def _rosters() -> SearchStrategy[list[Any]]:
     return debaters(as_dicts=False)
@@ -375,7 +376,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 @cache
 def _said(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """Draw results of functions in the role of a debater or a synthesizer."""
+    """Draw return values of functions that play a debater or a synthesizer."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
 
@@ -385,7 +386,7 @@ def _replies(*, hostile: bool) -> SearchStrategy[list[Any]]:
 
 
 def _own(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
-    """Draw a function for a role, or None for the default block."""
+    """Draw a function for a role, or None to use the default block."""
     return Returns(*draw(values), wait=draw(st.booleans())) if draw(st.booleans()) else None
 
 
@@ -450,7 +451,7 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """Draw `value` with its `required` key missing, an extra key, or a hostile value; or only a hostile value."""
+    """Draw `value` with a `required` key missing, an extra key or a hostile value, or draw just a hostile value."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()

@@ -77,7 +77,7 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build the blind page of a run for a `reader`; pages of public links have no links to other pages."""
+    """Build a run's blind page for a `reader`; with a public `share`, it does not link to the run's other pages."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")

@@ -13,14 +13,14 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Rule for whom a conformist follows: the majority of the others, or the last speaker."""
+"""Rule for whose position a conformist follows: that of the majority of the others, or of the last speaker."""
 
-# Statements of simulated debaters after the tags of their speakers; positions contain no full stop.
+# Statements of simulated debaters after their speakers' tags; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
 class Said(NamedTuple):
-    """Position with the tag of its speaker."""
+    """Position, with the tag of its speaker."""
 
     tag: str
     position: str
@@ -29,14 +29,14 @@ class Said(NamedTuple):
 class SimDebater:
     """Model that says "I hold: {position}." and may adopt positions stated by others.
 
-    - `position`: its own position, on one line and without a full stop.
-    - `conformity`: probability of stating the others' position instead of its own, each time it is asked.
-    - `name_bias`: the conformity towards positions whose supporters have one of `names` in their tags; None: no bias.
-    - `follows`: the majority position (if several are tied, the latest), or the last position.
+    - `position`: the debater's own position, on one line and without a full stop.
+    - `conformity`: probability of stating the others' position instead of its own, drawn for each request.
+    - `name_bias`: conformity towards positions whose supporters have one of `names` in their tags; None for no bias.
+    - `follows`: the majority position (the latest of several with equal support), or the last position.
 
-    It answers text (`debate()`, `deliberation()`), and the four answer schemas of `consensus()`; among proposals with
-    its position it votes for the alphabetically first. Its answers depend only on its seed and the prompt, not on
-    earlier requests.
+    The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; it
+    votes for the alphabetically first of the proposals with its position. Its answers depend only on its seed and the
+    prompt, regardless of earlier requests.
 
     >>> from flowdebate import generator
     >>> said = "[a] I hold: tea."
@@ -84,14 +84,14 @@ class SimDebater:
         return ModelResponse(data=self._filled(request, position, prompt), usage=usage)
 
     def holds(self, prompt: str) -> str:
-        """Return its position after reading `prompt`."""
+        """Return the debater's position after it has read `prompt`."""
         other_statements = [statement for statement in read_positions(prompt) if statement.position != self.position]
         if not other_statements:
             return self.position
         if self._follows == "last":
             followed = other_statements[-1].position
         else:
-            # each counts once, with its last statement; otherwise the most frequent speaker would be the majority
+            # Only the last statement of each speaker counts; otherwise the most frequent speaker would be the majority.
             counted = Counter({statement.tag: statement.position for statement in other_statements}.values())
             followed = [
                 statement.position
@@ -105,7 +105,7 @@ class SimDebater:
             for name in self._names
         )
         probability = self._name_bias if has_biased_name and self._name_bias is not None else self._conformity
-        # depends on the prompt instead of the number of requests, because concurrent debaters are asked in any order
+        # Depends on the prompt but not on the number of requests, because concurrent debaters are called in any order.
         adopts = uniform(self._seed, key_of(prompt), key_of(self.name), 0) < probability
         return followed if adopts else self.position
 

@@ -1,7 +1,8 @@
-"""Keyed random draws: each depends only on its key, not on order or concurrency.
+"""Keyed random draws: each depends only on its key, regardless of order and concurrency.
 
-Splitmix64 (Steele, Lea and Flood 2014) derives a number from a seed, an item, a view and a slot; its first 16 bits
-choose one of 65,536 quantiles of the standard normal distribution. Single draws and numpy arrays give the same numbers.
+Splitmix64 (Steele, Lea and Flood 2014) derives a number from a seed, an item, a view and a slot; the first 16 bits of
+this number choose one of 65,536 quantiles of the standard normal distribution. Single draws and numpy arrays give the
+same numbers.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from hashlib import blake2b
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:  # numpy is an extra
+if TYPE_CHECKING:  # numpy is an optional dependency
     from numpy import float64, uint64
     from numpy.typing import ArrayLike, NDArray
 
     Floats: TypeAlias = NDArray[float64]
-    Words: TypeAlias = NDArray[uint64]  # overflow, as `_mix` expects
+    Words: TypeAlias = NDArray[uint64]  # wraps around on overflow, as `_mix` expects
 
-# Constants of splitmix64; with others, a stream is not known to pass tests of randomness.
+# Constants of splitmix64; with other constants, the numbers might not pass tests of randomness.
 _ALL = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-# Number of quantiles: a table for arrays takes half a megabyte, which makes a million draws cheap.
+# Number of quantiles: the table for arrays takes half a megabyte, which makes a million draws cheap.
 _LEVELS = 1 << 16
 
 
 def key_of(*texts: str) -> int:
-    """Compute a 64-bit number from texts, the same on every machine."""
+    """Compute a 64-bit number from texts, identical on every machine."""
     return int.from_bytes(blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
@@ -36,7 +37,7 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
     """
-    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are mixed best
+    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are the best mixed
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:
@@ -45,7 +46,7 @@ def uniform(seed: int, item: int, view: int, slot: int) -> float:
 
 
 def normals(seed: int, items: ArrayLike, views: ArrayLike, slots: ArrayLike) -> Floats:
-    """Draw with `normal()` for arrays of integers, broadcast against each other; needs numpy."""
+    """Apply `normal()` to arrays of integers, broadcast against each other; needs numpy."""
     import numpy as np
 
     state = np.full(1, seed & _ALL, dtype=np.uint64)

@@ -1,4 +1,7 @@
-"""Simulated judge with known biases, to test schedules without a model; with numpy, a million ballots at a time."""
+"""Simulated judge with known biases, for testing schedules without a model.
+
+With numpy, it draws a million ballots at a time.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from flowdebate.patterns.debate.transcript import parse_entries
 from flowdebate.prompts import BAR, unescaped
 from flowdebate.testing.simulated.draws import key_of, normal, normals
 
-if TYPE_CHECKING:  # numpy is an extra
+if TYPE_CHECKING:  # numpy is an optional dependency
     from numpy import bool_, int64
     from numpy.typing import ArrayLike, NDArray
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:  # numpy is an extra
     Integers: TypeAlias = NDArray[int64]
 
 Form = Literal["scores", "winner", "letter", "quote"]
-"""Form of a judge's answer; a quote is one of a side's sentences, chosen by letter."""
+"""Form of a judge's answer; in a quote, a letter chooses one of a side's sentences."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _BY_SIDE = re.compile(r"^Side ([A-Z]):((?:\n(?:- |  [|] ).*|\n\(empty\))*)", re.MULTILINE)
@@ -41,47 +44,47 @@ class SimSide:
     """One side in a judge view."""
 
     called: str
-    """Label or stance of the side."""
+    """Label or stance under which the side appears."""
     stance: str
-    """Stance of the side if the list of positions states it; otherwise its name."""
+    """Stance of the side, if the list of positions states it; otherwise the side's name."""
     texts: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
-    """Names in the tags of the side; empty in an anonymous view."""
+    """Names in the tags of the side's entries; empty in an anonymous view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimView:
-    """View of a judge, with its sides by slot in reading order."""
+    """What a judge sees: the sides by slot, in reading order."""
 
     sides: tuple[SimSide, ...]
     form: Form
     fields: tuple[str, ...]
     """Fields of the answer."""
     criteria: tuple[str, ...] = ()
-    """Rubric criteria on which each side is scored."""
+    """Criteria of the rubric, for each of which the sides are scored."""
 
     @property
     def item(self) -> int:
-        """Number of the judged item, the same in all its views."""
-        # sorted, and without labels, because a drawn quality must not depend on the reading order
+        """Number of the judged item, the same in all views of the item."""
+        # Sorted and without labels, because a drawn quality must not depend on the reading order.
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
     def number(self) -> int:
-        """Number of the view, derived from its order and its names."""
+        """Number of the view, derived from its order and from its names."""
         return key_of(*(text for side in self.sides for text in (side.called, side.stance)))
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """Alphabetical index of each slot's label."""
+        """Index of each slot's label in alphabetical order."""
         names = sorted(side.called for side in self.sides)
         return tuple(names.index(side.called) for side in self.sides)
 
 
 def read_view(request: ModelRequest) -> SimView:
-    """Read the view from a judge's request; raise MalformedResponse for any other request.
+    """Read the view from a judge's request; raise MalformedResponse if the request is not a judge's.
 
-    Slots are in reading order. A side without arguments comes last.
+    Slots are in reading order. Sides without arguments come last.
     """
     if request.choices:
         return _read_letters(str(request.messages[-1]["content"]), tuple(request.choices))
@@ -94,7 +97,7 @@ def read_view(request: ModelRequest) -> SimView:
         criteria = tuple(scores[names[0]].get("properties", ())) if names else ()
     else:
         winner = properties.get("winner", {})
-        # null, for no winner, is a choice in addition to the sides
+        # null (no winner) is an additional choice next to the sides
         enums = [choice["enum"] for choice in (winner, *winner.get("anyOf", ())) if "enum" in choice]
         names = tuple(name for name in enums[0] if name is not None) if enums else ()
     if not names:
@@ -103,7 +106,7 @@ def read_view(request: ModelRequest) -> SimView:
     system = "\n".join(str(message["content"]) for message in request.messages if message["role"] == "system")
     entries = _read_entries(str(request.messages[-1]["content"]), names)
     listed = [unescaped(line) for line in _LISTED.findall(system)]
-    # the positions are listed as "- label: stance", or as stances alone, which may have a colon of their own
+    # Positions are listed as "- label: stance" or just as stances, which may themselves contain a colon.
     labelled = () if set(names) <= set(listed) else names
     stances = {name: line[len(name) + 2 :] for name in labelled for line in listed if line.startswith(f"{name}: ")}
     order = dict.fromkeys([*(entry.stance for entry in entries if entry.stance in names), *names])
@@ -122,7 +125,7 @@ def read_view(request: ModelRequest) -> SimView:
 
 
 def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
-    """Read the view from a request for a letter: arguments by side, or sentences to quote from."""
+    """Read the view from a request for a letter: arguments of the sides, or sentences to quote from."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
         arguments = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
@@ -142,11 +145,11 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """Read the entries of an anonymous transcript if all its tags are sides, and otherwise of one with names."""
+    """Read the entries of a transcript: an anonymous one if all its tags are sides, and otherwise one with names."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
-    try:  # "[for]" and "[ann, for]" look alike where a stance has a comma: the sides that may win decide
+    try:  # "[for]" and "[ann, for]" are ambiguous if a stance contains a comma, so the sides that can win decide
         plain = parse_entries(match[0])
         return plain if all(entry.stance in names for entry in plain) else parse_entries(match[0], names=True)
     except ViewError:
@@ -154,7 +157,9 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
-"""Quality of each side: keyed by stance, or a function of its full text; None: drawn from its text."""
+"""Quality of the sides, keyed by stance, or computed by a function of a side's full text; None draws it
+from that text.
+"""
 
 _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"[.!?…]+(?=\s|$)")
@@ -162,27 +167,29 @@ _MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
 
 
 class SimJudge:
-    """A judge model with the configured log-odds, bit for bit reproducible by seed, in any order of requests.
+    """A judge model with configured log-odds, reproducible bit for bit from its seed, in any order of requests.
 
-    It adds up for each side, in the unit of `quality` (differences are log-odds):
+    For each side, it computes a sum in the unit of `quality` (differences are log-odds):
 
         quality + slot[its slot] + label[its label]
         + (style · style_of(text) + length · length_of(text) + identity of the names in its tags and texts)
         + noise · z(seed, item, view, slot)
 
-    z is standard normal, and the softmax of the sums is what each side gets.
+    z is standard normal, and the softmax of the sums gives each side's share.
 
-    - `slot`: the addition for each slot, or a number: the addition for the first slot, falling evenly to 0 for the
+    - `slot`: the term for each slot; a single number is the term for the first slot, decreasing evenly to 0 for the
       last.
-    - `label`: the same for labels in alphabetical order, or by label. Sides without labels go by their stances.
-    - `style`, `length`, `identity`: what cannot be averaged away, since it is in the text. `identity` is by name.
-    - `noise`: the standard deviation for one side; between two of them it is √2 of it.
-    - `quality`: None draws it from a side's text, standard normal.
+    - `label`: terms for labels in alphabetical order, like `slot`, or keyed by label. Sides without labels use their
+      stances.
+    - `style`, `length`, `identity`: biases that no schedule can average out, since they depend on the text. `identity`
+      is keyed by name.
+    - `noise`: the standard deviation for one side; for the difference between two sides it is √2 times as large.
+    - `quality`: None draws it from a side's text, with a standard normal distribution.
 
-    It answers requests of `create_judge()` in all forms: winner, scores (by a rubric, the same by each criterion), and
-    letters with these log-odds to the bit of a float. A letter's prompt has no stances; `quality` is then a function of
-    a side's text, or None. `settings.extra["seed"]` draws the noise anew, as it does with a real model. `log_odds()` is
-    the formula for one view, `log_odds_of()` for arrays of them.
+    The judge answers requests of `create_judge()` in all forms: winner, scores (with a rubric, the same for each
+    criterion), and letters with exactly these log-odds as floats. The prompt for a letter has no stances, so `quality`
+    must then be a function of a side's text, or None. `settings.extra["seed"]` draws new noise, as it does with a real
+    model. `log_odds()` computes the sums for one view, and `log_odds_of()` for arrays of views.
 
     >>> judge = SimJudge(slot=1.0)
     >>> judge.log_odds([0.5, 0.0], order=[1, 0])
@@ -239,15 +246,15 @@ class SimJudge:
         return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))
 
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
-        """Return the share of each side of `view`, keyed by its name there; the shares sum to 1."""
+        """Return the share of each side of `view`, keyed by the side's name there; the shares sum to 1."""
         odds = self._odds(view, draw=draw)
-        highest = max(odds)  # subtracted, because the exponential of a large bias would overflow
+        highest = max(odds)  # subtracted below, because the exponential of a large bias would overflow
         weights = [math.exp(value - highest) for value in odds]
         total = math.fsum(weights)
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """Return the logarithms of `shares()`; for sentences to quote, only their quality counts."""
+        """Return the logarithms of `shares()`; among sentences to quote, only their quality counts."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -261,7 +268,7 @@ class SimJudge:
             called=view.labels,
             content=[self._content(side) for side in view.sides],
             item=view.item,
-            # another seed draws new noise for the same view, like a real model
+            # a different seed draws new noise for the same view, as with a real model
             view=view.number if draw is None else key_of(str(view.number), repr(draw)),
             names=sorted(side.called for side in view.sides),
         )
@@ -279,8 +286,8 @@ class SimJudge:
     ) -> list[float]:
         """Compute the sum for each side, in the order of side numbers.
 
-        `order` lists the side in each slot, `called` the number of each side's label (None: no labels), `content` the
-        additions for style, length and identity, and `names` the labels themselves, for a `label` that depends on them.
+        `order` lists the side in each slot, `called` the number of each side's label (None for no labels), `content`
+        the terms for style, length and identity, and `names` the labels themselves, for a `label` that depends on them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)
@@ -304,10 +311,10 @@ class SimJudge:
         views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Floats:
-        """Compute `log_odds()`, bit for bit, for many items and views at once: [items, views, sides]. Needs numpy.
+        """Compute `log_odds()`, with identical bits, for many items and views at once: [items, views, sides].
 
-        `quality` and `content` are [items, sides]; `orders` and `called` are [views, sides] or [items, views, sides];
-        `items` and `views` are the numbers from which noise is drawn (None: from 0).
+        `quality` and `content` are [items, sides]; `orders` and `called` are [views, sides] or [items, views, sides].
+        `items` and `views` are the numbers from which noise is drawn (None: numbered from 0). Needs numpy.
         """
         import numpy as np
 
@@ -349,7 +356,7 @@ class SimJudge:
 
 
 def style_of(text: str) -> float:
-    """Measure emphasis, from 0 to 1: exclamations and **bold** words per sentence.
+    """Measure emphasis from 0 to 1, by the number of exclamations and **bold** words per sentence.
 
     >>> style_of("Yes! It is good."), style_of("It is good.")
     (0.5, 0.0)
@@ -371,7 +378,7 @@ def _is_number(value: object) -> bool:
 
 
 def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
-    """Return a function from the number of places to the addition for each place."""
+    """Return a function from the number of places to the term for each place."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
             raise ConfigurationError("SimJudge()", field, value, "a number, or one for each place")
@@ -395,21 +402,21 @@ def _views_first(value: ArrayLike) -> Integers:
     return views if views.ndim == 3 else views[None]  # noqa: PLR2004 - items, views, sides
 
 
-# Maximum difference of tied sums of floats, because `decide()` sums exactly, in fractions.
+# Maximum difference between tied sums of floats; `decide()` sums exactly, in fractions.
 _SAME = 1e-12
 
 
 class Decided(NamedTuple):
-    """Decision on each item from its ballots."""
+    """Decisions on items, derived from their ballots."""
 
     scores: Floats
     """Share of each side, as [items, sides]."""
     leaders: NDArray[bool_]
-    """Whether a side leads, alone or tied, as [items, sides]."""
+    """True for each side that leads, alone or tied, as [items, sides]."""
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
-    """Return the views of a schedule as side numbers, [views, sides].
+    """Return the views of a schedule as side numbers [views, sides].
 
     >>> orders_of("cyclic", 3).tolist()
     [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -431,7 +438,7 @@ def shares_of(log_odds: Floats) -> Floats:
 
 
 def votes_of(shares: Floats) -> Floats:
-    """Give the vote of each ballot to its first side, or equal parts to tied sides."""
+    """Assign each ballot's vote to its first side, or in equal parts to tied sides."""
     first = shares >= shares.max(axis=-1, keepdims=True)
     votes: Floats = first / first.sum(axis=-1, keepdims=True)
     return votes
@@ -444,7 +451,7 @@ def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
 
 
 def is_right(decided: Decided, best: ArrayLike) -> Floats:
-    """Compute the credit of each item's verdict: 1 or 0, or its share for a tie including the right side."""
+    """Compute the credit for each item's verdict: 1 or 0, or the right side's share of a tie."""
     import numpy as np
 
     leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
