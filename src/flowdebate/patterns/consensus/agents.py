@@ -101,13 +101,13 @@ def create_block(
     def turn(question: Question, ctx: Context) -> str:
         if shuffle and isinstance(
             question, ChoiceAsked
-        ):  # otherwise a preference for a slot would favour the same author in every ballot
+        ):  # otherwise a preference for a slot would favor the same author in every ballot
             proposals = list(question.proposals)
             ctx.random.shuffle(proposals)
             question = replace(question, proposals=proposals)
         return render_turn(question, length=prompt.length(ctx), template=prompt.template(ctx))
 
-    # the system message is the same in all calls of an agent, so that servers can reuse it
+    # the system message is identical in all calls of an agent, so that servers can cache it
     return generator(
         name=name,
         prompt=system,
@@ -159,7 +159,7 @@ class RevisionForm(RevisionAnswer):
     enough: Annotated[bool, Field(description="Whether another round would change nothing")]
 
 
-@lru_cache(maxsize=256)  # cached for debates of the same agents
+@lru_cache(maxsize=256)  # cached across debates between the same agents
 def create_vote_form(choices: tuple[str, ...]) -> type[VoteAnswer]:
     """Build the schema of a voter's answer, with `choices` as an enum for models that support schemas.
 
@@ -276,7 +276,7 @@ class AgentCalls(Block[QuestionT, None]):
             )
 
         inside = ctx.below(block)
-        inside.role = block.role  # for the circuit's events: the block itself may not run
+        inside.role = block.role  # used by the circuit breaker's events: the block itself may not run
         try:
             step = await _admit(agent, inside, ctx)
         except CircuitOpen as refusal:
@@ -284,7 +284,7 @@ class AgentCalls(Block[QuestionT, None]):
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
-            if not speakers:  # nobody was asked, so there is neither a turn nor a task in the audit trail
+            if not speakers:  # no agent was called, so there is neither a turn nor a task in the audit trail
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
@@ -298,7 +298,7 @@ class AgentCalls(Block[QuestionT, None]):
                 counts = False if is_provider_failure(error) else None
                 raise
             finally:
-                # a fallback's call says nothing about the agent's model
+                # a call of the fallback says nothing about the agent's own model
                 if speaker is block and step.ticket is not None:
                     _emit_change(breakers_of(ctx).of(agent).settle(step.ticket, succeeded=counts), agent, inside)
             task.heard()

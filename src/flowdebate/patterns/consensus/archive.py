@@ -59,7 +59,7 @@ async def gather_context(research: Invocation | None, loop: Loop[ConsensusOption
         points = await _fetch("patterns", pending_patterns, skipped) or points
     text = await _look_up(research, task, skipped, ctx)
     context = ConsensusContext(past_debates=past, critique_patterns=points, research=text, skipped=skipped)
-    # computed at the start, so that a later fork uses the ratings of its parent, not current ones
+    # computed at the start, so that a later fork uses the ratings that its parent used
     ctx.scope.handle.update(context=context, weights=await _weigh_votes(loop, ctx))
 
 
@@ -84,7 +84,7 @@ async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[Skippe
     """Await `call`; if it fails or returns nothing, add an entry to `skipped` and return None."""
     try:
         result = await call
-    except LimitReached:  # not a failure of the source: no further call is allowed
+    except LimitReached:  # the limit of the run is reached, which is not a failure of the source
         raise
     except Exception as error:  # noqa: BLE001 - a store may raise anything
         skipped.append(SkippedContext(source=source, reason=one_line(error_text(error))))
@@ -113,7 +113,7 @@ async def _ask(
                 raise TimeoutError(f"no answer within {archive.patience:g} s") from error
             raise
 
-    # a failure is recorded as a step: a resumed run sees the same failure, even if the store now answers
+    # recorded as a step, so that a resumed run sees the same failure even if the store has recovered
     value: T = await ctx.step(in_patience, key=key, returns=returns, failures=True)
     return value
 
@@ -162,7 +162,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     archive = loop.options.archive
     if archive is None:
         return Feedback(positions=positions, flips=changed, moments=moments(output, changed))
-    # key by which the archive recognizes a debate that a resumed run reports again
+    # lets the archive recognize a debate that a resumed run reports a second time
     debate = f"{ctx.run_id}:{ctx.scope.handle.path}"
     past = _past_debate(debate, output, at=ctx.now())
     patterns, records = _find_patterns(output), _make_records(loop.names, output, changed)
@@ -174,7 +174,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
     ]
     state: ConsensusState = ctx.scope.handle.state
     valid = [ballot for ballot in output.ballots if ballot.choice in state.proposals]
-    if valid:  # an outcome says nothing about a choice that is not a proposal
+    if valid:  # only votes for a proposal can later be compared with the outcome
         writes.append(("votes", lambda: archive.outcomes.add(debate, valid)))
     writer = _ArchiveWriter(archive, ctx)
     reports: list[Callable[[], Awaitable[bool]]] = [
@@ -201,7 +201,7 @@ def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDeba
         id=debate,
         task=output.task,
         outcome=output.outcome or "no_consensus",
-        answer=output.answer if output.consensus_reached else None,  # merely leading is not enough
+        answer=output.answer if output.consensus_reached else None,  # a lead without consensus is not an answer
         winner=output.winner,
         strength=output.strength,
         confidence=output.confidence,
@@ -258,7 +258,7 @@ def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
         revised = {proposal.agent for proposal in one.revisions}
         for critique in one.critiques:
             helped = output.consensus_reached and critique.target == output.winner and critique.target in revised
-            # matched by position: nothing else links suggestions to issues
+            # matched by position, since nothing else links suggestions to issues
             for issue, suggestion in zip_longest(critique.issues, critique.suggestions[: len(critique.issues)]):
                 tallies.setdefault((issue, suggestion or ""), Counter()).update(uses=1, successes=int(helped))
     return [

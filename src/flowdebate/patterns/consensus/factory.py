@@ -148,7 +148,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     location = f"consensus {name!r}"
     if format is not None:
-        from flowdebate.patterns.debate.formats import find_format, with_roles  # most debates have none
+        # imported here because most debates use no format
+        from flowdebate.patterns.debate.formats import find_format, with_roles
 
         if (format_ := find_format(format, location=location, pattern="consensus")) is not None:
             model = with_first(model, listed_models(agents))
@@ -195,7 +196,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
-    if loop.has(JUDGE):  # without a proposal, the debate has ended before the judge is asked
+    if loop.has(JUDGE):  # without any proposal, the debate ends before the judge is called
         judge = loop.guard(JUDGE, loop.role(JUDGE), heard=lambda _: True)
     if loop.has(TIE_BREAK):
         tie_judge = loop.guard(TIE_BREAK, loop.role(TIE_BREAK, choices=loop.names), heard=lambda _: True)
@@ -237,17 +238,17 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         .tap_each(AgentCalls(voting), over=voting.ask)
         .tap(step("count-votes", partial(count_votes, tie_judge)))
     )
-    # an option can share circuit breakers; otherwise each run creates new ones
+    # the option allows runs to share circuit breakers; by default, each run creates its own
     breakers = options.breakers
     circuits = HeldResource(key=BREAKERS, make=Breakers if breakers is None else lambda: breakers)
     return (
         sequencer(
             name=name,
-            state=ConsensusState,  # a new one for each run, because its lists grow in place
+            state=ConsensusState,  # the class, so that each run creates a new state: its lists grow in place
             owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits],
             accepts=input_validator(loop.location, ConsensusInput),
             model=options.model,
-            protected=True,  # blocks can read the state, but change it only through their answers
+            protected=True,  # blocks can read the state, but can only change it through their answers
         )
         .tap(stamp_subject(name, loop.make_output, loop.material))
         .then(ConsensusLifecycle(loop, phases, judges=[block for block in (judge, tie_judge) if block is not None]))
@@ -262,7 +263,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
     ) -> None:
         shared, hidden = merge_resources(phases.name, [phases, *judges], closed=judges)
         super().__init__(phases.name, resources=shared, hidden=hidden)
-        self._judges = judges  # for `seats`
+        self._judges = judges  # used by `seats`
         self._loop = loop
         self._phases = phases
 
@@ -274,7 +275,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         try:
             await self._run_phases(value, ctx)
             return await self._finish(ctx, start_time)
-        except BaseException as failure:  # readers are notified of the end exactly once, even after a cancellation
+        except BaseException as failure:  # emit the last event exactly once, even after a cancellation
             error = error_text(failure)
             raise
         finally:
@@ -292,7 +293,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             if not time_limit.expired():
                 raise
             state: ConsensusState = ctx.scope.handle.state
-            if state.tally is None:  # if there is a tally, the answer was ready in time
+            if state.tally is None:  # with a tally, the answer was ready in time
                 if find_early_end(state) is None:
                     ctx.scope.handle.update(early_end=None, stop_reason="timeout")
                     end_early(ctx, "timeout", f"the debate may take {seconds:g} s")
@@ -306,7 +307,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             status = "limit" if state.tally is None else "no_verdict"
         output = cast("ConsensusOutput", self._loop.make_output(ctx, status))
         if output.tally is not None:
-            problems = list(state.problems)  # such as ratings that could not be read
+            problems = list(state.problems)  # for example, ratings that could not be read
             try:
                 output = output.model_copy(update={"analytics": analyse(output, time.perf_counter() - start_time)})
             except Exception as error:  # noqa: BLE001 - the answer is there already
@@ -383,5 +384,5 @@ CONSENSUS: PatternSpec[ConsensusOptions] = PatternSpec(
     stop_reason=stop_reason,
     roster="agents",
     prompt_options=(),
-    min_speakers=1,  # its proposal can be voted for
+    min_speakers=1,  # a single proposal is enough for a vote
 )

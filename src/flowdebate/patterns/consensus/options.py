@@ -44,7 +44,7 @@ _Topology = Annotated[
     ),
 ]
 Weights = Annotated[
-    Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger weights would overflow
+    Mapping[str, Annotated[float, Field(gt=0, le=1_000_000)]],  # sums of larger weights could overflow
     allowed("a table of numbers > 0, <= 1,000,000, by agent"),
 ]
 _Similarity = Annotated[InstanceOf[Similarity], allowed("a measure with a name, to be called with texts, or None")]

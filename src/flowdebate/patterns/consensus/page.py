@@ -167,7 +167,8 @@ class ConsensusDocument(Document):
         return None if self.raw.outcome is None else f"Rounds: {rounds}, the maximum"
 
     def sections(self) -> Iterator[Section]:
-        raw, places = self.raw, count()  # `raw.entries` holds proposals, then critiques and revisions of each round
+        # `raw.entries` contains the proposals, then the critiques and revisions of each round
+        raw, places = self.raw, count()
         yield Heading(title="Proposals")
         yield from (self._entry(proposal, next(places)) for proposal in raw.proposals)
         yield from self._failed("proposal")
@@ -256,7 +257,7 @@ class ConsensusLive(Live):
     }
 
     def whole(self, event: object) -> Iterator[Section]:
-        # every answer emits its own event, which the base class would show only in its turn
+        # every answer emits its own event; the base class would only show it as part of a turn
         return self.sections(event)
 
     def sections(self, event: object) -> Iterator[Section]:
@@ -366,7 +367,7 @@ class ConsensusPage(PatternPage):
             convergence=None if bound is False else bound,
             confidence=options.confidence,
             voting=VotingOptions(options.voting or "majority", weights=options.weights, min_votes=options.min_votes),
-            # a replayed run reads them from its journal
+            # a replayed run reads the archive's answers from its journal
             archive=plan.archive or (Archive() if options.archive else None),
             judge=options.judge,
             tie_break=options.tie_break,

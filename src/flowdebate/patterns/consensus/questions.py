@@ -75,7 +75,7 @@ class ChoiceAsked(Question):
 
     def answer_schema(self) -> object:
         """Build the schema of a human's choice."""
-        # `one_of` keeps the order in which the proposals are shown
+        # `one_of` preserves the display order of the proposals
         authors = [proposal.agent for proposal in self.proposals]
         return create_model(
             "VoteAnswer",

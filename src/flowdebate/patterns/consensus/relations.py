@@ -12,7 +12,7 @@ from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Rela
 
 _SEVERE = 0.7
 """Minimum severity of a severe critique, and of an issue reported as a risk."""
-_UPSET = 100.0  # the stronger player is then expected to win 64 games out of 100
+_UPSET = 100.0  # at this difference, the higher-rated player is expected to win 64 games out of 100
 """Minimum ELO deficit at which a winner is a surprise."""
 _SHOWN = 10
 """Maximum length of lists that would otherwise grow with the debate."""
@@ -54,7 +54,7 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
     suggested = Counter(
         " ".join(suggestion.split())
         for critique in _critiques(output)
-        for suggestion in dict.fromkeys(critique.suggestions)  # repetitions by one critic do not count
+        for suggestion in dict.fromkeys(critique.suggestions)  # repetitions by the same critic do not count
     )
     yield from (f"suggested {times} times: {text}" for text, times in suggested.most_common() if times > 1)
     measured = [one.convergence for one in output.rounds if one.convergence is not None]
@@ -76,7 +76,7 @@ def relationships(output: ConsensusOutput) -> list[Relationship]:
     for critique in _critiques(output):
         by_pair.setdefault((critique.critic, critique.target), []).append(critique)
     revised = {(one.round, revision.agent) for one in output.rounds for revision in one.revisions}
-    # agents without a proposal can have critiques or a vote
+    # agents without a proposal can still criticize and vote
     names = [proposal.agent for proposal in output.proposals] + [ballot.voter for ballot in output.ballots]
     relations = []
     for agent, other in permutations(dict.fromkeys([*names, *(critic for critic, _ in by_pair)]), 2):
@@ -146,7 +146,7 @@ def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> It
             yield Moment(kind="conversion", round=None, agents=[ballot.voter, ballot.choice], text=text)
     if winner is None:
         return
-    # round 1 only: later critiques are about revised proposals
+    # only round 1, since later critiques concern revised proposals
     first: dict[str, list[float]] = {}
     for item in output.rounds[0].critiques if output.rounds else ():
         first.setdefault(item.target, []).append(item.severity)

@@ -74,7 +74,7 @@ class Proposing(Phase[ProposalAsked, Proposal]):
         text, position = split_position(full_text)
         if is_blank(text):
             raise OutputError(block, "a proposal", [("", "got blank text")])
-        # flag truncated proposals, or critics judge half a text
+        # flag truncated proposals, because critics would otherwise unknowingly judge half a text
         flag: Flag | None = "cut_off" if isinstance(full_text, CutOff) else None
         return Proposal.model_construct(agent=request.agent, text=str(text), round=0, position=position, flag=flag)
 
@@ -89,7 +89,7 @@ class Proposing(Phase[ProposalAsked, Proposal]):
         return answer.text
 
 
-# models write the word in bold, as a list item, or quoted
+# models may write the word in bold, as a list item, or as a quotation
 _POSITION = re.compile(r"[\s>*_#-]*position[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE)
 
 
@@ -109,7 +109,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Close the proposal phase; raise NoProposals if there are no proposals, QuorumLost if there are too few."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
-    if not state.proposals:  # every agent has failed; otherwise the phase would have raised an error
+    if not state.proposals:  # only if every agent has failed: any other error would have ended the phase
         errors = {loss.name: loss.error for loss in state.losses}
         raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
     check_quorum(state, list(state.proposals), quorum=loop.failures.least, block=ctx.block)
@@ -125,7 +125,7 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     number, options = state.round + 1, loop.options.topology
 
     async def choose() -> list[Edge]:
-        # an agent with an open circuit does not criticise, but its proposal can be criticised
+        # an agent with an open circuit does not criticize, but others can criticize its proposal
         available = set(breakers_of(ctx).available(loop.names))
         names = [name for name in loop.names if name in available or name in state.proposals]
         return edges(
@@ -133,13 +133,14 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             names,
             round=number,
             random=ctx.random,
-            hub=options.hub if options.hub in names else None,  # without it, the first other agent is the center
+            # if the hub is unavailable, the first other agent becomes the center
+            hub=options.hub if options.hub in names else None,
             sparsity=options.sparsity,
             targets=state.proposals,
             critics=available,
         )
 
-    # recorded: an application's function might choose differently in a resumed run
+    # recorded because a custom function might choose differently in a resumed run
     chosen_edges = await (ctx.decide(choose, returns=list[Edge]) if callable(options.topology) else choose())
     # validation would copy the lists, which grow with each answer
     opened = ConsensusRound.model_construct(
@@ -271,21 +272,21 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
         )
 
     async def measured() -> Convergence:
-        # other measures load libraries and models, which must not block the event loop
+        # other measures load libraries and models, which would block the event loop
         return measure() if isinstance(similarity, Jaccard) else await asyncio.to_thread(measure)
 
-    # the result of an application's measure is recorded for resumed runs; built-in measures are deterministic
+    # a custom measure's result is recorded for resumed runs; built-in measures are deterministic
     is_custom = not type(similarity).__module__.startswith("flowdebate.")
     measurement = await ctx.decide(measured, returns=Convergence) if is_custom else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": measurement})
-    # the first reason counts; reasons that cost no call come before the judge and the poll
+    # the first reason counts, so reasons that cost no call are checked before the judge and the poll
     if measurement.status == "converged" and bounds.convergence is not None:
         end_early(ctx, "convergence", f"similarity {measurement.similarity:.2f} ({measurement.backend})")
     elif len(latest.enough) * 2 > len(live):
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
     elif options.budget is not None and state.round < loop.max_rounds:
-        # failed and refused calls count, too, so that the plan does not depend on luck
+        # failed and refused calls count as well, so that the plan does not depend on luck
         voters = len(loop.roster)
         after = loop.has(JUDGE) + (options.confidence is not None) * voters
         calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]
@@ -299,7 +300,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Ask the judge whether the discussion is conclusive, unless the rounds end anyway."""
     state: ConsensusState = ctx.scope.handle.state
-    if rounds_are_over(loop, ctx):  # avoid paying for an answer that does not matter
+    if rounds_are_over(loop, ctx):  # the answer would not matter, so do not pay for it
         return
     question = RoundsAsked(
         task=state.question,
@@ -343,7 +344,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
         return None
     if state.stop_reason is None or state.early_end is not None:
         return state.early_end
-    # `terminate_when` leaves no early end: the loop calls it and stores its name in the state
+    # `terminate_when` does not set an early end: the loop calls it and stores its name in the state
     reason = "terminate_when" if state.stop_reason == "predicate" else state.stop_reason
     return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
@@ -359,14 +360,14 @@ class Voting(Phase[VoteAsked, Ballot]):
     returns: ClassVar[object] = Ballot
 
     def answer(self) -> dict[str, Any]:
-        # all agents, including those without a proposal, so that the form does not depend on failures
+        # includes agents without a proposal, so that the form does not depend on failures
         return {"output_schema": create_vote_form(tuple(self.loop.names)), "shuffle": self.loop.options.voting.shuffle}
 
     def ask(self, _: object, ctx: Context) -> list[VoteAsked]:
         state: ConsensusState = ctx.scope.handle.state
         if state.early_end is None or state.early_end.source != "confidence":
             return self.ask_all(ctx)
-        for ballot in state.rounds[-1].poll:  # the poll asked the same question about the same proposals
+        for ballot in state.rounds[-1].poll:  # the poll was the same vote on the same proposals
             state.ballots[ballot.voter] = ballot
             ctx.emit(VoteCast(ballot=ballot))
         return []

@@ -20,7 +20,7 @@ from flowdebate.measures import Ballot, Convergence, Flip, Position, Strength, T
 from flowdebate.resources.archive import CritiquePattern, PastDebate
 from flowdebate.runs.context import Context
 
-Share = Annotated[float, Field(ge=0, le=1)]  # 2 may mean 2 %, 20 % or certainty, so it is rejected
+Share = Annotated[float, Field(ge=0, le=1)]  # values above 1 are rejected as ambiguous: 2 may mean 2%, 20% or certainty
 """Severity or confidence, from 0 to 1."""
 Outcome = Literal["consensus", "no_consensus"]
 """Outcome of a debate: consensus or no consensus."""
@@ -323,7 +323,7 @@ class ConsensusState(PatternState):
         """True if the agents agreed; None before the votes are counted."""
         return None if self.tally is None else "consensus" if self.tally.reached else "no_consensus"
 
-    # called by stop conditions of `flowdebate.stop`, because this pattern has no transcript
+    # used by the stop conditions in `flowdebate.stop`, because this pattern has no transcript
     def texts_by_speaker(self, _: Context) -> dict[str, list[str]]:
         """Return all versions of each agent's proposal, in order."""
         versions = {agent: [proposal.text] for agent, proposal in self.first.items()}
@@ -406,7 +406,7 @@ class ConsensusOutput(PatternOutput):
         if early is not None:
             has_reason = early.source == "predicate" and early.reason != "terminate_when"
             return early.reason if has_reason else early.source
-        # a debate that was cut short did not end its rounds for a reason
+        # if the debate was cut short, its rounds did not end for a reason
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 

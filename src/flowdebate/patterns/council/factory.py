@@ -207,14 +207,14 @@ def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
     def close(_: object, ctx: Context) -> None:
         ctx.scope.handle.deadline = None
         state = state_of(ctx, CouncilState)
-        if state.losses:  # empty answers do not break the quorum, only failed providers do
+        if state.losses:  # only failed providers can break the quorum, not empty answers
             check_quorum(state, state.heard, quorum=loop.failures.least, block=ctx.block)
 
     return close
 
 
 def _review(loop: Loop[CommonOptions], member: Persona, hide: Hide) -> ReviewTurn:
-    stand_in = loop.failures.stand_in  # with another model, under the member's name
+    stand_in = loop.failures.stand_in  # fallback with another model but the same member name
     reviewers: list[MakeReviewer] = [partial(_reviewer, loop, member)]
     if own_options(member.block) is None:
         reviewer = loop.own_speaker(member).in_role("reviewer")  # a single block answers both kinds of input
@@ -234,7 +234,7 @@ def _reviewer(
     loop: Loop[CommonOptions], member: Persona, letters: tuple[str, ...], *, stand_in: Model | str | None = None
 ) -> Block[Any, Any]:
     options = loop.options_of(loop.spec.speaker, member)
-    options.pop("length", None)  # of opinions
+    options.pop("length", None)  # this length applies to opinions only
     if stand_in is not None:
         options["model"] = stand_in
     create: Callable[..., Block[Any, Any]] = create_council_reviewer
@@ -261,7 +261,7 @@ def _build_output(loop: Loop[CommonOptions], chair: str) -> Handler[Any, Council
                 read = as_model(value, ChairAnswer, block=chair)
                 answer, dissent = read.answer, read.dissent
             ctx.scope.handle.update(answer=answer, dissent=dissent)
-        # not before the chair has answered: readers of the transcript see who wrote which answer
+        # only after the chair has answered, since the transcript shows who wrote which answer
         entries = loop.collect_spoken(
             ctx, round=1, make=lambda name, **entries: CouncilEntry(agent_name=name, **entries)
         )

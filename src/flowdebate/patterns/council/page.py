@@ -188,11 +188,11 @@ class CouncilPage(PatternPage):
     )
 
     def length(self, options: Any) -> int:  # noqa: ANN401 - as its base says
-        return 1 if options.review == "none" else 2  # the phases: answers, reviews
+        return 1 if options.review == "none" else 2  # the phases are answers and reviews
 
     def output_of(self, plan: Plan, output: object) -> object:
         """Return the chair's answer in the output schema."""
-        return output if plan.schema is not None else None  # otherwise it is the text in the raw output
+        return output if plan.schema is not None else None  # without a schema, the answer is the text in the raw output
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         options: CouncilPlanOptions = plan.options

@@ -36,7 +36,7 @@ MakeReviewer: TypeAlias = "Callable[[tuple[str, ...]], Block[Any, Any]]"
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Function that replaces names in a text with aliases, or returns it unchanged."""
 
-# cached blocks of a reviewer: each set of letters needs its own answer schema, which is slow to build
+# Number of blocks cached per reviewer: each set of letters needs its own answer schema, which is slow to build.
 _CACHED_LETTERS = 64
 
 
@@ -56,15 +56,15 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
         state = state_of(ctx, CouncilState)
-        # sorted, because they arrive in a different order in each run, and the draw must be reproducible
+        # sorted, because arrival order differs between runs and the draw must be reproducible
         names = sorted(state.heard)
         drawn = [letter(index) for index in range(len(names))]
-        ctx.random.shuffle(drawn)  # a letter must not reveal the position on the roster
+        ctx.random.shuffle(drawn)  # letters must not reveal the positions on the roster
         ctx.scope.handle.update(aliases=dict(zip(names, drawn, strict=True)))
         if scope == "none" or not names:
             return
         orders = review_orders(names, scope=scope, random=ctx.random)
-        # if only one member answered, it has nothing to review
+        # a member whose answer is the only one has nothing to review
         ctx.scope.handle.update(orders={name: order for name, order in orders.items() if order})
         loop.open_round(ctx, 2)
 
@@ -94,11 +94,11 @@ class ReviewTurn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
-        # resources and outline do not depend on the letters, which are only known in the run
+        # resources and outline do not depend on the letters, which are only known during the run
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
-        self._acting = acting  # for `seats`
+        self._acting = acting  # used by `seats`
         self._shown = acting[0].outline()
         self._agent_name = agent_name
         self._hide = hide
@@ -170,7 +170,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
         names = [name for name in loop.names if name in state.heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
-        ctx.scope.handle.deadline = None  # ends the time limit of the reviews: the chair has its own
+        ctx.scope.handle.deadline = None  # end the time limit of the reviews; the chair has a separate one
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)
@@ -212,7 +212,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     >>> sorted(order[0] for order in orders.values())
     ['ann', 'bea', 'cid']
     """
-    drawn = sorted(names)  # sorted, so that a seed draws the same for any order of `names`
+    drawn = sorted(names)  # sorted, so that the draw depends on the seed but not on the order of `names`
     random.shuffle(drawn)
     count = len(drawn)
     steps = _distinct_steps(count)
@@ -220,7 +220,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
     for index, name in enumerate(drawn):
         if scope == "others":
             orders[name] = [drawn[(index + step) % count] for step in steps]
-        else:  # backwards; otherwise each member would read its own answer first
+        else:  # reversed; otherwise each member would read its own answer first
             orders[name] = [drawn[(step - index) % count] for step in (0, *steps)]
     return {name: orders[name] for name in names}
 
@@ -291,7 +291,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
         return None
     sums = _centred_sums(ranked)
-    # in a balanced design the spread under full agreement is fixed; after a failed review it depends on the consensus
+    # the spread under full agreement is fixed in a balanced design, but depends on the consensus after a failed review
     consensus = sorted(sums, key=lambda name: (sums[name], name))
     agreed = _centred_sums([sorted(ranking, key=consensus.index) for ranking in ranked])
     spread, maximum = (sum(value * value for value in sums_by_answer.values()) for sums_by_answer in (sums, agreed))

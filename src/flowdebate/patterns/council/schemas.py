@@ -247,7 +247,7 @@ class ChairAsked:
         return f"{render_work(self.question, self.answers, self.reviews, self.ranking)}\n\nWrite the council's answer."
 
 
-@lru_cache(maxsize=256)  # cached for all councils
+@lru_cache(maxsize=256)  # cached across all councils
 def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
     """Build the model for a ranking of `letters` from best to worst, each exactly once, with a reason.
 

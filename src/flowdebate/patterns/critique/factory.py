@@ -117,7 +117,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
             answer=answer,
             revise=revise,
             roster=critics,
-            max_rounds=3,  # the answer, the claims, the revision
+            max_rounds=3,  # answer, claims and revision
             roles={"author": author, "judge": judge},
             visibilities={"critic": critic_visibility},
             transcript=transcript,
@@ -148,7 +148,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
         block = loop.role(JUDGE, claim_ids=list(claim_ids), sources=loop.material)
         return loop.guard(JUDGE, block, heard=lambda _: True)
 
-    # without the author's turns, the author needs no model
+    # if the author has no turns, it needs no model
     pipeline = (
         loop.opening()
         .tap(Answering(loop, None if answer is not None else _author_turn(loop, "answer")))

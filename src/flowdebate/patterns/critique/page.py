@@ -172,7 +172,7 @@ def claim_groups(claims: list[Claim]) -> Iterator[Section]:
             facts.append(Fact(label="Made by", text=", ".join(claim.agent_names), tone="dim"))
         facts += [Fact(label="Reason", text=claim.reason)] if claim.reason else []
         facts += [_quote_fact(item) for item in claim.evidence]
-        # a multi-line claim could look like text of the page
+        # join lines, because a multi-line claim could look like text of the page
         yield Group(label=f"{claim.id}, {claim.kind}", text=" ".join(claim.claim.split()), facts=tuple(facts))
 
 
@@ -259,7 +259,7 @@ class CritiquePage(PatternPage):
     )
 
     def length(self, options: Any) -> int:  # noqa: ANN401, ARG002 - as its base says
-        return self.default_length  # the phases
+        return self.default_length  # the number of phases
 
     def turns(self, plan: Plan) -> int:
         return len(plan.speakers) + (plan.options.answer is None)

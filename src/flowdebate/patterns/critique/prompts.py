@@ -132,7 +132,7 @@ CRITIC = CriticTemplate()
 """Prompt texts of the full profile."""
 CONCISE_CRITIC = CriticTemplate(
     criticize=(
-        # small models write endless lists
+        # limited, because small models write endless lists
         "Say what is wrong with this answer, the most serious faults first: at most three claims. For each, give the "
         "claim in one sentence, its kind (false, contradiction, reasoning or missing), the words of the answer in "
         "question, exactly as they are written there, and what would settle it. Leave out style and length. If nothing "
@@ -156,7 +156,7 @@ def create_critic(
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """Create the block `{name}-critic-{agent_name}`, which takes a `ClaimsAsked` and returns `Claims`."""
-    del transcript, length  # other patterns show it to speakers who argue
+    del transcript, length  # other patterns show these to their speakers
 
     def system(texts: CriticTemplate, _: object, __: Context) -> str:
         who = None if role is None else filled(texts.persona, speaker=speaker_tag(agent_name, role))

@@ -319,7 +319,7 @@ def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
         __base__=WireModel,
         rulings=(
             list[item],
-            # a missing ruling is no reason to ask the model again
+            # a missing ruling does not justify another call
             Field(max_length=2 * len(ids), json_schema_extra={"minItems": len(ids)}, description="One for each claim"),
         ),
     )

@@ -91,7 +91,7 @@ class Audience(Block[Any, Any]):
         self._blocks = blocks
 
     def _system(self, value: object, ctx: Context) -> str:
-        # shared by all listeners, like the transcript: a server with a prefix cache processes both only once
+        # identical for all listeners, like the transcript: a server with a prefix cache processes both only once
         return (
             f"You are in the audience of a debate.\n\nQuestion: {quoted(question_of(value, ctx))}\n\n{HOW_TO_READ}\n\n"
             "Vote for the position that you yourself believe is right, going by your own experience and by what you "
@@ -100,7 +100,7 @@ class Audience(Block[Any, Any]):
         )
 
     def _task(self, number: int, _: object, ctx: Context) -> str:
-        # listeners read the positions in different orders, because models prefer the first one
+        # each listener reads the positions in a different order, because models prefer the first one
         shift = number % len(self.sides)
         sides = listed(*map(tag_text, (*self.sides[shift:], *self.sides[:shift])))
         who = f"You are: {quoted(self.listeners[number])}\nPositions:\n{sides}"

@@ -14,7 +14,7 @@ Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
 A debate reads more than it writes, and self-consistency writes more than it reads. Because output tokens cost more than
 input tokens, self-consistency is more expensive at equal token counts.
 """
-BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # cheapest first
+BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # in order of cost, cheapest first
 """Baselines selected by `baselines=True`: all except revision, which costs as much as another debate."""
 BUDGETED: frozenset[BaselineName] = frozenset({"self_consistency", "revision"})
 """Baselines with a budget equal to the debate's, measured by `equal`."""

@@ -160,7 +160,7 @@ def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-_WAVE = 8  # samples at once: more could exceed the budget before the first reports its usage
+_WAVE = 8  # maximum number of concurrent samples: more could exceed the budget before the first one reports its usage
 
 
 def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
@@ -263,12 +263,12 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._equal = equal
         self._template = template
         self._options = options
-        self._asking = lru_cache(maxsize=256)(self._create_generator)  # keyed by model and order of the positions
+        self._asking = lru_cache(maxsize=256)(self._create_generator)  # cached by model and order of the positions
         shared, hidden = merge_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
 
     async def act(self, value: object, ctx: Context, /) -> list[BaselineAnswer]:
-        around = ctx.scope.sequencer  # the debate contains the block, or precedes it (`with_baselines`)
+        around = ctx.scope.sequencer  # the debate either contains this block or precedes it (`with_baselines`)
         debate = ctx.path.rpartition("/")[0].rpartition("/")[0] if around is None else around.path
 
         async def count() -> Usage:
@@ -278,7 +278,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         budget = await ctx.step(count, key="budget", returns=Usage)
         self.check_prices(ctx)
         question = question_of(value, ctx)
-        total = self._amount(budget, ctx, debate)  # measured before baselines add to it
+        total = self._amount(budget, ctx, debate)  # measured before the baselines use any tokens
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
@@ -349,7 +349,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         ):
             wave = await self._votes(question, model_numbers, ctx, place, first=number + 1, drafts=votes)
             if votes and all(vote.problem is not None for vote in wave):
-                break  # as for samples; a lost answer keeps the revision before it
+                break  # stop for the same reason as with samples; a failed revision keeps the previous answer
             pairs = zip(votes or wave, wave, strict=True)
             votes = [replace(new, winner=new.winner or old.winner) for old, new in pairs]
             number += len(model_numbers)
@@ -415,7 +415,7 @@ def _room(budget: float | None, spent: float | None, calls: int, votes: int) -> 
     """Estimate how many more answers the budget allows, based on the answers so far; 1 if there are none yet."""
     if not votes:
         return 1
-    if not budget or not spent:  # usage is unknown or not counted: compare at equal calls
+    if not budget or not spent:  # usage is unknown, or the unit is calls: compare at an equal number of calls
         return max(calls - votes, 0)
     return max(int((budget - spent) * votes // spent), 0)
 
@@ -513,7 +513,7 @@ def add_baselines(
         return ctx.run.raw_output if isinstance(output, DebateRawOutput) else output
 
     def _check_prices(_: object, ctx: Context) -> None:
-        compared.check_prices(ctx)  # validated before the debate costs anything
+        compared.check_prices(ctx)  # check the prices before the debate incurs any cost
 
     pipeline: Sequencer[Any, Any] = sequencer(name=pattern.name, model=model)
     pipeline = pipeline.tap(_check_prices) if equal == "cost" else pipeline

@@ -171,7 +171,7 @@ def render_debater_system(
     return f"{system}\n\n{filled(template.phases, phases=quoted('; '.join(map(str, phases))))}"
 
 
-@lru_cache(maxsize=64)  # cached: every turn of a debate needs the same text, and sources may be as long as books
+@lru_cache(maxsize=64)  # cached because every turn of a debate needs the same text, and sources may be as long as books
 def _render_system(
     template: DebaterTemplate,
     question: str,
@@ -279,7 +279,7 @@ def _render_task(
     opposing = next((entry.text for entry in reversed(entries) if entry.stance != identity.stance), None)
     if opposing is None:
         return filled(template.support, **fields)
-    # quoting takes time, and the default texts do not repeat arguments
+    # rendered only if needed: quoting takes time, and the default texts do not repeat arguments
     last = quoted(opposing) if "{last}" in template.rebuttal else ""
     return filled(template.rebuttal, last=last, **fields)
 
@@ -304,7 +304,7 @@ def _describe_turn(identity: DebaterIdentity, round: int, template: DebaterTempl
     return {**_describe_side(identity, labelled=template.labelled), "round": round}
 
 
-@lru_cache(maxsize=256)  # cached: the same in all turns of a debater
+@lru_cache(maxsize=256)  # cached because the result is identical in all turns of a debater
 def _describe_side(identity: DebaterIdentity, *, labelled: bool) -> Mapping[str, object]:
     """Return the template fields that describe a debater's position and the others."""
     stance = identity.stance

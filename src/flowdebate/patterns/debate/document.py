@@ -67,7 +67,8 @@ class DebateDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
     def phases(self) -> Mapping[int, str | None]:
-        return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}  # of each round's first entry
+        # reversed, so that the first entry of each round determines its phase
+        return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}
 
     @property
     def last_calls(self) -> int:
@@ -84,8 +85,9 @@ class DebateDocument(RoundsDocument):
         if mirrored is None or number != max(self.rounds()):
             return
         yield mirror_heading()
-        bare = mirrored.model_copy(update={"verdict": None})  # shown with the verdict on both
-        page = DebateDocument.model_construct(  # not validated: a complete debate has a verdict
+        # this verdict is shown together with the verdict on both debates
+        bare = mirrored.model_copy(update={"verdict": None})
+        page = DebateDocument.model_construct(  # not validated, because a complete debate must have a verdict
             status=mirrored.status, debaters=self.debaters, max_rounds=self.max_rounds, raw=bare, output=None
         )
         yield from page.sections()
@@ -209,7 +211,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
     scores: dict[str, dict[str, list[float]]] = {}
     for ballot in judging.ballots:
         criteria = {} if ballot.criteria is None or ballot.problem is not None else ballot.criteria
-        for side in judging.scores:  # always in the same order, whatever the ballot's order
+        for side in judging.scores:  # in the same order for every ballot
             for name, score in criteria.get(side, {}).items():
                 scores.setdefault(name, {}).setdefault(side, []).append(score)
     return {
@@ -232,7 +234,7 @@ def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> st
         if ballot.log_odds is not None:
             who = f"{ballot.model}, " if panel and ballot.model else ""
             values = ballot.log_odds.items()
-            # + 0.0: otherwise a small negative number becomes -0.00
+            # adding 0.0 turns -0.0 into 0.0, which is shown without a minus sign
             odds = ", ".join(f"{_called(side, called)} {round(value, 2) + 0.0:+.2f}" for side, value in values)
             low = ballot.mass is not None and ballot.mass < _LOW_MASS
             mass = f" (the letters had {ballot.mass:.0%} of the probability)" if low else ""
@@ -276,7 +278,8 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
     ]
     if (judging := verdict.judging) is not None:
         called = {side.stance: side.name for side in sides}
-        called = called if len(called) == len(sides) else {}  # debaters who share a stance are called by it
+        # if debaters share a stance, use the stance instead of their names
+        called = called if len(called) == len(sides) else {}
         effect = order_effect(judging)
         if effect is not None and effect not in verdict.verdict:
             facts.append(Fact(label="Order", text=effect, tone="warning", short=True))

@@ -115,7 +115,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     if options.mirror:
         on_flip = judge.how.on_flip if isinstance(judge, Judge) else "average"
         mirror = Mirror(assemble(mirrored_loop(loop)))
-        # a person takes part in one debate at a time
+        # a person cannot take part in both debates at once
         people = any(mirror.outline().texts_of("human"))
         pipeline = pipeline.tap(mirror) if people else beside(pipeline, mirror, f"{loop.name}-increment-round")
     build = _build_raw_output(loop, judge.name, stances, custom=is_own(loop.choice(JUDGE)), on_flip=on_flip)
@@ -183,7 +183,7 @@ def _create_judge(loop: Loop[DebateOptions], stances: Sequence[str]) -> Block[An
 
 def _create_state(loop: Loop[DebateOptions]) -> DebateState:
     stances = {debater.name: debater.stance for debater in loop.roster}
-    # built from checked values: validating them with so large a schema would be wasted time
+    # not validated: the values are already checked, and validating such a large schema takes time
     questions = () if loop.goes_on is None else loop.goes_on.asked
     return DebateState.model_construct(
         stances=stances,
@@ -249,14 +249,14 @@ def _build_raw_output(
                 both_orders = None
                 if mirrored is not None:
                     both_orders = verdict_of_both(verdict, mirrored, ctx, sides=sides, on_flip=on_flip)
-                # a plain verdict: the subclass only marks the block that made it, and is not restored from a store
+                # a plain `DebateVerdict`: the subclass only marks built-in judges, and stores do not preserve it
                 decided = None if both_orders is None else as_model(both_orders, DebateVerdict, block=judge)
             if decided is not None:
                 ctx.scope.handle.update(verdict=decided)
                 ctx.emit(VerdictReached(block=judge, verdict=decided))
                 status = status_of(ctx)
                 if status == "complete" and mirrored is not None and mirrored.status != "complete":
-                    status = "degraded"  # the mirrored debate has continued without a participant
+                    status = "degraded"  # the mirrored debate continued without one of its participants
         raw: Any = loop.make_output(ctx, status)
         published: DebateRawOutput = publish(raw, ctx)
         return published
@@ -270,7 +270,8 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
     It must have no ballots, and its winner must be one of `stances` or None. A winner that differs from a stance only
     in its Unicode form is replaced by that stance; any other winner is dropped.
     """
-    plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})  # only the library sets these
+    # only built-in judges may set these fields
+    plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})
     if verdict.winner is None or verdict.winner in stances:
         return plain
     seen = {as_seen(stance): stance for stance in stances}
@@ -472,7 +473,7 @@ def debate(  # noqa: PLR0913 - the pattern's options, each with its default
     """
     location = f"debate {name!r}"
     if format is not None:
-        from .formats import find_format, with_roles  # most debates have no aliases
+        from .formats import find_format, with_roles  # imported here because most debates use no format
 
         if (format_ := find_format(format, location=location, pattern="debate")) is not None:
             members = check_roster(debaters, location=location, kind=Debater, field="debaters", minimum=1)
@@ -551,7 +552,7 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
     """Return aliases for all names that could reveal the author of an argument; None if names are shown."""
     readers = [judge, *(debater.block for debater in loop.roster)]
     is_read = hasattr(judge, "reading_blind") or any(own_options(block) is not None for block in readers)
-    if loop.prompts.hide_names is False or not is_read:  # by a reader of the transcript
+    if loop.prompts.hide_names is False or not is_read:  # nobody to hide names from
         return None
     models = [debater.options.model for debater in loop.roster if debater.options is not None]
     models += [] if judging is None else [judging.model, *judging.panel]
@@ -565,7 +566,8 @@ def _hide_names(loop: Loop[DebateOptions], judge: BlockLike | None, judging: Jud
 def _assembled(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
     """Build the debate, with support for continuing it after its end."""
     pipeline = assemble(loop)
-    pipeline.keeps = None if loop.goes_on is None else "/round["  # part of the paths of all contributions in rounds
+    # this text is part of the path of every contribution in a round
+    pipeline.keeps = None if loop.goes_on is None else "/round["
     pipeline.lengthen = lambda more: _assembled(replace(loop, max_rounds=more.held + more.rounds, goes_on=more))
     return pipeline
 

@@ -198,7 +198,7 @@ FORMATS: dict[str, Format] = {
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
     """Register a format under its name, for front ends as well; it replaces any format of the same name."""
-    if not format.name.isidentifier():  # the name must be a single word on the command line
+    if not format.name.isidentifier():  # names are single words on the command line
         raise ConfigurationError("add_format()", "name", format.name, "letters, digits and underscores")
     FORMATS[format.name] = format
     return format

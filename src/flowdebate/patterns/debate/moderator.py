@@ -152,7 +152,7 @@ def render_moderator_turn(
     return "\n\n".join(parts)
 
 
-@lru_cache(maxsize=256)  # each round's prompt contains all earlier decisions
+@lru_cache(maxsize=256)  # cached because each round's prompt contains all earlier decisions
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
     """Render a moderator's decision without the speakers, who appear in the transcript."""
     parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
@@ -297,7 +297,7 @@ def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> De
     """Complete the model's decision with turns for sides it must not omit."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
-    # without the field, the decision may have been recorded before the rule existed, and the run must not change
+    # the decision may have been recorded before `reason` existed; replaying the run must not change it
     if "other_request" in response.flags and "reason" not in answer.model_fields_set:
         return decision
     added = owed_a_turn(decision, stances=state_of(ctx, DebateState).stances, entries=entries_of(ctx))
@@ -342,7 +342,8 @@ def stash_moderator_decision(
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
-        added = value.added if isinstance(value, CompletedDecision) else []  # names added by the library do not count
+        # names added by the library do not count towards the maximum
+        added = value.added if isinstance(value, CompletedDecision) else []
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:
             problem = (
@@ -360,7 +361,7 @@ def stash_moderator_decision(
         state = state_of(ctx, DebateState)
         fields: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
         if roster <= set(output.next_speakers):
-            fields["reason"] = None  # a small model cannot leave anybody out
+            fields["reason"] = None  # nobody is left out, so a reason would be wrong
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **fields)
         ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))
@@ -371,8 +372,10 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-_TURNS_EACH = 4  # maximum turns per debater in a round: a model could loop, and a function request any number of calls
-_LONGEST = 4_000  # maximum length of a briefing or an angle in characters: each prompt of the round contains them
+# maximum number of turns per debater in a round, since a model could loop and a function could request any number
+_TURNS_EACH = 4
+# maximum length of a briefing or an angle in characters, since every prompt of the round contains them
+_LONGEST = 4_000
 
 
 @lru_cache(maxsize=256)  # an application builds a pattern for each question, with the same debaters

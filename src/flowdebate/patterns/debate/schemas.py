@@ -144,7 +144,8 @@ class DebateContributionEntry(Contribution):
     """Position of the debater addressed by the question or answer."""
 
 
-# without a type parameter, which would build a validator at import and make pydantic search all installed packages
+# not generic, because a type parameter would build a validator at import and make pydantic search all installed
+# packages
 class DebateTranscriptState(TranscriptState):
     """Arguments so far, in chronological order."""
 

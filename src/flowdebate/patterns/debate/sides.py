@@ -17,24 +17,25 @@ from flowdebate.models.base import Model
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
-# maximum length in characters of a question turned into sides, and of a position: every prompt contains them
+# maximum length in characters of a question turned into sides, and of a position, since every prompt contains them
 _LONGEST = 200
-_QUOTED = 300  # maximum length in characters of a question repeated in the answers yes and no
-_NAME = 24  # maximum length of a side's name in characters: a terminal shows it before each argument
+_QUOTED = 300  # maximum length in characters of a question quoted in the positions yes and no
+_NAME = 24  # maximum length of a side's name in characters, since a terminal shows it before each argument
 
-# A few forms of questions name their sides unambiguously; a model proposes sides for all others. A larger grammar would
-# never be complete, and each of its rules would be wrong for some question.
+# A few forms of questions name their sides unambiguously; for all others, a model proposes sides. A larger grammar
+# would never be complete, and each additional rule would be wrong for some questions.
 _YES_OR_NO = re.compile(
     r"(?i:should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) \S+ .+"
 )
-# More than a plain clause, or a negation, where "yes" is ambiguous.
+# Anything beyond a plain clause, or a negation, which makes "yes" ambiguous.
 _UNCLEAR = re.compile(r"(?i)[^\w\s.'’&+#%-]|\.\s|n['’]t\b|\b(?:or|not?|never|nor|none|nothing|nobody|hardly|without)\b")
 # "we should ship"; words such as "ever" do not fit a claim.
 _WE_SHOULD = r"(?i:(?P<verb>should|could|would|will) (?P<subject>i|we|they|it|he|she|there))"
 _CLAIM = re.compile(rf"{_WE_SHOULD} (?!.*\b(?i:any\w*|ever|yet|either|neither|you)\b)(?!(?:and|who|that) )(?P<rest>.+)")
 _ALTERNATIVES = (
     re.compile(rf"{_WE_SHOULD} (?P<a>\S+) or (?P<b>\S+)"),
-    re.compile(rf"{_WE_SHOULD} (?P<rest>\S+) (?P<a>[A-Z]\S*) or (?P<b>[A-Z]\S*)"),  # not "raise rents or leave"
+    # the capital letters exclude questions such as "should we raise rents or leave"
+    re.compile(rf"{_WE_SHOULD} (?P<rest>\S+) (?P<a>[A-Z]\S*) or (?P<b>[A-Z]\S*)"),
     re.compile(r"(?i:(?:which|what) is better[,:]? )?(?P<a>\S+) or (?P<b>\S+)"),
 )
 
@@ -96,7 +97,7 @@ def _choose_between(match: re.Match[str]) -> list[Debater] | None:
     if "verb" in match.groupdict():
         lead = " ".join([*_start_claim(match), *filter(None, [match.groupdict().get("rest")])])
     if alternatives[1].islower():
-        alternatives = (alternatives[0].lower(), alternatives[1])  # "Tea or coffee?"
+        alternatives = (alternatives[0].lower(), alternatives[1])  # for example, "Tea or coffee?"
     names = alternatives if max(map(len, alternatives)) <= _NAME else ("A", "B")
     return [Debater(name, f"{lead} {alternative}") for name, alternative in zip(names, alternatives, strict=True)]
 
@@ -109,7 +110,7 @@ def _start_claim(match: re.Match[str]) -> tuple[str, str]:
 # Sides proposed by a model
 
 _TAKEN = ("judge", "moderator", "synthesizer", "a", "b", "c", "d")  # names of roles, and of sides without a usable name
-_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter before a full stop is an initial
+_SENTENCE = re.compile(r"(?<=\w\w[.!]) (?=[^\W\d_a-z])")  # a single letter before a period is an initial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +132,8 @@ SIDE_PROPOSER = SideProposerTemplate()
 
 
 def _check_position(text: str) -> str:
-    sentence = _SENTENCE.split(" ".join(clean_text(text).split()))[0]  # small models explain themselves
+    # keep the first sentence, because small models go on to explain it
+    sentence = _SENTENCE.split(" ".join(clean_text(text).split()))[0]
     if is_blank(sentence):
         message = "must not be blank"
         raise ValueError(message)

@@ -58,7 +58,7 @@ class OpeningTemplate(Template):
 OPENINGS = OpeningTemplate(
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
-    # consecutive lines differ in form, because a small model continues like an earlier turn with the same beginning
+    # consecutive lines differ in form: a small model repeats an earlier turn that begins the same way
     begins_again=(
         "That does not settle it. {position}, and here is another reason:\n"
         "I stand by this: {position}. What is easily forgotten is\n"
@@ -186,7 +186,7 @@ class SmallModelSupport:
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
-        if not text.startswith(begins):  # after a second attempt, which begins with a later line
+        if not text.startswith(begins):  # the turn is a second attempt, which begins with a later alternative
             begins = self.first_words(ctx, 1)
         return self.prompt.wording.cut(text, response, ctx, begins=begins if text.startswith(begins) else "")
 
@@ -225,7 +225,7 @@ class SmallModelSupport:
         worst = max(copies.values(), default=NOT_COPIED)
         if worst.excess <= 1:
             return None
-        # without the copied text: a small model that reads it again would copy it again
+        # omit copied turns, because a small model that reads its copies again would copy them again
         own_entries = [
             entry for entry, copy in copies.items() if entry.agent_name == self.prompt.agent_name and copy.excess <= 1
         ]
@@ -307,7 +307,7 @@ def is_english(text: str) -> bool:
     return not _COMMON.isdisjoint(fold(text).split())
 
 
-# Maximum length, in characters, of a position at the beginning of a turn: after a long one, a small model has nothing
+# Maximum length, in characters, of a position at the beginning of a turn. After a longer one, a small model has nothing
 # left to say.
 _LONGEST_POSITION = 200
 _ENGLISH = frozenset(asdict(OPENINGS).values())
@@ -318,11 +318,11 @@ _COMMON = frozenset(
 )
 
 
-# Facts of the sources, sorted by side. A small model does not use a source in its prompt, and asked for the best
-# evidence it picks the same sentence for every side. But it sorts well when asked which side a single sentence
-# supports, with each side once under each letter.
+# Facts from the sources, sorted by side. A small model ignores the sources in its prompt, and if it is asked for the
+# best evidence, it picks the same sentence for every side. It does sort sentences well, though, when asked about a
+# single one: which side does it support? Each side appears once under each letter.
 
-_MOST_FACTS = 8  # maximum number of facts: each takes one call per side
+_MOST_FACTS = 8  # maximum number of facts, since each fact takes one call per side
 _LONGEST_FACT = 240  # maximum length of a fact in characters
 _SORTER = "You sort evidence by side. Reply with one letter."
 

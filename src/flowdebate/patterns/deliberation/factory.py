@@ -157,7 +157,8 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
         entries = _in_progress(loop, ctx)
         handle = ctx.scope.handles["transcript"]
         handle.set(handle.state.with_entry(*entries))
-        ctx.scope.handle.update(spoken={})  # otherwise a later round that is cut short would show them again
+        # otherwise a later round that is cut short would show these contributions again
+        ctx.scope.handle.update(spoken={})
         return entries
 
     return record
@@ -170,7 +171,7 @@ def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
     >>> stop_reason(DeliberationState(round=3), 3)
     'max_rounds'
     """
-    if state.is_settled:  # checked before `max_rounds`: a topic settled in the last round did not run out of rounds
+    if state.is_settled:  # checked before `max_rounds`: a topic settled in the last round is settled, not out of rounds
         return "settled"
     return "max_rounds" if state.round >= max_rounds else None
 
@@ -179,7 +180,7 @@ def raw_output(loop: Loop[CommonOptions], ctx: Context, status: RunStatus) -> De
     """Return the current raw output of the enclosing deliberation, including an unfinished round."""
     state = state_of(ctx, DeliberationState)
     decision = None if state.report is None else state.report.decision
-    # a settled topic is decided: without a decision, the summary describes the agreement
+    # settled without an explicit decision: the summary describes the agreement
     if state.report is not None and decision is None and state.is_settled:
         decision = state.report.summary
     return DeliberationOutput(

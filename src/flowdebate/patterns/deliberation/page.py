@@ -80,7 +80,7 @@ class DeliberationDocument(RoundsDocument):
         return sum(entry.flag is None for entry in self.raw.history)
 
     def closing(self, number: int) -> Iterator[Section]:
-        for report in self.raw.reports[number - 1 : number]:  # missing if the run ended within the round
+        for report in self.raw.reports[number - 1 : number]:  # there is no report if the run ended during the round
             yield from report_groups(report)
 
     def result(self) -> Iterator[Section]:

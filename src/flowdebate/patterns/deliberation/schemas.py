@@ -34,7 +34,7 @@ _NOTHING = frozenset(
 )
 """Words with which models state that there is no decision."""
 _LONGEST = max(map(len, _NOTHING))
-_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models put around such an answer
+_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models add to such words
 
 
 def _something(decision: str | None) -> str | None:

@@ -64,7 +64,7 @@ def locate(
     if has_quote:
         for names in [[name], [*files]] if name else [[*files]]:
             if spots := _spots(quote or "", names, sources):
-                # prefer a line that still exists, then the one nearest to the claimed line
+                # prefer a line that still exists, then the line nearest to the claimed one
                 spot = min(spots, key=lambda span: (not span[1], abs(span[1] - (line or 0))))
                 place = Place(file=spot[0], line=spot[1] or None, end_line=spot[2] or None, quote=quote, found=True)
                 moved = file is not None and names != [name]
@@ -111,7 +111,7 @@ def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
     return files
 
 
-# Line numbers that people and models write after a path, and words before it.
+# Line numbers as written by people and models after a path, and the words before them.
 _AT_LINES = re.compile(
     r"(?:(?::|#)\s*L?(?P<line>\d+)(?:\s*[-\u2013]\s*L?(?P<end>\d+)|:\d+)?"
     r"|[\s,(]+(?:lines?|ll?\.)\s*(?P<first>\d+)(?:\s*(?:[-\u2013]|to|and)\s*(?P<last>\d+))?\)?)\s*\Z",
@@ -228,7 +228,7 @@ def _in_one_line(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], 
     signed = view == "signs"
     all_lines = [line for line in of_file if line.sign != _LEFT_OUT.get(view)]
     if view != "lines" and not any(line.sign for line in all_lines):
-        return "", [], []  # no diff
+        return "", [], []  # the file is not a diff
     words_by_line = [(line, f"{line.sign if signed else ''}{line.text}".split()) for line in all_lines]
     lines, words = (
         [line for line, parts in words_by_line if parts],
@@ -274,9 +274,9 @@ def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | 
 @lru_cache(maxsize=512)
 def _lines_under_review(source: Source) -> tuple[Line, ...]:
     lines = [line for line in number_lines(source) if line.text.strip()]
-    if all(line.number is not None for line in lines):  # no diff
+    if all(line.number is not None for line in lines):  # not a diff: all lines are under review
         return tuple(lines)
-    # the lines of its hunks do not include their signs
+    # lines inside hunks do not include their signs
     changed = (line for line in lines if source.text[line.start] in "+-")
     return tuple(line for line in changed if source.text.startswith(line.text, line.start + 1))
 

@@ -105,7 +105,7 @@ class ReviewDocument(Document):
 
     @property
     def notes(self) -> list[str]:
-        # coverage and the quotes of findings are shown beside the result
+        # the page already shows coverage and quotes next to the result
         return [note for note in super().notes if not note.startswith(("Quotes: ", "Source: ", "Left out: "))]
 
     @property
@@ -188,7 +188,7 @@ def finding_group(finding: Finding) -> Group:
     answers: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
     facts += [Fact(label=answer.agent_name, text=remark_text(answer), tone="plain") for answer in answers]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
-    # a multi-line title could look like text of the page
+    # join lines, because a multi-line title could look like text of the page
     return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
 
 
@@ -299,7 +299,7 @@ class ReviewPage(PatternPage):
     )
 
     def length(self, options: Any) -> int:  # noqa: ANN401, ARG002 - as its base says
-        return self.default_length  # the phases
+        return self.default_length  # the number of phases
 
     def check(self, plan: Plan) -> None:
         names, options = [member.name for member in plan.speakers], plan.options
@@ -311,7 +311,7 @@ class ReviewPage(PatternPage):
     def check_models(self, plan: Plan) -> None:
         options: ReviewPlanOptions = plan.options
         resolver, people = ModelResolver(plan.models), options.humans or ()
-        with suppress(ModelUnavailable):  # the run itself reports it
+        with suppress(ModelUnavailable):  # an unavailable model is reported by the run itself
             check_makers(
                 {
                     speaker.name: resolver.resolve(speaker.model, (plan.first,)).name

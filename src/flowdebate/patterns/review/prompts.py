@@ -88,7 +88,7 @@ REVIEWER = ReviewerTemplate()
 """Prompt texts of the full profile."""
 CONCISE_REVIEWER = ReviewerTemplate(
     find=(
-        # small models write endless lists
+        # limited, because small models write endless lists
         "Question: {question}\n\nList what is wrong, the most serious problems first: at most five findings. For each, "
         "give a title, the claim ({length}), its severity (blocker, major, minor or nit), and its place: the file, the "
         "number of the line, and the words in question, exactly as they are written there. If nothing is wrong, return "

@@ -148,7 +148,7 @@ class ReviewerTurn(Block[Any, None]):
         )
         rendered = []
         for number, finding in enumerate(state.findings or (), start=1):
-            if number % _AT_ONCE == 0:  # let other tasks run
+            if number % _AT_ONCE == 0:  # yield to other tasks
                 await asyncio.sleep(0)
             against = [verdict.reason for verdict in refutations[finding.id]] if defends else []
             if (name in finding.raisers) == defends and bool(against) == defends:
@@ -173,7 +173,7 @@ class ReviewerTurn(Block[Any, None]):
         texts = [text for _, text in rendered]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
-        # the findings are also shown in reverse order, because models put more trust in what they read first
+        # the second order shows the findings in reverse, because models put more trust in what they read first
         ordered = "\n".join(reversed(texts) if turned else texts)
         return FindingsAsked(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
 
@@ -203,7 +203,7 @@ class ReviewerTurn(Block[Any, None]):
                 place = locate(sources, **{key: fields.pop(key) for key in ("file", "line", "end_line", "quote")})
                 raised.append(Raised(agent_name=name, place=place, **fields))
             return [*raised]
-        schema = answer_to(self._phase)  # for both orders, with the same wording
+        schema = answer_to(self._phase)  # both orders are parsed with the same schema
         read: list[Any] = [as_model(answer, schema, block=block) for answer in answers]
         if self._phase == "defend":
             answers_by_finding = {
@@ -436,7 +436,7 @@ def build_review(loop: Loop[ReviewOptions]) -> Handler[Any, Any]:
     def build(_: object, ctx: Context) -> object:
         state = state_of(ctx, ReviewState)
         ctx.scope.handle.deadline = None
-        transcript = ctx.scope.handles["transcript"]  # not earlier: a person who reviews would see the names
+        transcript = ctx.scope.handles["transcript"]  # added only now, because a human reviewer would see the names
         transcript.set(transcript.state.with_entry(*reports_of(loop, state)))
         reason = "examined" if state.findings else "nothing_found"
         ctx.scope.handle.update(stop_reason=reason)

@@ -214,7 +214,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
         auditor = loop.role(REFEREE, answer=lambda: RefereeReport, **facts)
         pipeline = pipeline.tap(
             sequencer(name=f"{name}-audit-round")
-            .tap(loop.end_of_turns())  # the referee has its own time limit
+            .tap(loop.end_of_turns())  # the referee has a separate time limit
             .then(loop.guard(REFEREE, auditor))
             .then(stash_audit(name, auditor.name, loop.transcript, custom=is_own(referee)))
         )

@@ -139,7 +139,7 @@ class RoundRobinPage(PatternPage):
             max_rounds=plan.length,
             turn_order=options.turn_order or "declared",
             referee=options.referee,
-            synthesizer=None if options.synthesizes else False,  # None for the pattern's default
+            synthesizer=None if options.synthesizes else False,  # None selects the pattern's default
             output_schema=plan.schema,
             terminate_when=plan.terminate_when,
             **plan.keywords,

@@ -57,7 +57,8 @@ def render_contributions(
     [Ada, economist] It pays back.
     Referee: Give figures.
     """
-    by_round = {audit.round: audit for audit in audits}  # a round whose report failed has no audit
+    # keyed by round, since a round has no audit if the referee failed
+    by_round = {audit.round: audit for audit in audits}
     return render_rounds(
         entries,
         lambda entry: f"[{speaker_tag(entry.agent_name, entry.role)}] {quoted(entry.text)}",
@@ -207,7 +208,7 @@ def render_debater_turn(
 
     The messages of two turns share a prefix up to the end of the shorter transcript.
     """
-    # {who} is used in sentences that begin "As ...", where a name with a role would not read well
+    # {who} is used in sentences beginning with "As ...", which would read badly with both name and role
     who = _with_article(tag_text(me.role)) if me.role and me.role.strip() else tag_name(me.name)
     fields: dict[str, object] = {**me.about, "who": who, "round": round}
     last = [filled(template.turn, question=quoted(question), **fields)]

@@ -88,7 +88,8 @@ def render_referee_turn(
     template: RefereeTemplate = REFEREE,
 ) -> str:
     """Render the whole transcript with the earlier audits, and the round to audit."""
-    spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)  # turns may have been skipped
+    # turns may have been skipped, so use the transcript
+    spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)
     task = filled(
         template.audit,
         round=round,
@@ -114,7 +115,7 @@ def create_referee(
     The referee sees all contributions, with names and roles, and its own earlier audits. Its model's schema has
     `roster_names` as an enum. Its prompt states `max_rounds`, if set.
     """
-    # a str would be a sequence of one-letter names
+    # a plain str would be treated as a sequence of one-letter names
     roster = list(roster_names) if not isinstance(roster_names, str) else []
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
         raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "the names of the debaters")
@@ -153,13 +154,13 @@ def create_referee(
     return RosterBlock(inner, roster)
 
 
-# entries that models write into a list that should be empty
+# entries written by models instead of an empty list
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
-_ISSUES = 3  # maximum number of issues per debater: without a limit, a model could loop
-_LONGEST = 1_000  # maximum length in characters of an issue and of the notes, which each later prompt contains
+_ISSUES = 3  # maximum number of issues per debater; without a limit, a model could loop
+_LONGEST = 1_000  # maximum length of an issue and of the notes in characters, since every later prompt contains them
 
 
-@lru_cache(maxsize=256)  # cached for debates of the same members
+@lru_cache(maxsize=256)  # cached across debates between the same members
 def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the referee's answer schema.
 
@@ -193,7 +194,7 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
             list[assessment],
             Field(
                 max_length=len(roster),
-                json_schema_extra={"minItems": len(roster)},  # small models would leave some debaters out
+                json_schema_extra={"minItems": len(roster)},  # otherwise small models omit some debaters
                 description="One assessment for each member",
             ),
         ),
@@ -218,8 +219,8 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
         if name is None:
             dropped.append(clean_text(assessment.agent_name))
         else:
-            speakers.remove(name)  # the first assessment of each debater counts
-            # an application's referee may return characters that stores reject, such as NUL
+            speakers.remove(name)  # only the first assessment of each debater counts
+            # a custom referee may return characters that stores reject, such as NUL
             kept_scores.append({**clean_data(assessment.model_dump()), "agent_name": name})
     return RefereeAudit(
         round=round, notes=clean_text(report.notes), assessments=kept_scores, dropped=list(dict.fromkeys(dropped))

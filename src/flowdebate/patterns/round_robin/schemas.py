@@ -56,7 +56,7 @@ def create_round_robin_transcript() -> RoundRobinTranscript:
     return StateResource(key="transcript", initial=TranscriptState[RoundRobinEntry])
 
 
-# strict lists that accept a tuple: otherwise pydantic would also read an iterator, which may be endless
+# strict lists that accept tuples; otherwise pydantic would also consume iterators, which may be endless
 
 
 class Assessment(WireModel):

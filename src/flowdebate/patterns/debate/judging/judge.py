@@ -224,7 +224,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._labels = labels_for(sides, how.labels or how.crossed_labels, location=location)
         self._asking = self._ask(how)
         lettered = how.is_open and 1 < len(sides) <= MOST_LETTERS
-        # only for a model with a concise profile: others need not report log-probabilities
+        # only needed for models with a concise profile; other models may not report log-probabilities
         self._by_letter = self._ask(replace(how, answer_form="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
@@ -235,13 +235,14 @@ class Judge(Block[Any, JudgedVerdict]):
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
         shared, hidden = merge_resources(f"judge {block_name!r}", acting)
         super().__init__(block_name, resources=shared, hidden=hidden)
-        self._acting = acting  # for `seats`
+        self._acting = acting  # used by `seats`
         self.how = how
         self.sides = sides
         self._anonymized = anonymize_transcript
         self._shuffle = shuffle_for_judge
         self._random = random
-        self._anonymity = anonymity if anonymize_transcript else None  # tags contain the names anyway
+        # with names in the tags, hiding them in arguments would be pointless
+        self._anonymity = anonymity if anonymize_transcript else None
         self._turn_order: TurnOrder = turn_order
         self._material = material
 
@@ -261,7 +262,7 @@ class Judge(Block[Any, JudgedVerdict]):
         else:
             ballots = await self._ballots(asking, question, ctx)
         if any(ballot.problem == NO_LOGPROBS for ballot in ballots):
-            # only answers show whether a model reports log-probabilities: servers may omit them silently
+            # only an answer shows whether log-probabilities are reported: servers may omit them silently
             fallback = f"{asking.how.form} -> scores: {NO_LOGPROBS}"
             asking = self._ask(replace(asking.how, answer_form="scores", decided_by=None, schedule=asking.how.plan))
             ballots = await self._ballots(asking, question, ctx, step="scores")
@@ -276,7 +277,7 @@ class Judge(Block[Any, JudgedVerdict]):
     def _ask(self, how: JudgeOptions) -> Asking:
         """Create the jurors for the options `how`."""
         form, setup = how.form, self._setup
-        if has_several_ballots(how):  # the history contains the verdict, not each ballot
+        if has_several_ballots(how):  # history contains only the verdict, not every ballot
             hidden = Visibility(client=self._visibility.client, history=False)
             setup = replace(setup, options={**setup.options, "visibility": hidden})
         models = how.panel or (None,)
@@ -320,7 +321,8 @@ class Judge(Block[Any, JudgedVerdict]):
 
         async def cast(case: JudgeInput) -> JudgeBallot:
             self._announce(case, ctx)
-            # use the path of a judge with one order, so that a fork from one to the other reuses the answer
+            # the first ballot has the same path as with a single order, so that a fork with another schedule reuses its
+            # answer
             path = ctx.path if case.number == 0 else f"{ctx.path}/ballot[{case.number}]"
             return await juror.cast(case, ctx.child(self.name, path))
 
@@ -348,7 +350,8 @@ class Judge(Block[Any, JudgedVerdict]):
                 calls.append(partial(self._ballot, juror, replace(case, model=juror.voter), inner))
         if not self.how.curtail:
             return await self._usable(await in_order(calls, finish=True), ctx)
-        cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)  # fewer could be outvoted by the other calls
+        # a majority first: the remaining calls could outvote fewer ballots
+        cast = await in_order(calls[: len(calls) // 2 + 1], finish=True)
         while not is_settled(
             [juror_ballot.ballot for juror_ballot in cast],
             remaining=len(calls) - len(cast),
@@ -383,8 +386,8 @@ class Judge(Block[Any, JudgedVerdict]):
                 record_failure(error, ctx, block=self.name, role="judge", name=name, instead="skipped")
             raise failed[0][1]
         for call, error in failed:
-            await discard(call.ctx, error, block=self.name)  # a resumed run leaves out the same ballots
-            # otherwise the verdict states how many of its ballots were unusable
+            await discard(call.ctx, error, block=self.name)  # recorded, so that a resumed run omits the same ballots
+            # for models with other usable ballots, the verdict states the number of unusable ones
             silent = id(call.juror) not in answered
             answered.add(id(call.juror))
             if silent or (is_provider_failure(error) and not isinstance(error, BadAnswer)):

@@ -153,7 +153,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-@lru_cache(maxsize=256)  # debates about the same sides use the same few orders
+@lru_cache(maxsize=256)  # debates between the same sides use the same few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
     """Build the answer schema of a judge scoring each side, as a whole or by the criteria in `criteria`.
 
@@ -283,7 +283,7 @@ class Juror:
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
         self._scored = scored
-        self._generators = cache(self._make_generator)  # a panel uses the same few orders in all runs
+        self._generators = cache(self._make_generator)  # cached because a panel uses the same few orders in all runs
         self.voter: str | None = setup.voter(panel_model)
 
     @property
@@ -367,8 +367,8 @@ class Juror:
         )
 
 
-# Minimum total probability of the letters in a usable ballot. Below it, the model hardly considers any letter, and
-# their proportions mean little.
+# Minimum total probability of the letters in a usable ballot. Below it, the model hardly considers any letter, so their
+# proportions mean little.
 LEAST_MASS = 0.1
 # Values fitted for the default prompts of letter judges, keyed by weights file; see the tables in
 # docs/evidence.md.
@@ -470,7 +470,7 @@ class LetterJuror:
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
         """Create a block that lets the model choose one of `choices`, without tools."""
-        slots: FilledOptions = {**options, "tools": ()}  # no tokens left for tool calls
+        slots: FilledOptions = {**options, "tools": ()}  # there are no tokens left for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
     def _system(self, case: JudgeInput) -> str:

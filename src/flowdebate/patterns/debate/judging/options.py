@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from .jurors import JudgeTemplate
 
 
-LETTERS = ("letter", "letter_after_reasons")  # forms of answers that consist of one letter
+LETTERS = ("letter", "letter_after_reasons")  # answer forms that consist of one letter
 _WHERE = "JudgeOptions"
 MOST_CRITERIA, HEAVIEST = 20, 1_000
-# Options of the judge's block, not of judging.
+# Options for the judge's block, as opposed to options for judging.
 _BLOCK = ("model", "profile", "instructions", "tools", "uses", "context", "settings", "visibility")
 
 
@@ -227,7 +227,7 @@ class JudgeOptions:
         """True if the form of answers depends on the model's profile."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
-        # a single order shows little but the effect of the slot; with several, such models judge best by letter
+        # a single order mostly shows the effect of the slot; with several orders, such models judge best by letter
         ordered = self.schedule is None or self.plan.kind != "single"
         return values == (None,) * len(values) and ordered and not several
 

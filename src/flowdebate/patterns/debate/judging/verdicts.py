@@ -18,13 +18,13 @@ from flowdebate.sources.source import Source
 from .ballots import MOST_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
 
 HINT = "A small model was the judge, and small models judge weakly."
-# Policies for a flipped verdict without a winner, with their wording.
+# Wording of the policies for a flipped verdict without a winner.
 _UNDECIDED = {
     "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
 }
 _PARAGRAPH = "\n\n"
-_TWO = 2  # comparative for two sides or orders, superlative for more
+_TWO = 2  # two sides or orders take a comparative, more take a superlative
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
@@ -44,7 +44,8 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
         words = _UNDECIDED.get(judging.on_flip or "", _tell_tie(judging, used))
         why = _PARAGRAPH.join(_tell_ballot(ballot) for ballot in used)
     else:
-        best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))  # the first of equally clear ballots
+        # `max` returns the first of several equally clear ballots
+        best = max(used, key=lambda ballot: ballot.shares.get(winner, 0.0))
         words, why = add_headline(best.verdict, winner, best.order), _tell_reasons(best)
     if judging.answer is not None and judging.on_flip not in _UNDECIDED:
         counted = balanced(judging.ballots) if judging.decided_by == "log_odds" else used
@@ -134,7 +135,7 @@ def tell_lead(judging: Judging) -> str | None:
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
     lead, minimum = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
     if lead == minimum and counted[first][second] < judging.min_log_odds:
-        lead = f"less than {minimum}"  # when rounded, the lead would look sufficient for a winner
+        lead = f"less than {minimum}"  # the rounded lead would look large enough to win
     return (
         f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
         f"{_end(first)} A winner needs {minimum}."
@@ -186,8 +187,8 @@ def _names(text: str, side: str) -> bool:
 
 # Statements to quote
 
-_LONGEST = 300  # maximum length of a statement in characters: one prompt contains all statements of a side
-_FEWEST_WORDS = 5  # minimum length of a statement in words; shorter sentences are exclamations
+_LONGEST = 300  # maximum length of a statement in characters, since one prompt contains all statements of a side
+_FEWEST_WORDS = 5  # minimum length of a statement in words, since shorter sentences are exclamations
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")
