@@ -34,7 +34,7 @@ _KEY_ENV = "ANTHROPIC_API_KEY"
 _URL_ENV = "ANTHROPIC_BASE_URL"
 _MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "md_json")
 _EFFORT = "output_config.effort"
-# roles that read a transcript only once, so that writing it into a cache would cost more
+# roles that read a transcript only once, so writing it to a cache would cost more than it saves
 _ONCE = ("judge", "synthesizer", "chair")
 _RETRY = Retry()
 
@@ -115,7 +115,7 @@ class AnthropicModel(PooledModel):
         return f"AnthropicModel({self._name!r}{location})"
 
     async def _answer(self, request: ModelRequest) -> ModelResponse:
-        if request.choices:  # the API has no log-probabilities
+        if request.choices:  # the API does not report log-probabilities
             return ModelResponse(finish="stop", usage=Usage.none())
         endpoint = self._endpoint()
         effort = request.settings.effort or self._settings.effort
@@ -182,7 +182,7 @@ _PARTS = (
 def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
     from anthropic import AsyncAnthropic
 
-    # the SDK adds /v1 itself, and its spans would duplicate those of the run
+    # the SDK adds /v1 itself, and its spans would duplicate the run's
     base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
     return MessagesClient(AsyncAnthropic(**{**options, "base_url": base_url}, open_telemetry=False))
 
@@ -190,9 +190,9 @@ def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
 Json = dict[str, Any]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_ROOM = 8_192  # default tokens of an answer, because the API requires a number
-_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens if an effort is set
-# Models that predate efforts: they think within a token budget, and not at all without one.
+_ROOM = 8_192  # default maximum number of tokens in an answer, because the API requires a number
+_THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens by effort
+# Models that predate the effort setting: they think within a token budget, and without a budget they do not think.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _LEAST_BUDGET = 1_024
 
@@ -235,9 +235,8 @@ class MessagesClient:
             parameters["model"], extra, parameters.get("max_tokens"), by_budget=parameters.get("by_budget")
         )
         sent: Json = {"model": parameters["model"], "messages": messages, "extra_body": extra, **thinking}
-        if (
-            "temperature" in parameters
-        ):  # the SDK no longer has a parameter for it; for models that reject it, it is left out
+        # the SDK no longer has a parameter for the temperature; models that reject it get none
+        if "temperature" in parameters:
             extra["temperature"] = parameters["temperature"]
         if (form := parameters.get("response_format", {})).get("type") == "json_schema":
             from anthropic import transform_schema
@@ -257,7 +256,8 @@ class MessagesClient:
             sent["system"] = system
         if parameters["marks"] is not None:
             (system or tools or [{}])[-1].update(_MARK)
-            if tools and sent["tool_choice"]["type"] != "tool":  # the next request repeats all of it and adds a result
+            # the next request repeats all of this one and adds a tool's result
+            if tools and sent["tool_choice"]["type"] != "tool":
                 messages[-1]["content"][-1].update(_MARK)
         return sent
 
@@ -274,7 +274,7 @@ class MessagesClient:
             if role == "tool":
                 answer = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
                 blocks = [{**answer, "content": str(content)} if content else answer]
-            # the API requires the thinking before a tool call to precede the call
+            # the API requires thinking to precede the tool call that it led to
             blocks = [*map(_without_index, message.get(_THOUGHTS) or ()), *blocks]
             blocks += map(_tool_use, message.get("tool_calls") or ())
             role = "assistant" if role == "assistant" else "user"
@@ -354,7 +354,7 @@ class _MessageStream:
                 delta.refusal = _refusal(event.delta)
             chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason=reason)])
             chunk.model, chunk.id = getattr(message, "model", None), getattr(message, "id", None)
-            if kind == "message_delta":  # its counts cover the whole message, as far as known
+            if kind == "message_delta":  # the counts in this event cover the whole message, as far as they are known
                 chunk.usage = _usage(getattr(message, "usage", None), getattr(event, "usage", None))
             yield chunk
 
@@ -384,7 +384,7 @@ def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anth
     return SimpleNamespace()
 
 
-# Field of an assistant's message, and blocks of the API, that return thinking to the server.
+# Field of an assistant message, and types of content blocks, that return thinking to the server.
 _THOUGHTS = "thinking_blocks"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")
 
@@ -472,6 +472,6 @@ def _tool_use(call: Mapping[str, Any]) -> Json:
         arguments = json.loads(call["function"]["arguments"])
     except ValueError:
         arguments = {}
-    # the model wrote invalid arguments, which the tool's result reports
+    # if the model wrote invalid arguments, the tool's result says so
     arguments = arguments if isinstance(arguments, dict) else {}
     return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}

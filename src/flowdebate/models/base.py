@@ -91,16 +91,16 @@ class Usage:
         if not other.calls:
             return self
         parts = {}
-        for name in _PARTS:  # inline, as it runs for each event: a function call would cost more than the sum
+        for name in _PARTS:  # inlined because it runs for each event: a function call would cost more than the addition
             one, two = getattr(self, name), getattr(other, name)
             parts[name] = None if one is None or two is None else one + two
         return Usage(calls=self.calls + other.calls, **parts)
 
 
 _PARTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_written_tokens")
-_ALWAYS = 4  # number of counts that are shown even if unknown
+_ALWAYS = 4  # number of counts to show even if they are unknown
 
-# frozen, so that every call may share them
+# immutable, so every call may share it
 _NONE = Usage(
     calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0, reasoning_tokens=0, cache_written_tokens=0
 )
@@ -262,14 +262,14 @@ class Sending:
         attempt = self.attempt
         attempt.seconds = time.perf_counter() - self._since
         if len(self._attempts.made) != self._made_before:
-            # sent through a custom wrapper, whose inner model has already recorded it
+            # sent through a custom wrapper, and already recorded by its inner model
             if self._meter is not None:
                 self._meter.release(self._reserved)
             return
         if error is not None:
             gone = isinstance(error, (asyncio.CancelledError, GeneratorExit))
             attempt.error = "cancelled" if gone else type(error).__name__
-            # the endpoint failed before any model ran; other failures may have cost tokens
+            # these failures happen before a model runs; others may have cost tokens
             unreachable = isinstance(error, ModelUnavailable) and not isinstance(error, ConnectionLost)
             refused = isinstance(error, (ContentFiltered, ProviderFailed)) and error.status is not None
             if unreachable or refused or isinstance(error, RequestRejected):
@@ -282,7 +282,7 @@ class Sending:
 Message = dict[str, Any]
 """Chat message in the format of the chat completions API: `{"role": …, "content": …}`."""
 
-MOST_LOGPROB = 1e-3  # maximum logarithm of a probability: servers round
+MOST_LOGPROB = 1e-3  # maximum log-probability, slightly above 0 because servers round
 
 Effort: TypeAlias = Literal["low", "medium", "high"]
 """Amount of thinking before an answer."""

@@ -96,8 +96,9 @@ class Retry:
             return None
         if isinstance(error, _AT_ONCE):
             return 0.0
-        grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))  # 2.0 ** 1024 overflows
-        # jitter: debaters that were refused at the same moment would otherwise retry at the same moment
+        # limit the exponent: 2.0 ** 1024 overflows
+        grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
+        # jitter: otherwise debaters rejected at the same moment would also retry at the same moment
         drawn = grown * (0.5 + random.random() / 2)
         if error.retry_after is None:
             return drawn
@@ -117,15 +118,15 @@ async def call_with_retries(
         except ModelError as error:
             seen[type(error)] += 1
             ignored = _ignores_mode(request, error, seen)
-            number += not ignored  # a step to the next mode is not an attempt
+            number += not ignored  # switching to the next mode does not count as an attempt
             if isinstance(error, _ONCE) and seen[type(error)] > 1:
                 raise
             wait = retry.wait_before(number, error, random=request.attempts.random)
             if wait is None:
                 raise
             if request.deadline is not None and asyncio.get_running_loop().time() + wait >= request.deadline:
-                raise  # at once, while there is still time to call another model
-            failure = error  # Python unbinds `error` at the end of the block
+                raise  # raise at once, while there is still time to call another model
+            failure = error  # keep a reference, because Python unbinds `error` at the end of the block
         request = _amend(request, failure, lower=ignored or seen[SchemaViolation] % 2 == 0)
         request.attempts.tell(
             CallRetried(
@@ -149,7 +150,7 @@ def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[M
     return error.answer is not None and find_object(error.answer) is None
 
 
-_IGNORED = 2  # number of invalid answers; a single one may be the fault of the model
+_IGNORED = 2  # minimum number of invalid answers, because a single one may be the model's fault
 
 
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
@@ -176,13 +177,13 @@ def _room_used(attempts: Attempts) -> int:
 # Message to a model whose answer did not fit the schema.
 REASK = "Your answer could not be used: {problems}. Answer again with the corrected JSON and nothing else."
 
-# Failures of the answer, not of the endpoint: retried without a wait, because nothing has to recover.
+# Failures of the answer, not of the endpoint: retried immediately, because nothing has to recover.
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
-# Retried only once: after two blank or truncated answers more would follow, and each is billed.
+# Failures to retry only once: after two blank or truncated answers more are likely, and each is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
-# Minimum number of tokens to double if no limit was set.
+# Minimum token limit to double if the request set no limit.
 _ROOM = 4_096
-# Maximum characters of the rejected answer in the retry: an endless one would not fit the context.
+# Maximum length of the rejected answer in a retry, in characters: an endless one would not fit the context.
 _LONGEST_QUOTE = 20_000
 
 
@@ -212,12 +213,12 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
             async with timer:
                 answered = await _rest(call, waits, timer)
         except Exception as error:
-            # A call may turn its cancellation into another error, and its own TimeoutError must not pass for the
+            # The call may turn its cancellation into another error; a TimeoutError of its own must not pass for the
             # deadline.
             if timer.expired():
                 raise ModelTimeout(seconds) from error
             raise
-        if timer.expired():  # the call has caught its cancellation, and a late answer does not count
+        if timer.expired():  # the call caught its cancellation, but a late answer does not count
             raise ModelTimeout(seconds)
         return answered
     finally:
@@ -233,7 +234,7 @@ class _Deadline:
         self._loop = asyncio.get_running_loop()
         self._ends = self._loop.time() + seconds
         self._latest = latest
-        self._queues = 0  # a call may make several at once
+        self._queues = 0  # a call may wait in several queues at once
         self._since = 0.0
         self.timer: asyncio.Timeout | None = None
 
@@ -249,11 +250,11 @@ class _Deadline:
             self._ends += now - self._since
         self._queues, self._since = self._queues + change, now
         if self.timer is not None:
-            with suppress(RuntimeError):  # it has expired, or its call or the loop has ended
+            with suppress(RuntimeError):  # the timer has expired, or its call or the loop has ended
                 self.timer.reschedule(self.end)
 
 
-# Deadlines of the calls around this one, outermost first: of a turn, of a policy, and its own.
+# Deadlines of the calls around this one, outermost first: a turn's, a policy's, and its own.
 _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines", default=())
 
 
@@ -274,7 +275,7 @@ def in_queue(request: ModelRequest) -> Iterator[None]:
             request.deadline += time() - since
 
 
-# Seconds for a call to clean up after its deadline has cancelled it; then it is closed.
+# Time in seconds for a call to clean up after its deadline has cancelled it; then the call is closed.
 _CLEANING_UP = 1.0
 
 
@@ -302,15 +303,16 @@ class _Insistence:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -> Generator[object, Any, T]:
-    # like `await`, for a call that has started and waits for `waits`, until it has been late for too long
+    # Like `await` for a call that has already started and waits for `waits`, but closes the call if it is late for too
+    # long.
     insistence: _Insistence | None = None
     try:
         while True:
             try:
                 step = partial(call.send, (yield waits))
-            except BaseException as error:  # such as a cancellation, which the call has to see
+            except BaseException as error:  # pass it on: a cancellation, for example, has to reach the call
                 if insistence is not None and insistence.over:
-                    with suppress(Exception):  # it may ignore this as well
+                    with suppress(Exception):  # the call may ignore this as well
                         call.close()
                     raise
                 if insistence is None and timer.expired():
@@ -357,7 +359,8 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
             stream.finish()
         return response
     finally:
-        request.attempts.stream = None  # it refers to the attempts, and a cycle would be freed late
+        # break the reference cycle between stream and attempts, which would be freed late
+        request.attempts.stream = None
 
 
 async def answer(model: Model, request: ModelRequest) -> ModelResponse:
@@ -415,7 +418,7 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
     error.model = error.model or model.name
     error.block = error.block or request.block
     attempts = request.attempts.made
-    # the attempt was recorded as successful or cancelled before its answer turned out to be unusable or late
+    # the attempt was recorded as successful or cancelled before its answer proved unusable or late
     if len(attempts) > before and (
         attempts[-1].error is None or (attempts[-1].error == "cancelled" and isinstance(error, ModelTimeout))
     ):
@@ -426,10 +429,10 @@ def _refused_text(response: object, error: BadAnswer) -> str | None:
     """Return the text of an unusable answer, because it was paid for and readers may want to see it."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
-        with suppress(ValueError, RecursionError):  # endless data
+        with suppress(ValueError, RecursionError):  # the data may be endlessly nested
             data = None if response.data is None else json.dumps(response.data, ensure_ascii=False, default=str)
             text = data or response.text or text
-    # a proxy may quote the key in its refusal
+    # a proxy may quote the API key in its error message
     return without_keys(clean_text(text[:LONGEST_REFUSED])) if isinstance(text, str) and text.strip() else None
 
 
@@ -453,7 +456,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
     elif request.choices:
         _check_logprobs(response.logprobs, request.choices)
     elif request.output is not None:
-        if response.validated is request.output:  # a wrapper returns the answer of its inner model
+        if response.validated is request.output:  # already validated: a wrapper returns its inner model's answer
             return response
         data = _data_of(response, text, request, repairs)
     elif is_blank(text):
@@ -468,20 +471,20 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
     """Return whether the server cut the prompt: it counted far fewer tokens than it received, even with cached ones."""
-    if not isinstance(usage.prompt_tokens, int):  # a custom model may count differently
+    if not isinstance(usage.prompt_tokens, int):  # a custom model may report other values
         return False
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens
     sent = estimate_tokens(sum(len(str(without_images(message.get("content")) or "")) for message in request.messages))
     return sent > _LONG_PROMPT and counted < sent / 2
 
 
-_LONG_PROMPT = 1_500  # minimum number of tokens; below it, an estimate is too rough
+_LONG_PROMPT = 1_500  # minimum number of tokens, because estimates of shorter prompts are too rough
 
 
 @lru_cache(maxsize=1_000)
 def _warn_of_cut(server: str | None, model: str | None) -> None:
     """Warn about a truncated prompt, once per model and address."""
-    del server  # identifies the model
+    del server  # only needed as a cache key, for one warning per model and address
     warnings.warn(
         f"model {model!r} counted far fewer tokens than it was sent: the server probably cut the prompt. Raise its "
         "context length, such as num_ctx of Ollama",
@@ -524,7 +527,7 @@ def _text_of(response: ModelResponse, max_chars: int) -> str:
         raise _malformed("text", text, "a str")
     if len(text) > max_chars:
         raise ResponseTooLarge(max_chars, "characters")
-    # a subclass of str may override formatting and comparison: use only its characters
+    # a subclass of str may override formatting and comparison, so copy its characters into a plain str
     return clean_text(text if type(text) is str else "".join((text,)))  # noqa: FLY002
 
 
@@ -544,7 +547,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
                 "the answer was cut off before its end: give it more room (max_tokens)"
             ) from violation
         reading = repair_answer(data, request.output, violation)
-    # the mode "md_json" asks for a code block
+    # not a repair in the mode "md_json", which asks for a code block
     repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))
     return reading.data
 
@@ -590,7 +593,7 @@ def _malformed(what: str, got: object, allowed: str) -> MalformedResponse:
     return MalformedResponse(f"{what} of a model must be {allowed}, got {shown(got)}")
 
 
-# Guard against real calls
+# Guard against real model calls
 
 
 class _Rule(NamedTuple):
@@ -598,7 +601,7 @@ class _Rule(NamedTuple):
     local: bool
 
 
-# One entry for each `with` block; the innermost decides in all threads and tasks, because test servers run in threads.
+# One entry per `with` block; the innermost block applies to all threads and tasks, because test servers run in threads.
 _rules: list[_Rule] = []
 _lock = threading.Lock()
 
@@ -658,5 +661,5 @@ def _in_force(rule: _Rule) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            # by identity: blocks of different threads may end in any order
+            # compare by identity, because blocks in different threads may end in any order
             del _rules[max(index for index, other in enumerate(_rules) if other is rule)]

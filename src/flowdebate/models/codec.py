@@ -32,7 +32,7 @@ def json_text(value: object) -> str:
     """Serialize `value` as JSON; raise ValueError, TypeError or RecursionError if it is not JSON data."""
     try:
         return to_json(value, serialize_unknown=False).decode()
-    except PydanticSerializationError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
+    except PydanticSerializationError:  # half a surrogate pair, which is possible in JSON but not in UTF-8
         return json.dumps(value)
 
 
@@ -181,7 +181,7 @@ class Answer(Recorded):
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,
-            # read as JSON, because in Python mode a strict schema accepts neither lists for tuples nor texts for dates
+            # parsed as JSON, because in Python mode a strict schema accepts neither lists for tuples nor text for dates
             data=None if schema is None else schema.validate(json_text(self.data)),
             tool_calls=tuple(ToolCall(id=i, name=name, arguments=args) for i, name, args in self.tool_calls),
             history=self.history,

@@ -41,7 +41,7 @@ _STOP = (
     r"|completed?|completion|done|final|finish(ed)?|success(ful(ly)?)?|succeed(ed)?|normal|natural|word|ok"
     r"|sequence|endof(text|turn|sequence)"
 )
-# The first match counts: an error may be a filter, and a limit may concern the answer or requests.
+# The first match wins: an error may come from a filter, and a limit may concern the answer or the number of requests.
 _MEANINGS: tuple[tuple[Ending, re.Pattern[str]], ...] = (
     ("missing", re.compile(r"\A(null|none|nil|undefined|unspecified|n a)?\Z")),
     ("filtered", re.compile(_FILTERED)),
@@ -68,7 +68,7 @@ def ending_of(reason: object) -> Ending:
     >>> [ending_of(reason) for reason in ("end_turn", "MAX_TOKENS", "prohibited_content", "sparkle", None)]
     ['stop', 'length', 'filtered', 'unknown', 'missing']
     """
-    if isinstance(reason, Mapping):  # some servers send more than the protocol's word
+    if isinstance(reason, Mapping):  # some servers send an object instead of a word
         reason = reason.get("type", reason.get("reason"))
     if reason is None or isinstance(reason, str):
         return _ending_of_words(reason or "")

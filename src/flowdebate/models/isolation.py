@@ -100,7 +100,7 @@ def isolate_codex(home: Path, models: str) -> Isolation:
     lines = [f"{name} = {_toml(value)}" for name, value in settings.items()]
     lines.append(f"model_catalog_json = {_toml(str(home / '.codex' / 'models.json'))}")
     return Isolation(
-        # skills are also looked for in the user's home
+        # codex also looks for skills in the user's home
         variables={"CODEX_HOME": str(home / ".codex"), "HOME": str(home), "USERPROFILE": str(home)},
         sign_in={".codex/auth.json": folder / "auth.json"},
         files={
@@ -114,7 +114,8 @@ def isolate_codex(home: Path, models: str) -> Isolation:
 def _codex_settings(settings: Mapping[str, Json]) -> list[str]:
     """Return the names of all settings that choose codex's model provider."""
     names = [name for name in _CODEX_PROVIDER if name in settings]
-    if "model_provider" in names and "model" in settings:  # another provider may not have the default model
+    # keep the model as well, because another provider may not have the default model
+    if "model_provider" in names and "model" in settings:
         names.append("model")
     return names
 
@@ -161,7 +162,7 @@ def isolate_gemini(home: Path, models: str) -> Isolation:
     del models
     folder = gemini_folder()
     settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
-    # The first such file in the working folder or above it counts; with this one, no other is read.
+    # gemini reads only the first such file in the working folder or above it; with this one, it reads no other.
     keys = "".join(f"{name}={json.dumps(value)}\n" for name, value in gemini_keys().items())
     return Isolation(
         variables={"GEMINI_CLI_HOME": str(home)},
@@ -203,7 +204,7 @@ def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> boo
     way = _gemini_auth().get("selectedType")
     if way == "oauth-personal" and not environment.get("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE"):
         return (gemini_folder() / "oauth_creds.json").is_file()
-    return way is not None  # a key may be in the system's keyring
+    return way is not None  # the key may be in the system's keyring
 
 
 _GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA")
@@ -238,9 +239,9 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
     return Isolation(
         variables={
             **folders,
-            "HOME": str(home),  # its folder .opencode is read as well
+            "HOME": str(home),  # opencode also reads the folder .opencode in it
             "USERPROFILE": str(home),
-            "XDG_CACHE_HOME": cache,  # packages of providers, to avoid loading them for each call
+            "XDG_CACHE_HOME": cache,  # keeps the providers' packages, so that they are not downloaded for each call
             "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),
             **dict.fromkeys(_OPENCODE_OFF, "1"),
         },
@@ -303,7 +304,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[\]}])', r
 def _jsonc(text: str) -> dict[str, Json]:
     """Parse JSON with comments and trailing commas."""
     without_comments = _COMMENT.sub(lambda match: match[1] or "", text)
-    # again, for a comma separated from its bracket by a comment
+    # a second time, for a comma that a comment separates from its bracket
     value: Json = json.loads(_COMMENT.sub(lambda match: match[1] or "", without_comments))
     if not isinstance(value, dict):
         raise TypeError(text)

@@ -109,7 +109,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
         _LEFT.reset(token)
 
 
-@lru_cache(maxsize=16)  # one for each draft
+@lru_cache(maxsize=16)  # one entry per JSON Schema draft
 def bounded(kind: type[Validator]) -> type[Validator]:
     """Extend the validator class `kind` so that it counts its steps, for `find_errors`."""
     from jsonschema import validators
@@ -124,7 +124,7 @@ def bounded(kind: type[Validator]) -> type[Validator]:
 
 def _counted(keyword: Callable[..., Iterator[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
     def check(validator: Validator, value: object, instance: object, schema: object) -> Iterator[ValidationError]:
-        # a keyword iterates over its value: the properties of a schema, the choices of an `enum`
+        # a keyword iterates over its value, such as the properties of a schema or the choices of an `enum`
         _spend(_STEPS_A_KEYWORD + (len(value) if isinstance(value, (dict, list)) else 0))
         yield from keyword(validator, value, instance, schema) or ()
 

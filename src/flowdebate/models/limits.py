@@ -37,7 +37,7 @@ class PerLoop(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        # strong references, because objects with waiters refer to their loop, and weak keys would never be freed
+        # strong references: objects with waiters refer to their loop, so weak keys would never be freed
         self._made: dict[asyncio.AbstractEventLoop, T] = {}
         self._lock = threading.Lock()
 
@@ -91,7 +91,7 @@ class Bucket(AsyncLimiter):
 
     def seconds_until(self, amount: float) -> float:
         """Return the time in seconds until there is room for `amount`, if nothing else is added."""
-        self.has_capacity(amount)  # drains the bucket up to now
+        self.has_capacity(amount)  # this call drains the bucket up to now
         return max(0.0, self._level + amount - self.max_rate) * self.time_period / self.max_rate
 
     def charge(self, amount: float) -> None:
@@ -184,7 +184,7 @@ class RateLimit(_Metered):
             bucket.charge(tokens)
 
 
-_NOTHING = 1e-6  # seconds; less is a rounding error of the bucket's level
+_NOTHING = 1e-6  # time in seconds; anything less is a rounding error of the bucket's level
 
 
 class _Gate:
@@ -197,7 +197,7 @@ class _Gate:
         self._waiting = 0
 
     async def enter(self, request: ModelRequest) -> None:
-        if not self._waiting and self._seconds(0) <= 0:  # nobody may overtake waiting requests
+        if not self._waiting and self._seconds(0) <= 0:  # no request may overtake those already waiting
             self._take()
             return
         _check_in_time(self._seconds(self._waiting), request)
@@ -275,7 +275,7 @@ class SharedRateLimit(_Metered):
         try:
             return await super().request(request)
         except (RateLimited, ProviderFailed) as error:
-            if error.retry_after and error.status is not None:  # otherwise no request has reached the endpoint
+            if error.retry_after and error.status is not None:  # without a status, no request has reached the endpoint
                 behind_burst = min(error.retry_after, _LONGEST_PAUSE) + self._burst - self._each
                 await self._try(self._counter().pause(self.key, behind_burst), "its pause could not be shared")
             raise
@@ -307,7 +307,7 @@ class SharedRateLimit(_Metered):
     async def _try(self, writing: Coroutine[Any, Any, None], problem: str) -> None:
         try:
             await writing
-        except StoreError as error:  # the answer has arrived and was paid for, so it must not be lost
+        except StoreError as error:  # the answer has arrived and is paid for, so it must not be lost
             _LOGGER.warning("model %s: %s: %s", self.name, problem, error)
 
     def _counter(self) -> PostgresCounter:

@@ -111,7 +111,7 @@ class OutputSchema:
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
 
-@lru_cache(maxsize=256)  # building a model's JSON Schema takes longer than a whole debate that needs none
+@lru_cache(maxsize=256)  # cached: building a model's JSON Schema takes longer than a whole debate without one
 def _schema_of_model(model: type[BaseModel]) -> OutputSchema:
     return OutputSchema(model)
 
@@ -119,7 +119,7 @@ def _schema_of_model(model: type[BaseModel]) -> OutputSchema:
 def _refuse_infinity(text: str | bytes) -> None:
     """Raise SchemaViolation if `text` contains NaN or Infinity, which pydantic accepts as floats."""
     if (b"NaN" in text or b"Infinity" in text) if isinstance(text, bytes) else ("NaN" in text or "Infinity" in text):
-        with suppress(ValueError):  # pydantic reports any other problem
+        with suppress(ValueError):  # pydantic reports all other problems
             from_json(text, allow_inf_nan=True)
             try:
                 from_json(text, allow_inf_nan=False)
@@ -131,10 +131,10 @@ def _refuse_infinity(text: str | bytes) -> None:
 def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     from pydantic import (
         RootModel,
-    )  # imported here, because importing it builds a validator, for which pydantic searches all packages
+    )  # imported late, because the import builds a validator, and pydantic then searches all packages
 
     allowed = "a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
-    if isroutine(spec) or isinstance(spec, str):  # pydantic would call the former, and evaluate the latter
+    if isroutine(spec) or isinstance(spec, str):  # pydantic would call a function and evaluate a string
         raise ConfigurationError(location, field, spec, allowed)
     try:
         schema = TypeAdapter(spec).json_schema()
@@ -188,14 +188,14 @@ def _model_of_json_schema(json_schema: Mapping[str, Any], location: str, field: 
     root = RootModel[Annotated[dict[str, Any], AfterValidator(check)]]
 
     def as_given(*_: object, **__: object) -> dict[str, Any]:
-        # a copy: pydantic would look for the schema's definitions among its own
+        # a copy, because pydantic would look up the schema's definitions among its own
         return deepcopy({"title": name, "type": "object", **schema})
 
     return type(name, (root,), {"__module__": __name__, "model_json_schema": as_given})
 
 
 def _requirement(problem: jsonschema.ValidationError) -> str:
-    if not problem.validator:  # for a schema that is `false`, or for too much work
+    if not problem.validator:  # the schema is `false`, or the validation took too many steps
         return problem.message
     return f"must satisfy {problem.validator} {shown(problem.validator_value)}"
 
@@ -212,12 +212,12 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     from referencing.jsonschema import DRAFT202012
 
     default = jsonschema.Draft202012Validator
-    has_dialect = isinstance(schema.get("$schema", ""), str)  # otherwise it cannot be looked up
+    has_dialect = isinstance(schema.get("$schema", ""), str)  # any other value cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if has_dialect else default
     got: Mapping[str, Any] = schema
     ends = f"a JSON Schema of at most {_DEEPEST} levels that does not refer to itself without an end"
     root = dict(schema)
-    if is_deeper(root, 4 * _DEEPEST):  # a level takes two frames; constants and examples may be deeper
+    if is_deeper(root, 4 * _DEEPEST):  # a level takes two frames, and constants and examples may be deeper
         raise ConfigurationError(location, field, root, ends)
     try:
         root = deepcopy(root)
@@ -237,7 +237,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     except jsonschema.ValidationError as error:
         place = ".".join(map(str, error.absolute_path)) or "the top level"
         raise ConfigurationError(location, field, schema, f"a valid JSON Schema ({place}: {error.message})") from None
-    except RecursionError:  # no answer would be valid, and each would cost money
+    except RecursionError:  # no answer would ever be valid, and each attempt would cost money
         raise ConfigurationError(location, field, got, ends) from None
     except (Unresolvable, ValueError):
         allowed = "a JSON Schema that refers to nothing outside of itself"
@@ -253,7 +253,8 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
-    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter does its own matching, with backtracking
+    # `unevaluatedProperties` does its own matching, with backtracking
+    if {"patternProperties", "unevaluatedProperties"} <= words:
         allowed = "a JSON Schema without `unevaluatedProperties`, or without `patternProperties`"
         raise ConfigurationError(location, field, parts[0], allowed)
 
@@ -322,7 +323,7 @@ _DEEPEST = 50
 # Keywords whose schemas apply to the same value as the surrounding schema.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _PREFIX = "#/$defs/"
-# Keywords whose values are schemas by name: a field may be called "title" or "$ref".
+# Keywords whose values are schemas by name; fields in them may be called "title" or "$ref".
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 # Keywords whose values are data, not schemas.
 _VALUES = frozenset({"const", "default", "enum", "examples"})
@@ -399,7 +400,7 @@ def _referenced(schema: dict[str, Any], definitions: dict[str, Any]) -> str | No
     return name if name in definitions else None
 
 
-_LONGEST = 1_500  # maximum characters of a string: llama.cpp refuses grammars with 2,000 or more repetitions
+_LONGEST = 1_500  # maximum length of a string in characters: llama.cpp rejects grammars with 2,000 or more repetitions
 
 
 def bound_strings(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from flowdebate.errors import ModelUnavailable, ResponseTooLarge
 
-_LARGEST = 16_000_000  # maximum bytes of output
+_LARGEST = 16_000_000  # maximum size of the output in bytes
 
 
 class _Output(asyncio.SubprocessProtocol):
@@ -33,7 +33,7 @@ class _Output(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Record the end of one stream."""
-        del exc  # a program may end before it has read everything
+        del exc  # a program may exit before it has read all of its input
         self._open.discard(fd)
         if not self._open:
             self.closed.set()
@@ -48,8 +48,8 @@ class _Output(asyncio.SubprocessProtocol):
         return b"".join(self._parts[fd]).decode(errors="replace")
 
 
-_DRAIN = 1.0  # seconds for reading the rest in the pipes of a program that has ended
-_GRACE = 0.5  # seconds between SIGTERM and SIGKILL; a call past its deadline has one second to clean up
+_DRAIN = 1.0  # time in seconds to read what remains in the pipes after a program has exited
+_GRACE = 0.5  # time in seconds between SIGTERM and SIGKILL; a call past its deadline has one second to clean up
 
 
 async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
@@ -66,7 +66,7 @@ async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dic
         stdin = transport.get_pipe_transport(0)
         if isinstance(stdin, asyncio.WriteTransport):
             stdin.write(prompt.encode(errors="replace"))
-            stdin.close()  # once everything is written
+            stdin.close()  # takes effect once everything is written
         await output.ended
         with suppress(TimeoutError):
             await asyncio.wait_for(output.closed.wait(), _DRAIN)
@@ -74,7 +74,7 @@ async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dic
     finally:
         try:
             if transport.get_returncode() is None:
-                _signal(transport, signal.SIGTERM)  # lets it remove its temporary files
+                _signal(transport, signal.SIGTERM)  # SIGTERM first, so that the program can remove its temporary files
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(_exit_of(transport)), _GRACE)
         finally:

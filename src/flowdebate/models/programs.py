@@ -157,7 +157,7 @@ def _read_codex(output: str) -> Reply:
     for event in _objects(output):
         kind, item = event.get("type"), event.get("item")
         if kind == "item.completed" and isinstance(item, dict) and item.get("type") == "agent_message":
-            text = str(item.get("text") or "")  # the last one is the answer
+            text = str(item.get("text") or "")  # the last text is the answer
         elif kind == "turn.completed":
             has_ended, counts = True, event.get("usage")
             usage = Usage(
@@ -176,7 +176,7 @@ def _read_codex(output: str) -> Reply:
 
 
 def _read_gemini(output: str) -> Reply:
-    # It also writes warnings and a stack trace, so take the first line that contains a complete object.
+    # The program also prints warnings and a stack trace, so take the first line that starts a complete object.
     result: Any = None
     for line in re.finditer(r"^\s*\{", output, re.MULTILINE):
         with suppress(ValueError, RecursionError):
@@ -299,7 +299,8 @@ PROGRAMS: Mapping[str, Program] = {
         keeps=_INSTRUCTIONS,
         managed=("/etc/claude-code", "/Library/Application Support/ClaudeCode", "C:/Program Files/ClaudeCode"),
         environment={
-            "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",  # "@path" in a quoted text would insert that file into the prompt
+            # otherwise "@path" in a quoted text would insert that file into the prompt
+            "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
             "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
             "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
@@ -321,7 +322,7 @@ PROGRAMS: Mapping[str, Program] = {
         ),
         isolate=isolate_codex,
         models=("debug", "models", "--bundled"),
-        key_prefixes=("CODEX_",),  # version 0.169 does not ask for a login with only an OpenAI key
+        key_prefixes=("CODEX_",),  # with only an OpenAI key, version 0.169 does not ask for a login
         status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
         keeps=_INSTRUCTIONS,

@@ -75,9 +75,9 @@ def has_answer(text: str, output: OutputSchema) -> bool:
 def _checked(value: object, output: OutputSchema) -> object:
     try:
         text = json.dumps(value)
-    except (TypeError, ValueError):  # non-plain data of an adapter
+    except (TypeError, ValueError):  # data from an adapter that is not plain JSON
         return output.validate(value)
-    return output.validate(text)  # strict schemas accept a list for a tuple only in JSON
+    return output.validate(text)  # as JSON, because only then do strict schemas accept a list for a tuple
 
 
 # Syntax
@@ -103,7 +103,7 @@ def parse_json(text: str) -> Parsed | None:
         if isinstance(value, (dict, list)):
             return Parsed(value, repairs)
     spans = _spans(text)
-    # otherwise a part of a broken answer
+    # after "[" or ":", the object would be part of a broken answer
     if spans is not None and not text[: spans[0][0]].rstrip().endswith(("[", ":")):
         value, between = spans[0][2], "".join(_gaps(text, spans))
         if any(other != value for _, _, other in spans):
@@ -191,9 +191,9 @@ def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 _strict = json.JSONDecoder(object_pairs_hook=_once_each)
 _OPENING = ("{", "[", '"')
-# The beginning of an object, whole or broken; other braces belong to prose.
+# The beginning of an object, whole or broken; any other brace belongs to prose.
 _OBJECT = re.compile("\\{\\s*[\"'“\u2018]")
-# Maximum number of braces to try: each can take time proportional to the text, and a model can write any number.
+# Maximum number of braces to try: a model can write any number, and each may take time proportional to the text.
 _TRIES = 200
 _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
@@ -205,10 +205,10 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("double encoding",), re.sub(r"\\(.)", r"\1", text)
     fences = [part.strip() for part in _FENCE.findall(text)]
     if fences:
-        # a fence inside an object is part of a string
+        # a fence inside an object would be part of a string
         if len(set(fences)) == 1 and not _OBJECT.search(_FENCE.sub("", text)):
             yield ("code fence",), fences[0]
-    elif opened := re.match(r"```[\w+-]*\s*", text):  # never closed
+    elif opened := re.match(r"```[\w+-]*\s*", text):  # an unclosed fence
         yield ("code fence",), text[opened.end() :]
     begin = _OBJECT.search(text)
     if begin is not None and not fences:
@@ -217,13 +217,13 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if before.endswith("["):
             first = len(before) - 1
         part = text[first : max(text.rfind("}"), text.rfind("]")) + 1]
-        if _missing(part):  # text after the last bracket belongs to it
+        if _missing(part):  # with unclosed brackets, text after the last bracket is part of the object
             part = text[first:]
         if part != text:
             yield ("text around the JSON",), part
 
 
-# Maximum characters of a broken text: the repair can take time proportional to their square.
+# Maximum length of a broken text in characters: repairing it can take quadratic time.
 _LONGEST = 50_000
 _STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _COMMENT = re.compile(r"(\"(?:\\.|[^\"\\])*\")|(?<![^\s,{}\[\]])(?://[^\n]*|/\*.{0,500}?\*/|#[^\n]*)", re.DOTALL)
@@ -247,11 +247,11 @@ def _repair(text: str) -> Parsed | None:
 
 
 def _repair_syntax(text: str) -> dict[str, object] | list[object] | None:
-    from json_repair import repair_json  # imported here, because it takes as long as half of this library
+    from json_repair import repair_json  # imported late, because it takes half as long as importing this whole library
 
     outside = _STRING.sub('""', text)
     if _missing(text) and (outside.count('"') % 2 or not _ENDS.search(text)):
-        return None  # it breaks off inside a value
+        return None  # the text breaks off inside a value
     try:
         value = repair_json(text, return_objects=True, skip_json_loads=True, strict=True)
     except (ValueError, RecursionError):
@@ -333,14 +333,14 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
     >>> find_name("Ann or Bob", ["Ann", "Bob"]) is None
     True
     """
-    from flowdebate.measures.statements import answer_words  # imported here, because most debates need no measures
+    from flowdebate.measures.statements import answer_words  # imported late, because most debates need no measures
 
     choice = find_choice(text, names) or find_choice(unescaped(text), names)
     if choice is not None or len(text) > _LONGEST_SENTENCE:
         return choice
     written = {name: _joined(answer_words(name)) for name in names}
     words = answer_words(unescaped(text))
-    for left_out in range(len(words)):  # from all words to fewer, dropping meaningless words at the edges
+    for left_out in range(len(words)):  # try all words first, then fewer, dropping meaningless words at both ends
         forms: set[str] = set()
         for start in range(left_out + 1):
             end = len(words) - left_out + start
@@ -357,8 +357,8 @@ def _joined(words: Iterable[str]) -> str:
     return re.sub("[-_.]", "", "".join(words))
 
 
-_LONGEST_SENTENCE = 200  # maximum characters; longer texts name nobody
-# Words that models write around a name that they choose.
+_LONGEST_SENTENCE = 200  # maximum length in characters; longer texts are not names
+# Words that models write around the name they choose.
 _ABOUT_NAMES = frozenset(
     "a agent an answer by candidate choice choose for from i is my of option proposal support the to vote".split()  # noqa: SIM905
 )
@@ -385,7 +385,8 @@ _SIGNS = str.maketrans(dict.fromkeys("\u2018\u2019\u201a", "'") | dict.fromkeys(
 _SIGNS |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 
 
-# Maximum characters of a choice, a number or a short list: a model can write any number of brackets around one.
+# Maximum length of a choice, a number or a short list, in characters: models can write any number of brackets around
+# one.
 _LONGEST_WORDS = 4_000
 
 
@@ -415,12 +416,12 @@ def _bare(text: str) -> str:
 # Values
 
 _Schema = Mapping[str, Any]
-# Neutral names of an object around the answer; "rejected", for example, would have a meaning.
+# Neutral names for an object around the answer; "rejected", for example, would change the meaning.
 _WRAPPERS = frozenset(
     {"answer", "response", "result", "output", "data", "json", "object", "value", "content", "final", "finalanswer"}
     | {"finalresponse", "arguments", "parameters", "properties", "input"}
 )
-# Keys of a schema around its fields.
+# Keys of a schema besides its fields.
 _FRAME = frozenset({"properties", "$schema", "$id", "$defs", "title", "type", "description", "required"})
 _FRAME |= {"additionalProperties", "strict"}
 _EMPTY = re.compile(
@@ -433,7 +434,7 @@ _LINE = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})")
 _LINES = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})\s*(?:-|to|\.\.)\s*(?:ln?\.?|#)?\s*(\d{1,9})")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+", re.MULTILINE)
 _YES = {"true": True, "yes": True, "false": False, "no": False}
-_LARGEST_SCALE = 10  # a number up to it may be out of five or ten, so it is not a percentage
+_LARGEST_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not read as a percentage
 
 
 @dataclass
@@ -493,7 +494,7 @@ class _Fitting:
     def _resolve(self, schema: object) -> tuple[_Schema, bool]:
         """Return the schema behind a reference or a union with null, and whether null is allowed."""
         nullable = False
-        for _ in range(50):  # references may be circular
+        for _ in range(50):  # limited, because references may be circular
             if not isinstance(schema, Mapping):
                 return {}, nullable
             reference, branches = schema.get("$ref"), schema.get("anyOf", schema.get("oneOf"))
@@ -586,7 +587,8 @@ class _Fitting:
         titles = {_key(str(schema.get("title", ""))), _key(self.output.name)}
         inner = value.get("properties")
         if isinstance(inner, dict) and "properties" not in properties and value.keys() - properties.keys() <= _FRAME:
-            # the values in the structure of their schema, or each in that of its own schema
+            # the model filled in the schema: either `properties` contains the values, or each field's schema has a
+            # "value"
             values = {name: part["value"] for name, part in inner.items() if isinstance(part, dict) and "value" in part}
             value = {"properties": values if len(values) == len(inner) else inner}
         if len(value) == 2 and {_key(str(value.get("name", "")))} <= titles:  # noqa: PLR2004 - name and arguments
@@ -616,7 +618,7 @@ class _Fitting:
                 continue
             if name != key and not (key.islower() and name == to_camel(key)):  # both key styles are accepted
                 self._note("spelling of a key", None)
-            if name in fields or (name != key and name in value):  # two answers to the same question
+            if name in fields or (name != key and name in value):  # a second answer for the same field
                 if fields.get(name, value.get(name)) != part:
                     return value
                 continue

@@ -66,10 +66,10 @@ from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
 
-# Maximum size of a file in bytes, so that a file from elsewhere cannot fill the memory.
+# Maximum size of a cassette in bytes, so that a foreign file cannot exhaust the memory.
 _LARGEST = 100_000_000
 
-# Lines of a cassette
+# Lines of cassettes
 
 
 def _without_keys(value: object) -> object:
@@ -138,7 +138,7 @@ class Failure(Recorded):
         try:
             facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
             return cls.model_validate({"kind": kind, **facts})
-        except ValidationError:  # a custom error, with attributes of other types
+        except ValidationError:  # a custom error with attributes of other types
             return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
 
     def error(self) -> ModelError:
@@ -159,7 +159,7 @@ FACTS = {
 }
 """Additional facts by error class, besides the facts of `ModelError`, and whether they are required."""
 
-# Events for a run's readers during a call, which a replayed call repeats.
+# Events that a call reports to the run's readers; a replay repeats them.
 _EVENTS: dict[str, Any] = {kind.kind: kind for kind in (CallRetried, CallFellBack, CircuitChanged)}
 
 
@@ -312,7 +312,7 @@ class RecordingModel(Wrapper):
         parts = describe_request(request)
         block = clean_text(request.block)
         sha256 = hash_request(block, parts)
-        # counted now, not when answered, so that replayed concurrent equal calls get the same answers
+        # count requests when they are sent, so that a replay gives concurrent equal calls the same answers
         with self._counting:
             self._asked[sha256] += 1
             opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
@@ -332,7 +332,7 @@ class RecordingModel(Wrapper):
                         exchanges=exchanges if self._exchanges else None,
                         host=_host_of(request.attempts.server),
                     )
-                except (ValueError, TypeError) as error:  # an answer with non-integer tokens, or the like
+                except (ValueError, TypeError) as error:  # for example, an answer with non-integer token counts
                     raise MalformedResponse(f"the answer cannot be recorded: {one_line(str(error))}") from None
                 await load(self._write, _as_line(call))
 
@@ -354,7 +354,7 @@ class RecordingModel(Wrapper):
             with (
                 self._writing,
                 self.path.open("r+b", buffering=0) as file,
-            ):  # "r+b": a deleted file is not created again
+            ):  # "r+b", so that a deleted file is not created again
                 end = file.seek(0, os.SEEK_END)
                 rest = memoryview(line)
                 try:
@@ -372,7 +372,8 @@ def _is_out_of_time(request: ModelRequest, started: float) -> bool:
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
-    return deadline - started > 0.99 * timeout  # a policy's deadline is earlier than the whole timeout
+    # the deadline of a surrounding policy comes before the end of the whole timeout
+    return deadline - started > 0.99 * timeout
 
 
 def _new_call(
@@ -390,7 +391,7 @@ def _new_call(
     With `exchanges`, the line never contains `host`.
     """
     line: dict[str, Any] = {**opening, "notices": []}
-    # without times, so that recording the same answers gives the same file
+    # without times, so that recording the same answers yields the same file
     new_attempts = [replace(attempt, waited=0.0, seconds=0.0) for attempt in attempts]
     if isinstance(outcome, ModelError):
         line |= {"error": Failure.of(outcome).model_dump(), "attempts": attempts_row(new_attempts)}
@@ -401,7 +402,7 @@ def _new_call(
     for event in events:
         if isinstance(event, (CallRetried, CallFellBack, CircuitChanged)):
             facts = {name: _without_keys(value) for name, value in asdict(event).items()}
-            with suppress(ValidationError):  # an application's error with a non-text message
+            with suppress(ValidationError):  # an application's error whose message is not text
                 line["notices"].append(Notice.model_validate({"kind": event.kind, "facts": facts}).model_dump())
     if exchanges is not None:
         line["exchanges"] = [HttpExchange.of(exchange).model_dump() for exchange in exchanges]
@@ -415,8 +416,8 @@ def _host_of(address: str | None) -> str:
     return urlsplit(address or "").hostname or ""
 
 
-# Addresses in what servers write, in JSON as well, where a slash may have a backslash before it; names of hosts
-# that are private, end in a usual domain or have a port; mail addresses; accounts.
+# Addresses in servers' texts (in JSON, a backslash may precede a slash), host names that are private, end in a common
+# domain or have a port, email addresses, and account names.
 _ADDRESSES = re.compile(
     r"""(?<![\w+-])[a-z][a-z0-9+.-]{0,15}:(?:\\?/){2}(?:\\/|[^\s"'<>\\)\]},;])*"""
     r"""|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[(?=[0-9a-f]{0,4}:[0-9a-f]{0,4}:)[0-9a-f:.]{2,45}\](?::\d+)?"""
@@ -427,7 +428,7 @@ _ADDRESSES = re.compile(
     r"""|\b(?:org|proj|acct|account|user|team)[-_][A-Za-z0-9]{8,}""",
     re.IGNORECASE,
 )
-# Home directories, where servers keep their models.
+# Home directories, where many servers keep their models.
 _HOME = re.compile(r"((?:/home/|/Users/|[A-Za-z]:(?:\\)+Users(?:\\)+))[^/\\\s\"']+")
 
 
@@ -444,18 +445,18 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
     if not isinstance(value, str):
         return value
     text = _HOME.sub(r"\1[user]", _ADDRESSES.sub("[address]", without_keys(redact(value, secrets))))
-    if re.search(r"[.\d-]", host):  # any other name may be a word, such as "model"
+    if re.search(r"[.\d-]", host):  # any other host name may be an ordinary word, such as "model"
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?::\d+)?(?![\w-])", "[address]", text, flags=re.IGNORECASE)
     return text
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
     """Return data from which `output` can restore the answer; None if its text is sufficient."""
-    with suppress(Exception):  # custom validators and comparisons
+    with suppress(Exception):  # custom validators and comparisons may raise anything
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:
             return None
-    with suppress(Exception):  # custom serializers and validators
+    with suppress(Exception):  # custom serializers and validators may raise anything
         data: JsonValue = clean_data(output.dump(response.data, fallback=str))
         output.validate(json_text(data))
         return data
@@ -514,14 +515,14 @@ class ReplayModel:
         """Return the recorded answer, or raise the recorded error."""
         calls_left = self._left.get(hash_request(clean_text(request.block), describe_request(request)))
         if not calls_left:
-            # counted as sent: a run that reaches its limit ends with LimitReached, as in the recording
+            # counts as a sent request, so that a run at its limit ends with LimitReached, as it did in the recording
             with request.attempts.sending(self.name, request):
                 raise self._mismatch(request)
         index = calls_left[0] if len(calls_left) == 1 and not self._strict else calls_left.popleft()
         self._given.add(index)
         call = self._calls[index]
         for sent in attempts_of(call.attempts if call.answer is None else call.answer.attempts):
-            # LimitReached if the run may not send that many
+            # raises LimitReached if the run may not send that many requests
             with request.attempts.sending(sent.model, request, asked_as=sent.asked_as) as attempt:
                 attempt.usage, attempt.error, attempt.answer = sent.usage, sent.error, sent.answer
         for notice in call.notices:
@@ -566,13 +567,13 @@ class ReplayModel:
         )
 
 
-# Maximum number of calls named by `assert_complete`.
+# Maximum number of calls listed by `assert_complete`.
 _NAMED = 5
-# Maximum lines of a difference in an error message.
+# Maximum number of lines of a difference in an error message.
 _SHOWN = 16
-# Maximum number of calls of the block to compare.
+# Maximum number of the block's calls to compare.
 _COMPARED = 50
-# Maximum lines of a request to compare, and characters of a line: difflib takes quadratic time.
+# Maximum number of lines of a request to compare, and of characters per line: difflib takes quadratic time.
 _LINES, _WIDTH = 2_000, 100
 
 

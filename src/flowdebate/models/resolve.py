@@ -173,7 +173,8 @@ def check_model(choice: ModelChoice, *, location: str, field: str = "model") -> 
     elif choice.startswith(_PREFIX):
         _check_intent(choice, location, field)
     elif choice.startswith(_CLI):
-        _check_program(choice, field, location)  # the environment determines whether it is installed
+        # only check the name, because whether the program is installed depends on the environment
+        _check_program(choice, field, location)
     else:
         _named(full_name(choice, location, field), field, location)
 
@@ -216,7 +217,7 @@ def _found_models() -> Iterator[tuple[str, str]]:
 def no_model() -> ModelUnavailable:
     """Return the error for a missing model."""
     error = ModelUnavailable(f"no model is set up: {nothing_found()}; or pass model=…")
-    error.providers_fault = False  # not hidden by a fallback or a quorum
+    error.providers_fault = False  # a fallback or a quorum must not hide this error
     return error
 
 
@@ -277,14 +278,14 @@ def nothing_found() -> str:
     )
 
 
-_PATIENCE = 0.2  # seconds for all servers together: a local one lists its models at once, or never
-_LONGEST_LIST = 1_000_000  # maximum bytes
-_FRESH = 60.0  # seconds to cache an answer, so that the displayed model is the one that is asked
-# Names of models without chat, for servers that do not report what their models can do.
+_PATIENCE = 0.2  # timeout in seconds for all servers together: a local server lists its models at once, or never
+_LONGEST_LIST = 1_000_000  # maximum size in bytes
+_FRESH = 60.0  # time in seconds for which an answer is cached, so that the displayed model is the one that is called
+# Names of models without chat, for servers that do not report their models' abilities.
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|tts|minilm|paraphrase|sentence[-_]|(^|/)(bge|gte|e5|clip|flux)[-_]", re.IGNORECASE
 )
-_MOST_ASKED = 5  # maximum number of a server's models whose abilities are requested
+_MOST_ASKED = 5  # maximum number of models per server whose abilities are requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +432,7 @@ def _address(provider: str) -> str | None:
     address, variable = PROVIDERS[provider].address(provider), address_variable(provider)
     if address == PROVIDERS[provider].base_url:
         return address
-    if provider == "anthropic":  # its API differs from that of the compatible endpoint
+    if provider == "anthropic":  # Anthropic's own API differs from its OpenAI-compatible endpoint
         hint = 'pip install "flowdebate[anthropic]", or unset it'
         raise ConfigurationError("environment", variable, address_of(str(address)), "unset without the SDK", hint=hint)
     check_address("environment", variable, address)
@@ -465,7 +466,7 @@ def _recommend_sdk() -> None:
 _ALLOWED = (
     f'"local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model" with one of {", ".join(PROVIDERS)}'
 )
-# Makers of models that nobody else serves, so that no local server has to be asked.
+# Makers of models available only from them, so that no local server has to be asked.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),
@@ -476,7 +477,7 @@ _MAKERS: Mapping[str, re.Pattern[str]] = {
     ),
     "deepseek": re.compile(r"deepseek-(chat|reasoner|flash)", re.IGNORECASE),
 }
-# Makers of models with public weights, which a server on this machine may also have.
+# Makers of open-weight models, which a server on this machine may also have.
 _PUBLISHERS: Mapping[str, re.Pattern[str]] = {
     "mistral": re.compile(
         r"(open-)?(mistral|ministral|mixtral|magistral|codestral|devstral|pixtral)(-[^:]+)?", re.IGNORECASE
@@ -599,7 +600,7 @@ def _form_at(host: str, name: str) -> str:
 
 
 def _as_model(value: object, field: str, location: str = "model") -> Model:
-    # the same check as isinstance(value, Model), ten times as fast
+    # equivalent to isinstance(value, Model), but ten times as fast
     if not isinstance(value, type) and callable(getattr(value, "request", None)) and hasattr(value, "name"):
         return cast("Model", value)
     raise ConfigurationError(location, field, value, "a Model object or the name of a model")

@@ -42,7 +42,7 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
 
 _NAMES: tuple[str, ...] = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _NAMES += ("inner_monologue", "antthinking")
-# Tags that models put around their answer after thinking.
+# Tags that models put around an answer that follows their thinking.
 _WRAPPERS = ("answer", "output", "response", "final", "final_answer", "solution")
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")
 _SLASHES = ("", "/")
@@ -67,7 +67,7 @@ _SIGNS = "<[\u25c1"
 # A tag may have a prefix: `<seed:think>`.
 _PREFIXED = re.compile(r"</?\w{1,12}(?::\w{0,16})?\Z")
 
-# Code is skipped: a tag in it is mentioned, not used.
+# Marks of code and tags. Code is skipped: a tag in it is mentioned, not used.
 _MARK = re.compile(
     r"^[ \t]*```(?![^\n]*```)|`[^`\n]+`"
     rf"|<(?P<slash>/?)(?P<name>(?:\w{{1,12}}:)?(?:{'|'.join(_NAMES)}))[ \t]{{0,3}}>"
@@ -83,9 +83,9 @@ _WRAPPED = re.compile(
 _END_OF_STRIKE = "</s>"
 _SPACE = re.compile(r"\s*")
 _REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|(\Z))")
-# "<think> and </think> are tags" is a sentence about tags
+# "<think> and </think> are tags" is a sentence about tags, not a thought
 _BETWEEN_MENTIONS = re.compile(r"\s*(?:and|or|,|/)\s*")
-# A tag inside a line only counts after these characters; elsewhere it is part of a word or of code.
+# A tag inside a line counts only after one of these characters; elsewhere it is part of a word or of code.
 _BEFORE_INLINE = frozenset(" \t\n\r.!?…\"'”’)*_")
 _CHANNEL = re.compile(
     r"(?:<\|start\|>\w*)?<\|channel\|>[ \t]*(\w+)"
@@ -145,7 +145,7 @@ def separate_beginning(text: str) -> SeparatedText:
     """Separate the thinking from the beginning of an unfinished answer, holding back ambiguous text."""
     part = _separate(text, ended=False)
     end = _end_of_speech(part.text)
-    spoken = part.text[:end] if part.text[:end].strip() else ""  # leading white space may precede a thought
+    spoken = part.text[:end] if part.text[:end].strip() else ""  # whitespace may precede a thought
     return replace(part, text=spoken, open=part.thinks or part.open or end < len(part.text) or not spoken)
 
 
@@ -197,18 +197,18 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
         return blocks.cut(opening.start(), thinks=True)
     if not blocks.thought:
         return SeparatedText(text)
-    return blocks.cut(len(text), open=blocks.start == len(text))  # also drop white space after a thought
+    return blocks.cut(len(text), open=blocks.start == len(text))  # also drop whitespace after a thought
 
 
 def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
     """Return the name of a tag (empty if it is a code mark), and whether it is a closing tag."""
     kind = mark.lastgroup
     if kind == "name":
-        # some models open one and close the other
+        # without "ing", because some models open one form and close the other
         return mark["name"].lower().removesuffix("ing"), bool(mark["slash"])
     if kind == "token":
         return f"|{mark['token'].lower()}", mark["edge"].lower() == "end"
-    if kind is not None:  # brackets, triangles or bars
+    if kind is not None:  # a tag in brackets, triangles or bars
         return mark[0][0], bool(mark[kind])
     return "", False
 
@@ -351,7 +351,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Convert `thought` of `length` characters to a share of reasoning tokens, unless the provider reports them."""
+    """Count the share `thought / length` of the answer's tokens as reasoning, unless the provider reports them."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens
@@ -359,10 +359,10 @@ def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
     return replace(usage, reasoning_tokens=tokens)
 
 
-# Models that think without an opening tag, as seen by this process, by address and name.
+# Models seen by this process to think without an opening tag, by address and name.
 _unannounced: OrderedDict[tuple[str | None, str], bool] = OrderedDict()
 _REMEMBERED = 1_000
-# Families whose templates open the thought in the prompt.
+# Model families whose templates open the thought in the prompt.
 _THINKERS = re.compile(r"deepseek-?r1|r1-distill|qwq|thinking|reasoner|magistral", re.IGNORECASE)
 
 
@@ -395,7 +395,7 @@ class AnswerStream:
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
         self._listener = listener
-        # a listener that holds back text has to know where an answer begins and ends
+        # a listener that holds back text has to know where each answer begins and ends
         self._begin: Callable[[], None] | None = getattr(listener, "begin", None)
         self._finish: Callable[[], None] | None = getattr(listener, "finish", None)
         self._attempts = attempts
@@ -422,13 +422,13 @@ class AnswerStream:
                 return
             if not self._heard and not self._holds_all and not self._thinks and piece.strip():
                 text = "".join(pieces)
-                if not may_have_tags(text):  # nearly always the first word
+                if not may_have_tags(text):  # fast path: the first word of almost all answers contains no tag
                     self._flows = True
                     self._say(text)
                     return
         self._tagged = True
         if (self._thinks or self._holds_all) and not any(sign in last for last in pieces[-2:] for sign in ">]\u25b7"):
-            return  # no thought ends here
+            return  # no thought can end here
         self._flows = False
         part = separate_beginning("".join(pieces))
         self._thinks = part.thinks

@@ -218,7 +218,7 @@ class Fallback(Wrapper):
                     message=error.message,
                 )
             request.attempts.tell(event)
-        raise AssertionError  # the last model has answered or failed
+        raise AssertionError  # unreachable: the last model has answered or failed
 
     def _applies(self, error: ModelError) -> bool:
         return error.providers_fault if self._on is None else bool(self._on(error))
@@ -275,7 +275,7 @@ class Timeout(PerRequestWrapper):
         def heard(piece: str) -> None:
             nonlocal allowed
             allowed = self._between
-            with suppress(RuntimeError):  # it has expired, or the answer has arrived
+            with suppress(RuntimeError):  # the timer has expired, or the answer has arrived
                 silence.reschedule(None if allowed is None else clock() + allowed)
             if listener is not None:
                 listener(piece)
@@ -284,7 +284,7 @@ class Timeout(PerRequestWrapper):
             async with silence:
                 return await self.ask(replace(request, on_text=heard))
         except Exception as error:
-            # the model's own TimeoutError must not pass for this deadline
+            # a TimeoutError of the model must not pass for this deadline
             if silence.expired() and allowed is not None:
                 raise ModelTimeout(allowed, what="text") from error
             raise

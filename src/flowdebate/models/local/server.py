@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
 
 
-CONTEXT = 8192  # tokens of prompt and answer together, which models of this size handle well
-_START = 300.0  # maximum seconds for joining, verifying and loading the file on a slow disk
-_PATIENCE = 5.0  # seconds for an engine to exit by itself
+CONTEXT = 8192  # maximum number of tokens in prompt and answer together, which models of this size handle well
+_START = 300.0  # maximum time in seconds to join, verify and load the file on a slow disk
+_PATIENCE = 5.0  # time in seconds for an engine to exit by itself
 
-# Engines by file (None for the model "local") and by process, so that a fork neither uses nor stops its parent's.
+# Engines by process and file (None for the model "local"), so that a fork neither uses nor stops its parent's engines.
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
 _lock = threading.Lock()
 
@@ -76,7 +76,7 @@ class LocalServer:
         self._lock = threading.Lock()
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._ready: Future[Endpoint] = Future()
-        self._ready.set_running_or_notify_cancel()  # a cancelled caller must not cancel it for the others
+        self._ready.set_running_or_notify_cancel()  # a caller that is cancelled must not cancel it for the others
         threading.Thread(target=self._start, name="flowdebate-local-model", daemon=True).start()
 
     async def endpoint(self) -> Endpoint:
@@ -117,7 +117,7 @@ class LocalServer:
             process = self._process
         if process is None:
             return
-        with contextlib.suppress(OSError):  # buffered input no longer has a reader
+        with contextlib.suppress(OSError):  # the process may be gone while input for it is still buffered
             _input(process).close()
         try:
             process.wait(_PATIENCE)
@@ -155,7 +155,7 @@ class LocalServer:
             if self._stopping:
                 raise ModelUnavailable("the local model was stopped while it was starting")
             process = self._process = subprocess.Popen(  # noqa: S603 - our own script
-                [sys.executable, "-P", str(script)],  # -P: modules of this folder must not shadow others
+                [sys.executable, "-P", str(script)],  # -P: modules in this folder must not shadow others
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -164,7 +164,7 @@ class LocalServer:
             _input(process).write(json.dumps(config).encode() + b"\n")
             _input(process).flush()
         except OSError:
-            line = b""  # it has already died, which is reported below
+            line = b""  # the engine has already died; this is reported below
         else:
             line = _output(process).readline()
         _output(process).close()

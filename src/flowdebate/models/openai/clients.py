@@ -58,7 +58,7 @@ class _Pool:
             for key, shared in list(self.clients.items()):
                 if not (shared.users or self.keepers):
                     del self.clients[key]
-                    # a client closes its sockets before its first await, so a cancellation does not leave others open
+                    # a client closes its sockets before its first await, so a cancellation leaves no others open
                     closing.push_async_callback(shared.closing.aclose)
             with _lock:
                 if not (self.clients or self.keepers):
@@ -164,7 +164,7 @@ class Clients:
                 await load(warm_up, library)
             if endpoint.base_url.startswith("https"):
                 await load(_trusted, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
-            clients = _pool().clients  # another one may have been made in the meantime
+            clients = _pool().clients  # another client may have been created in the meantime
             if key not in clients:
                 connection = self._connect(endpoint)
                 closing = AsyncExitStack()
@@ -232,7 +232,7 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
         raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "a folder of certificates that can be read")
     try:
         return httpcore2.default_ssl_context()
-    except OSError as error:  # no certificates in it; the library does not report the file
+    except OSError as error:  # the file contains no certificates, and the library does not name it
         reason = f"a file of certificates in PEM format ({error_text(error)})"
         raise ConfigurationError("environment", "SSL_CERT_FILE", file, reason) from None
 
@@ -331,7 +331,7 @@ class PooledModel:
         await self._clients.release()
 
 
-# Loggers of openai and the libraries below it, which may show a key in headers, addresses and tracebacks.
+# Loggers of openai and the libraries below it; they may show a key in headers, addresses and tracebacks.
 _LOGGERS = (
     "aiohttp.client",
     "anthropic",

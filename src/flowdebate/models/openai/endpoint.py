@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencod
 from flowdebate._text import hide_credentials
 from flowdebate.errors import AuthenticationFailed, ConfigurationError
 
-NO_KEY = "no-key"  # for servers without keys: the header must not be empty
+NO_KEY = "no-key"  # sent to servers without keys, because the header must not be empty
 
 ADDRESS = "an address that begins with http:// or https:// and names a server"
 
@@ -44,7 +44,7 @@ class Endpoint:
             headers = (("Authorization", basic), *headers)
         headers = tuple({_canonical(name): (_canonical(name), value) for name, value in headers}.values())
         values = dict.fromkeys((api_key, *_secrets_of(parts, headers)))
-        # longest first: if a part of a secret were redacted first, the rest would stay readable
+        # longest first: if a part of a secret were redacted first, the rest would remain readable
         secrets = sorted((secret for secret in values if secret and secret != NO_KEY), key=len, reverse=True)
         return cls(
             base_url=address_of(base_url),
@@ -129,14 +129,14 @@ def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
             yield from (value, unquote_plus(value))
     for name, value in headers:
         if _is_secret(name, value):
-            yield from (value, value.rpartition(" ")[2])  # a scheme such as Bearer is not a secret
+            yield from (value, value.rpartition(" ")[2])  # without a scheme such as Bearer, which is not secret
         yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
 
 
-# Suffixes of headers and parameters that hold secrets; `_SHORT` are whole words, because "zipcode" is harmless.
+# Suffixes of the names of secret headers and parameters; `_SHORT` are whole names, because "zipcode" is harmless.
 _SECRETS = ("key", "token", "secret", "auth", "authorization", "password", "signature", "credential", "cookie")
 _SHORT = frozenset({"sig", "code", "pwd", "pass"})
-# At least 12 mixed letters and digits: typical of keys, but not of words.
+# At least 12 mixed letters and digits: typical of keys, untypical of words.
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}")
 
 
@@ -182,7 +182,7 @@ def _parts(address: str) -> SplitResult | None:
     except ValueError:
         return None
     plain = address.isprintable() and not any(char.isspace() or char in '"<>\\^`{|}' for char in address)
-    # http://me:12/34@example.com, whose password has a / that is not escaped
+    # as in http://me:12/34@example.com, with an unescaped slash in the password
     cut = "@" in f"{parts.path}{parts.query}{parts.fragment}"
     return parts if valid and plain and not cut else None
 
@@ -198,7 +198,7 @@ def address_of(address: str) -> str:
     parts = _parts(address)
     if parts is not None:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return hide_credentials(address)  # the parts of other addresses are unknown
+    return hide_credentials(address)  # other addresses cannot be split into parts
 
 
 def check_headers(location: str, headers: object) -> Headers:

@@ -39,11 +39,11 @@ from flowdebate.errors import (
 )
 from flowdebate.models.openai.endpoint import address_of
 
-# Seconds; a longer `retry-after`, such as 1e308, is garbage and ignored.
+# In seconds; a longer `retry-after`, such as 1e308, is garbage and ignored.
 _LONGEST_WAIT = 7 * 24 * 3600.0
 
-_OVERLOADED = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
-# Providers say "credit balance" and the like with any of these; another request is wasted then.
+_OVERLOADED = frozenset({429, 529})  # Anthropic uses 529 for "overloaded"
+# Providers report "credit balance" and the like with any of these; further requests would be wasted.
 _SPENT = frozenset({400, 402, 403, 429})
 _TRANSIENT = frozenset({408, 409, 425})
 _CODES: Mapping[int, tuple[str, ...]] = {
@@ -56,11 +56,11 @@ _CODES: Mapping[int, tuple[str, ...]] = {
     429: ("insufficient_quota", "rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted"),
     529: ("overloaded_error",),
 }
-# Statuses for codes and types of errors that proxies send inside a 200 or a stream.
+# HTTP statuses, keyed by the codes and types of errors that proxies send inside a 200 or a stream.
 _STATUSES = {code: status for status, codes in _CODES.items() for code in codes}
 
-# Words of refusals about the account, the prompt or the model, which no other form of the request would change. Other
-# requests are tried in other forms (`optional.py`), so a missing word costs requests, not answers.
+# Words in refusals about the account, the prompt or the model, which no other form of the request would change. Other
+# refused requests are tried in other forms (`optional.py`), so a missing word costs requests, not answers.
 _MONEY = re.compile(
     r"insufficient[ _](quota|credit|balance|funds)|credit balance|billing_|out of credits|payment required"
     r"|(key|spend(ing)?|total|usage) limit (exceeded|reached)"
@@ -83,7 +83,7 @@ _KEY = re.compile(
     r"(key|token)|(api|access|auth)[ _-]?(key|token)\b.{0,40}(invalid|not valid|incorrect|expired|missing|revoked)"
     r"|unauthori[sz]ed|unauthenticated|authentication|invalid credentials"
 )
-# A 403 can have many reasons; these words say that it is the key.
+# A 403 can have many reasons; these words indicate that it is the key.
 _DENIED = re.compile(
     r"\bkeys?\b|api_?key|\bauth|credential|permission|access[ _]denied|\btoken (is|has|was)\b|country|\bregion\b"
     r"|territor|account|subscription"
@@ -108,7 +108,7 @@ _NO_PATH = re.compile(
     r"|no (route|handler)|(path|url|endpoint|route|resource)\b.{0,80}not (found|exist|known|supported)"
     r"|unknown (path|url)|^(404 )?not found\.?$"
 )
-# Words in a 5xx that mean that the prompt template or a parameter does not support a part of the request.
+# Words in a 5xx that indicate that the prompt template or a parameter does not support a part of the request.
 _TEMPLATE = re.compile(
     r"jinja|chat.?template|roles? must|must alternate|system (role|message)"
     r"|(not|n't|un) ?(yet )?(support|implement|recogni[sz]e)\w*.{0,60}"
@@ -126,10 +126,10 @@ _UNITS = {
 _PART = rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS)})s?(?![a-z])"
 _TIME = re.compile(_PART)
 _TRY_AGAIN = re.compile(rf"\b(?:try again|retry|wait)(?: in| after| for)? ((?:{_PART} ?)+)")
-# Seconds; a shorter wait does not indicate an exhausted quota.
+# In seconds; a shorter wait does not indicate an exhausted quota.
 _SHORT_WAIT = 300.0
 
-# Headers of the last response in this task: for an error inside a 200, openai does not pass them on.
+# Headers of the last response in this task, because openai does not pass them on for an error inside a 200.
 answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", default=MappingProxyType({}))
 
 
@@ -147,7 +147,7 @@ def map_error(
     if cause is not None:  # raised by one of our hooks, and wrapped by openai
         return cause
     links = tuple(_chain(error, during))
-    # an SDK that is not imported cannot have raised it
+    # an SDK can only have raised it if it is imported
     sdks: list[Any] = [sdk for name in ("openai", "anthropic") if (sdk := sys.modules.get(name)) is not None]
     by_sdk = [sdk_error for sdk in sdks if (sdk_error := _of_sdk(sdk, error, links, base_url, secrets)) is not None]
     mapped = by_sdk[0] if by_sdk else _transport(links, base_url, secrets)
@@ -178,7 +178,7 @@ def find_unsendable(
     except (TypeError, ValueError, RecursionError) as reason:
         rejected = RequestRejected(f"the request was not sent: {problem.format(one_line(_safe_str(reason)))}")
         rejected.certain = True
-        rejected.providers_fault = False  # fallbacks and policies must not hide a mistake of this process
+        rejected.providers_fault = False  # fallbacks and policies must not hide a mistake in this process
         return rejected
     return None
 
@@ -187,7 +187,7 @@ def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "
     """Map an `error` inside a stream or a 200 by its code, a status or a word; the default is a 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500
-    for code in reversed(codes):  # the first known one counts
+    for code in reversed(codes):  # reversed, because the first known code takes precedence
         word = str(code).strip().lower()
         if word.isdecimal() and len(word) == 3 and word[0] in "345":  # noqa: PLR2004 - a status as a text
             code_text, status = str(code), int(word)
@@ -313,7 +313,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         from email.utils import parsedate_to_datetime
 
-        with suppress(TypeError, ValueError, OverflowError):  # HTTP also allows a date
+        with suppress(TypeError, ValueError, OverflowError):  # HTTP also allows a date here
             wait = parsedate_to_datetime(seconds or "").timestamp() - time.time()
     return wait if math.isfinite(wait) and 0 <= wait <= _LONGEST_WAIT else None
 
@@ -333,7 +333,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
         if "html" in headers.get("content-type", ""):
             body = f"an HTML page; is base_url{_at(base_url)} an API?"
         return status_error(error.status_code, body, headers=headers, secrets=secrets, base_url=base_url)
-    if isinstance(error, sdk.APIConnectionError):  # timeouts are a subclass
+    if isinstance(error, sdk.APIConnectionError):  # includes timeouts
         return _transport(links[1:], base_url, secrets) or ConnectionLost(f"the connection{_at(base_url)} broke")
     if isinstance(error, sdk.APIResponseValidationError):
         return MalformedResponse(f"the answer is not a chat completion ({one_line(error.message, secrets=secrets)})")
@@ -352,7 +352,7 @@ def _transport(  # noqa: PLR0911 - a table
 
     import aiohttp
 
-    def httpx2(*names: str) -> tuple[type[BaseException], ...]:  # a library that is not imported cannot have raised it
+    def httpx2(*names: str) -> tuple[type[BaseException], ...]:  # a library can only have raised it if it is imported
         library = sys.modules.get("httpx2")
         return () if library is None else tuple(getattr(library, name) for name in names)
 
@@ -365,10 +365,10 @@ def _transport(  # noqa: PLR0911 - a table
         hint = "is the proxy running? HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name it, NO_PROXY the hosts without one"
         return ModelUnavailable(f"{message}: {hint}", transient=True)
     connecting = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, *httpx2("ConnectError"))
-    # the aiohttp transport raises ConnectTimeout also for broken connections
+    # the aiohttp transport also raises ConnectTimeout for broken connections
     timed_out = _any(links, *httpx2("ConnectTimeout")) and not _any(links, aiohttp.ClientError)
     if timed_out or _any(links, *connecting, ConnectionRefusedError):
-        # an unsupported TLS version stays unsupported; a broken handshake may succeed later
+        # an unsupported TLS version remains unsupported, but a broken handshake may succeed later
         broken = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError)
         hopeless = _any(links, ssl.SSLError) and not _any(links, *broken)
         message = f"no connection to the endpoint{at} ({reason or 'no answer'}): is it running?"
@@ -387,7 +387,7 @@ def _transport(  # noqa: PLR0911 - a table
     return None
 
 
-# httpx2's protocol error for a connection that was closed early.
+# httpx2's message for a connection that was closed too early.
 _ENDED = re.compile("disconnected without|closed connection without")
 
 
@@ -425,7 +425,7 @@ class _Reason:
         inner = ": ".join(text for text in (vendor, behind[-1] if behind else "") if text)
         words = " ".join(text for _, text in fields).lower()[:_LONGEST]
         wait = next((seconds for field in fields if (seconds := _wait_in(*field)) is not None), None)
-        if wait is None and (sentence := _TRY_AGAIN.search(words)):  # "try again in 1m2.5s"
+        if wait is None and (sentence := _TRY_AGAIN.search(words)):  # for example "try again in 1m2.5s"
             wait = sum(float(number) * _UNITS[unit] for number, unit in _TIME.findall(sentence[1]))
         return cls(
             message=one_line(f"{message}{': ' if message and inner else ''}{inner}", secrets=secrets),
@@ -435,9 +435,9 @@ class _Reason:
 
 
 _MOST_FIELDS = 200
-_LONGEST = 20_000  # maximum characters
+_LONGEST = 20_000  # maximum length in characters
 _DEEPEST = 8
-# Fields in which an endpoint forwards the message of another one.
+# Fields in which an endpoint forwards another endpoint's message.
 _SENTENCES = frozenset({"message", "detail", "error", "raw", "reason", "msg"})
 _WAITS = frozenset({"retrydelay", "retry_delay", "retryafter", "retry_after", "retry_after_seconds"})
 

@@ -17,7 +17,7 @@ Json = Any  # an object that a client constructed from a server's JSON without v
 _PLAIN_FIELDS = frozenset({"role", "content", "tool_calls"})
 _PLAIN_CALL = frozenset({"id", "type", "function", "index"})
 _ONE_WORD = frozenset({"role", "id", "type", "name", "format", "index"})
-_LONGEST = 1_000_000  # maximum characters of a message, which each further request repeats
+_LONGEST = 1_000_000  # maximum length of a message in characters, because each further request repeats it
 
 
 def fields_of(message: Json) -> Mapping[str, Json]:
@@ -89,6 +89,6 @@ def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: S
             }
             for raw_call, call in zip(raw, calls, strict=True)
         ]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # the fields do not belong to the calls
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # the fields do not match the calls
         return None
     return {**message, "role": "assistant"}

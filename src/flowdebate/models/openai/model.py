@@ -51,7 +51,7 @@ _OPENAI = "https://api.openai.com"
 _KEY_ENV = "OPENAI_API_KEY"
 _URL_ENV = "OPENAI_BASE_URL"
 
-# Frequently used models that cannot read images; for others, the server reports it.
+# Common models that cannot read images; for other models, the server reports it.
 _BLIND = re.compile(
     r"gpt-(3|4(-\d{4})?$|oss)|o[13]-mini|deepseek|codestral|devstral|mistral-(7b|nemo)|llama-?3([.:]|$)|glm-\d[^v]*$",
     re.IGNORECASE,
@@ -176,7 +176,7 @@ class OpenAIModel(PooledModel):
                 effort=self._effort,
                 strict=self._strict,
                 strict_model=self._strict_model,
-                # OpenAI's reasoning models know only the newer name, most other servers only the older one
+                # OpenAI's reasoning models accept only the newer name, most other servers only the older one
                 room="max_completion_tokens" if endpoint.base_url.startswith(_OPENAI) else "max_tokens",
                 amend=_with_cache_key if endpoint.base_url.startswith(_OPENAI) else None,
             )
@@ -213,7 +213,7 @@ def _host_of(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
 
 
-# Key variables by the host of the provider.
+# Key variables by provider host.
 _HOSTED = {
     _host_of(provider.base_url or _OPENAI): provider.key_env for provider in PROVIDERS.values() if provider.key_env
 }
@@ -245,7 +245,7 @@ def _check_client(client: object, **options: object) -> None:
 
 # Chat completions
 
-TOP_LOGPROBS = 20  # number of tokens with log-probabilities: the maximum that OpenAI allows
+TOP_LOGPROBS = 20  # number of tokens with log-probabilities, the maximum allowed by OpenAI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,7 +358,7 @@ class Chat:
         modes = learned.order(self.dialect.structured, request)
         form, _, response = await self._ask(write, request, modes=modes)
         mode = form.mode or "md_json"
-        request.attempts.modes_left -= modes.index(mode)  # earlier modes were refused
+        request.attempts.modes_left -= modes.index(mode)  # the modes before this one were refused
         try:
             answered = read(response, output, mode=mode, offered=bool(tools))
         except SchemaViolation as error:
@@ -367,7 +367,7 @@ class Chat:
             raise
         if answered.finish == "stop":
             learned.prose[mode] = 0
-            # a call tries each further mode only once, so a single answer without JSON is conclusive
+            # a call tries each other mode only once, so a single answer without JSON is conclusive
             skipped = min(request.skipped_modes, len(modes) - 1)
             for other in reversed(modes[len(modes) - skipped : -1]):
                 if learned.prose[other]:
@@ -444,16 +444,16 @@ class Chat:
         during = sys.exception()
         try:
             completion = await self.client.chat.completions.create(**parameters)
-            attempt.usage = usage_of(completion)  # an unusable answer is billed as well
+            attempt.usage = usage_of(completion)  # set early, because an unusable answer is billed as well
             response = self._read(completion, request, parameters)
         except Exception as error:  # noqa: BLE001 - all exceptions of libraries are mapped here
             failure = self._map(error, during, parameters)
         else:
-            attempt.usage = response.usage  # including thinking that the server does not count
-            if listen is not None and response.text:  # the server does not stream
+            attempt.usage = response.usage  # now including any thinking that the server did not count
+            if listen is not None and response.text:  # the server sent the answer in one piece
                 listen(response.text)
             return completion, response
-        raise failure  # raised here, because Python would otherwise chain it to `error`, which may show a key
+        raise failure  # raised outside the block: otherwise Python would chain it to `error`, which may show a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
         """Raise LostToThinking for an answer that consists only of thinking."""
@@ -464,10 +464,10 @@ class Chat:
 
     def _read(self, completion: object, request: ModelRequest, parameters: Parameters) -> ModelResponse:
         response = self._reader(request, parameters).completion(completion)
-        max_chars = request.settings.max_chars  # also checked here, before the answer is validated
+        max_chars = request.settings.max_chars  # check the size here as well, before the answer is validated
         if len(response.text) > max_chars or any(len(call.arguments) > max_chars for call in response.tool_calls):
             raise ResponseTooLarge(max_chars, "characters")
-        if not request.choices:  # one token is enough for it
+        if not request.choices:  # a choice needs only one token
             self._check_room(response, parameters)
         return response
 
@@ -495,7 +495,8 @@ class Chat:
                 max_chars=request.settings.max_chars,
             )
         except RequestRejected as error:
-            error.certain = error.certain or heard  # streamed text cannot be withdrawn
+            # do not try another form after text has been streamed, because it cannot be withdrawn
+            error.certain = error.certain or heard
             raise
         except _Whole as complete:
             completion = complete.completion

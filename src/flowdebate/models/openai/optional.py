@@ -74,7 +74,7 @@ def _rename_limit(parameters: Parameters) -> Parameters:
 
 
 def _leave_out_tools(parameters: Parameters) -> Parameters:
-    # with a forced tool, the tool call is the structured answer
+    # a forced tool call is the structured answer itself
     return parameters if "tool_choice" in parameters else _leave_out("tools")(parameters)
 
 
@@ -197,7 +197,7 @@ _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
 )
 
-_IGNORED = 2  # number of answers without JSON; a single one may be the fault of the model
+_IGNORED = 2  # minimum number of answers without JSON, because a single one may be the model's fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Learned:
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
         """Sort `modes` for `request`: the next mode to try, then the later ones, then the earlier ones."""
-        if request.skipped_modes == 0:  # a later retry relies on the order at the start of its call
+        if request.skipped_modes == 0:  # later retries rely on the order at the start of the call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
                     self.put_last(mode)
@@ -261,7 +261,7 @@ class Learned:
 @lru_cache(maxsize=1_000)
 def learned_of(base_url: str, model: str) -> Learned:
     """Return the record for a model, shared by all runs of this process."""
-    del base_url, model  # identifies the record
+    del base_url, model  # only used as the key of the cached record
     return Learned()
 
 
@@ -307,7 +307,7 @@ class Negotiation:
                 answered = await send(self.form)
             except ModelError as error:
                 if isinstance(error, BadAnswer) and not isinstance(error, (MalformedResponse, Refused)):
-                    self._remember()  # the request was accepted, even if its answer is not
+                    self._remember()  # the server accepted the request, even if its answer is unusable
                     raise
                 failure = error
             else:
@@ -319,7 +319,7 @@ class Negotiation:
         """Return the next form after `error`; raise `error` if none can help, or finally the first refusal."""
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
-            self._base = self.form  # the reason is now different, so the last step helped
+            self._base = self.form  # the reason has changed, so the last step helped
         base, self._reason = self._base, words
         carried = [part for part in self._parts if part.name not in base.dropped and self._carries(part)]
         steps = [(part, replace(base, dropped=base.dropped | {part.name})) for part in carried]
@@ -363,7 +363,7 @@ class Negotiation:
                 warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-_SEVERAL = 2  # minimum number of steps for which taking all of them at once saves requests
+_SEVERAL = 2  # minimum number of steps at which taking all of them together saves requests
 _PLAIN = "all"
 
 

@@ -65,7 +65,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
         called = value if isinstance(value, dict) else {}
         name, arguments = called.get("name"), called.get("arguments", called.get("parameters"))
         if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
-            return response  # the whole answer has to be calls: one that only shows a call as an example is text
+            return response  # the whole answer has to consist of calls; otherwise a call in it is just an example
         calls.append(ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False)))
     return replace(response, text="", tool_calls=tuple(calls), finish="tool_calls")
 
@@ -87,7 +87,7 @@ def parameters_of(
         alone = {"type": "function", "function": {"name": output.name}}
         written |= {"tools": [*tools, answer], "tool_choice": "required" if tools else alone}
     else:
-        # at the end, because everything before it is the same in all modes, and cached by the provider
+        # at the end, because everything before it is the same in all modes and cached by the provider
         asks = instruction(output, mode)
         last = messages[-1] if messages else {}
         # some servers refuse consecutive messages of the same role
@@ -134,10 +134,10 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
         return response
     if len(answers) > 1:
         raise SchemaViolation([("", f"{len(answers)} answers came at once")])
-    if len(calls) > 1:  # an answer together with tool calls is premature: the calls come first
+    if len(calls) > 1:  # an answer next to tool calls is premature: the calls come first
         return replace(response, tool_calls=tuple(call for call in calls if call.name != output.name))
     text = answers[0].arguments if answers else response.text
-    silent = mode == "tools" and is_blank(text)  # neither calls nor text
+    silent = mode == "tools" and is_blank(text)  # the model sent neither a call nor text
     if not silent and not has_answer(text, output):
         raise SchemaViolation(_NOT_ONE, answer=text)
     repaired = ("text for a tool call",) if mode == "tools" and not answers and not silent else ()
@@ -166,7 +166,7 @@ class Reader:
 
     def completion(self, completion: Json) -> ModelResponse:
         """Read a complete chat completion."""
-        if isinstance(completion, str):  # openai passes on anything that is not JSON
+        if isinstance(completion, str):  # openai passes on any body that is not JSON
             if not completion.strip():
                 raise MalformedResponse("the response is empty")
             begin = one_line(completion[:200], secrets=self.secrets)
@@ -273,7 +273,7 @@ class Reader:
                 raise MalformedResponse(f"the answer's content must be text, got {content.unknown}")
             if not self.blank and finish.reason != "length":
                 self._raise_empty(content, reason if finish.flags else None)
-        # some fields have the same text under two names
+        # the maximum, not the sum: some servers repeat the same text under two names
         beside = max((count for name, count in content.elsewhere.items() if _THOUGHT.search(name)), default=0)
         thought = content.thought + beside
         cleaned = clean_text(text)
@@ -295,7 +295,7 @@ class Reader:
             )
         tool_calls = tuple(
             ToolCall(
-                # some servers send no id, but require one in the result
+                # some servers send no id, but require one with the result
                 id=_clean(call.id, self.secrets) or f"call_{index}",
                 name=_clean(call.name, self.secrets),
                 arguments=arguments_text(_clean(call.arguments, self.secrets)),
@@ -312,7 +312,7 @@ class Reader:
             id=key or None,
             flags=(*(flag for flag, is_so in odd.items() if is_so), *finish.flags),
         )
-        return without_thinking(response)  # before searching the text for JSON and tool calls
+        return without_thinking(response)  # remove the thinking before searching the text for JSON and tool calls
 
     def _raise_empty(self, content: _Content, reason: object) -> None:
         """Raise EmptyResponse, naming the field with a misplaced text, or the finish reason, if either is known."""
@@ -344,7 +344,7 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
         for item in (first, *_list(getattr(first, "top_logprobs", None)))
         if isinstance(token := getattr(item, "token", None), str)
         and isinstance(logprob := getattr(item, "logprob", None), (int, float))
-        and _UNLIKELIEST < logprob <= MOST_LOGPROB  # NaN is neither
+        and _UNLIKELIEST < logprob <= MOST_LOGPROB  # NaN fails both comparisons
     }
     if not reported:
         return None
@@ -358,9 +358,9 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     }
 
 
-_UNLIKELIEST = -100.0  # lower bound, because servers write -9999 and the like for "impossible"
-_LEAST = 1e-9  # minimum probability, so that its logarithm exists
-_AROUND = " \t\r\n\u2581\u0120"  # white space, and tokenizers' signs for a space before a token
+_UNLIKELIEST = -100.0  # lower bound, because servers write -9999 and the like for impossible tokens
+_LEAST = 1e-9  # minimum probability, so that the logarithm is defined
+_AROUND = " \t\r\n\u2581\u0120"  # whitespace, and tokenizers' marks for a space before a token
 
 
 @dataclass(slots=True)
@@ -402,7 +402,7 @@ class _Parts:
         if getattr(chunk, "usage", None) is not None:
             self.usage = usage_of(chunk)
         choices = _list(getattr(chunk, "choices", None))
-        if not choices:  # the last chunk with the usage, or a ping
+        if not choices:  # the final chunk with the usage, or a ping
             self.ended = self.ended or (self.reason is not None and self.usage is not _UNKNOWN)
             return ""
         choice = choices[0]
@@ -453,7 +453,7 @@ class _Parts:
         ]
 
 
-_LONGEST_NAME = 200  # maximum characters of a reported model name, which every event contains
+_LONGEST_NAME = 200  # maximum length in characters of a reported model name, because every event contains it
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
@@ -519,7 +519,7 @@ def _text_in(part: object) -> str:
     return next((text for name in names if (text := _text_in(part.get(name)))), "")
 
 
-# Fields of a message that contain no text of the model, or are read separately.
+# Fields of a message that contain none of the model's text, or are read separately.
 _OF_TEXT = frozenset({"role", "content", "refusal", "function_call"})
 _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "index", "status", "tool_calls"})
 
@@ -588,6 +588,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
 
 
-# maximum for one answer; a larger count is a server's mistake, and would end a run that has a limit
+# maximum for one answer; a larger count is a server's mistake and would end a run with limits
 _MOST_TOKENS = 100_000_000
 _UNKNOWN = Usage.unknown()

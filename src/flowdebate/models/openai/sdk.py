@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import openai
-import openai.resources.chat.completions  # `import openai` defers it to the first call
+import openai.resources.chat.completions  # otherwise deferred by `import openai` to the first call
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.call import is_loopback
@@ -42,7 +42,7 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
         limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         timeout=timeout,
         follow_redirects=False,
-        # proxies of the environment are not used for this machine
+        # do not send requests to this machine through a proxy
         trust_env=not is_loopback(endpoint.base_url),
         verify=context,
         event_hooks={"response": [partial(_bound_body, names=names, secrets=endpoint.secrets)]},
@@ -56,10 +56,10 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
     return {
         "api_key": endpoint.api_key,
         "base_url": endpoint.base_url,
-        # compressed bodies take time, and could unpack to more than the memory
+        # compressed bodies take time to unpack, and could exceed the memory
         "default_headers": {"Accept-Encoding": "identity", **dict(endpoint.headers)},
         "http_client": http,
-        "max_retries": 0,  # a library's retries would be paid calls that are not counted
+        "max_retries": 0,  # retries by the SDK would be paid but not counted
         "timeout": timeout,
     }
 

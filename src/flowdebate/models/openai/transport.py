@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 
-# Concurrent calls per endpoint and loop; others wait for a connection. aiohttp keeps this many open without searching
-# them one by one, as httpx2's pool does, which gets slower with each.
+# Maximum number of concurrent calls per endpoint and loop; further calls wait for a connection. aiohttp handles this
+# many open connections, while httpx2's pool searches them one by one and slows down with each.
 CONNECTIONS = 5_000
-# Seconds to establish a connection; after that, the call's deadline applies.
+# Time in seconds to establish a connection; after that, the call's deadline applies.
 CONNECT_SECONDS = 30.0
-# Maximum bytes of a response body, so that an endless body does not fill the memory.
+# Maximum size of a response body in bytes, so that an endless body does not exhaust the memory.
 LONGEST_BODY = 16_000_000
 
-# Texts without data that keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
+# Dataless texts that keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
 _KEEP_ALIVE = re.compile(
     rb"data:\s*(:.*|[\W_]*((\w+ )?processing|ping|pong|keep[\W_]?alive|heart[\W_]?beat|waiting|alive|no-?op)[\W_]*)",
     re.IGNORECASE,
 )
-_LINES = 100  # maximum lines of an event, which usually has one
+_LINES = 100  # maximum number of lines per event; most events have one
 
 
 async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
@@ -77,10 +77,10 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
         yield b"".join(rest)
 
 
-_BOM = b"\xef\xbb\xbf"  # openai would treat it as part of the first word of a JSON or an event
-# zlib's window bits for each content encoding.
+_BOM = b"\xef\xbb\xbf"  # openai would treat a byte order mark as part of the first word of JSON or of an event
+# zlib's window bits, keyed by content encoding.
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-_SENT = 1_000_000  # maximum decompressed bytes of a piece: 200 KB of gzip can unpack to 200 MB
+_SENT = 1_000_000  # maximum decompressed size of a piece in bytes: 200 KB of gzip can unpack to 200 MB
 
 
 def check_length(headers: Mapping[str, str]) -> None:
@@ -153,14 +153,14 @@ async def _unpacked(parts: AsyncIterator[bytes], encoding: str) -> AsyncIterator
         raise MalformedResponse(f"the response's {encoding} encoding ends too early")
 
 
-_HEADER = 65_536  # maximum bytes of a header; some proxies exceed aiohttp's default of 8,190
+_HEADER = 65_536  # maximum size of a header in bytes; some proxies exceed aiohttp's default of 8,190
 
 
 def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.ClientSession:
     """Open a session with at most `limit` connections; it reuses only clean connections."""
     return aiohttp.ClientSession(
         connector=_CleanConnector(limit=limit, context=context),
-        cookie_jar=aiohttp.DummyCookieJar(),  # one malformed cookie would fail every later call
+        cookie_jar=aiohttp.DummyCookieJar(),  # one malformed cookie would break every later call
         auto_decompress=False,
         max_line_size=_HEADER,
         max_field_size=_HEADER,
@@ -192,7 +192,7 @@ class _CleanConnector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             try:
-                # one turn of the loop to notice stray bytes, another to read them
+                # one turn of the event loop to notice stray bytes, another to read them
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             except BaseException:
