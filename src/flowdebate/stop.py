@@ -126,7 +126,7 @@ class _One(Condition):
 
 
 def _as_bool(answer: object, name: str) -> bool:
-    # numpy comparisons return its own bool type
+    # numpy comparisons return its own bool type.
     if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):
         return bool(answer)
     if not isinstance(answer, bool):
@@ -260,7 +260,7 @@ def _similar(
             return False
         from flowdebate.measures.similarity import convergence
 
-        # run in a thread, because measures load libraries and must not block the event loop
+        # Run in a thread, because measures load libraries and must not block the event loop.
         measurement = await asyncio.to_thread(
             convergence,
             {speaker: texts[-1] for speaker, texts in texts_by_name.items()},

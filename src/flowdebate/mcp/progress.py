@@ -52,7 +52,7 @@ async def _tell(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> No
                 progress = Progress(progress.usual)
             # The stream starts at the run's beginning, so skip calls already reported: progress may only increase.
             elif update.kind == "event" and progress.follow(update.event) and progress.calls >= reported:
-                # for a new speaker between two calls, report a fraction of the next call
+                # For a new speaker between two calls, report a fraction of the next call.
                 value = float(progress.calls) if progress.calls > last else (last + progress.calls + 1) / 2
                 if value > last:
                     await ctx.report_progress(value, progress.total_for(value), progress.message)

@@ -124,7 +124,7 @@ def http_app(
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
-        # the SDK compares whole headers, and those with a port only match the form with ":*"
+        # The SDK compares whole headers, and those with a port only match the form with ":*".
         allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")

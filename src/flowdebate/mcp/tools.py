@@ -42,7 +42,7 @@ ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 class Side(BaseModel):
     """A participant."""
 
-    # reject a misspelled `human`; otherwise a model would argue instead of the person
+    # Reject a misspelled `human`; otherwise a model would argue instead of the person.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     stance: str = Field(
         max_length=500, description="In a debate the position to argue, as a claim; in other patterns the role."
@@ -553,7 +553,7 @@ def make_form(request: PendingInput) -> type[Form]:
         optional = nullable or name not in required
         default = None if optional else ...
         field = Field(default, alias=name, title=name, description=description)
-        # names in the request's schema may be invalid as field names here
+        # Names in the request's schema may be invalid as field names here.
         fields[f"field_{number}"] = (kind | None if optional else kind, field)
     form = create_model("Answer", __base__=Form, **fields)
     form.request = request

@@ -114,7 +114,7 @@ class BatchItem(Generic[OutT, RawT]):
             "status": self.status,
             "decision": getattr(self.raw, "decision_word", None),
             "output": to_jsonable_python(self.output, fallback=str),
-            # an empty string instead of None: polars needs a type for each column
+            # An empty string instead of None: polars needs a type for each column.
             "error": "" if self.error is None else type(self.error).__name__,
             "calls": usage.calls,
             "prompt_tokens": usage.prompt_tokens,
@@ -442,7 +442,7 @@ class Batch(Generic[OutT, RawT]):
         assert run.journal is not None  # noqa: S101 - as above
         then, now = self._stored[run.run_id].header, run.journal.header
         pairs = changes_of(then, now)
-        # a different pattern or model may be intended, but a different question is a mistake in the rows
+        # A different pattern or model may be intended, but a different question is a mistake in the rows.
         if self._allow_changes:
             pairs = {name: pairs[name] for name in ("question", "seed")}
         check_unchanged(
@@ -489,8 +489,7 @@ class Batch(Generic[OutT, RawT]):
         if job.run_id not in self._stored:
             try:
                 return await self._act(job, run)
-            # another process has started the run in the meantime, or the stored run does not belong to a batch
-            except RunExists as error:
+            except RunExists as error:  # started by another process in the meantime, or not from a batch
                 if error.run_id != job.run_id:
                     raise
                 self._in_progress.pop(job.index)

@@ -365,7 +365,7 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         results.append(await make())
 
     # asyncio renders the finished task with its result when it removes its signal handler, which is slow for a large
-    # output
+    # output.
     asyncio.run(main())
     return results[0]
 

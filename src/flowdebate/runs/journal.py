@@ -171,7 +171,7 @@ class Journal:
 
     async def _take(self) -> None:
         taken_run = await self.store.take(self.run_id)
-        # another process may have extended the complete run, so the rows read here are outdated
+        # Another process may have extended the complete run, so the rows read here are outdated.
         if taken_run.steps != len(self._done):
             await self.store.finish(self.run_id, taken_run.status, taken_run.outcome)
             raise RunConflict(self.store.name, self.run_id, "was resumed by another process in the meantime")

@@ -185,7 +185,7 @@ class Budget:
             return None
         if self._limits.prices is not None:
             return GIVEN
-        # only models on this machine were used, and no prices are loaded for them
+        # Only models on this machine were used, and no prices are loaded for them.
         return prices_source() if self.cost else "USD"
 
     def price_of(self, model: str, usage: Usage) -> float | None:
@@ -231,7 +231,7 @@ class Budget:
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
             usage, tokens = attempt.usage, attempt.usage.total_tokens
-            # unknown must not count as zero: there would be no limit for servers that report no usage
+            # Unknown must not count as zero: there would be no limit for servers that report no usage.
             if tokens is None:
                 usage = reserved.unknown
                 tokens = usage.total_tokens or 0
@@ -275,7 +275,7 @@ class Budget:
             cached_tokens=0,
             completion_tokens=request.settings.max_tokens or 0,
         )
-        # models without a price are rejected before they are called
+        # Models without a price are rejected before they are called.
         priced = self._limits.prices is not None or self._limits.cost is not None
         return Reserved(
             request, known_usage.total_tokens or 0, (self.price_of(model, known_usage) or 0.0) if priced else 0.0
@@ -321,7 +321,7 @@ class Account:
                 raise ConfigurationError("Service", f"{location}.{field}", bound, allowed)
         self.name: str = "all runs" if owner is None else repr(owner)
         self.limits = limits
-        # no tokens would be counted without a limit
+        # No tokens would be counted without a limit.
         self._pricing = Budget(replace(limits, tokens=limits.tokens or maxsize))
         self._store = store
         self._daily = owner is not None
@@ -453,7 +453,7 @@ class Charge:
         """
         for meter in self._meters:
             reserved = Used(1)
-            # a wrapper has no price of its own, and the model inside it is not known yet
+            # A wrapper has no price of its own, and the model inside it is not known yet.
             with suppress(ConfigurationError):
                 reserved = meter.account.expect(model, request)
             await meter.account.count(reserved)

@@ -103,7 +103,7 @@ class Records:
 
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
-        # the innermost holder, because a debater may itself be a mirrored debate
+        # The innermost holder, because a debater may itself be a mirrored debate.
         around = max((holder for holder in self.held_events if is_within(path, holder)), key=len, default=None)
         if around is not None:
             self.held_events[around].append((recorded, event, path))

@@ -221,7 +221,7 @@ class Run:
         if not RUN_LOGGER.isEnabledFor(logging.INFO) or self.is_replay:
             return
         usage = self.usage
-        # only the class, because the message may quote models
+        # Only the class, because the message may quote models.
         kind = None if error is None else error.partition(":")[0]
         extra: dict[str, object] = {
             "run_id": self.run_id,

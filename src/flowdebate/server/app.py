@@ -140,7 +140,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     for router in (pages.router, form_pages.router, *protocols):
         app.include_router(router)
     handle_problems(app)
-    # event streams are not compressed
+    # Event streams are not compressed.
     app.add_middleware(GZipMiddleware, minimum_size=_SHORTEST_PACKED, compresslevel=_LEVEL)
     return app
 
@@ -197,7 +197,7 @@ class _Application(FastAPI):
             schemas = document["components"]["schemas"]
             for kind in (FieldProblem, Problem):
                 schemas[kind.__name__] = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-            # fields refer to the document's schemas instead of copies
+            # Fields refer to the document's schemas instead of copies.
             del schemas[Problem.__name__]["$defs"]
             for name, schema in schemas.items():
                 if not name.endswith("Body"):  # later versions may add fields to responses
@@ -212,7 +212,7 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     front: Front = app.state.front
     async with AsyncExitStack() as stack:
-        # a read-only server must not continue and pay for the runs of another process
+        # A read-only server must not continue and pay for the runs of another process.
         if not front.read_only:
             await stack.enter_async_context(keep_warm())
             await front.service.recover()
@@ -274,7 +274,7 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # uvicorn's timeout for idle connections applies until the client sends more
+        # uvicorn's timeout for idle connections applies until the client sends more.
         if self.conn.their_state is h11.IDLE:
             self._expect(None)
             self._add_waiting()
@@ -303,7 +303,7 @@ class _Connection(H11Protocol):
 
     def _add_waiting(self) -> None:
         self._waiting[self] = None
-        # an honest client sends its request long before its connection is the oldest
+        # An honest client sends its request long before its connection is the oldest.
         if len(self._waiting) > _MOST_WAITING:
             first = next(iter(self._waiting))
             del self._waiting[first]
@@ -350,7 +350,7 @@ async def serve(
         if started is not None:
             name = f"[{host}]" if bound.family is socket.AF_INET6 else host
             started(f"http://{name}:{bound.getsockname()[1]}/", server)
-        # a full collection would block the loop, and objects loaded so far never become garbage
+        # A full collection would block the loop, and objects loaded so far never become garbage.
         gc.collect()
         gc.freeze()
         await server.serve(sockets=[bound])

@@ -129,7 +129,7 @@ async def _front(request: Request) -> Front:
 
 async def _service(request: Request) -> Service | OwnedService:
     service, owner = request.app.state.front.service, owner_of(request.scope)
-    # endpoints use this service, so they only find the runs of the requesting user
+    # Endpoints use this service, so they only find the runs of the requesting user.
     return service if owner is None else OwnedService(service, owner)
 
 

@@ -44,7 +44,7 @@ _DIGITS = 16
 """Maximum number of digits in a number, enough for milliseconds since the epoch; a million digits would be slow to
 parse.
 """
-# maximum size in bytes of a request to start a run, which may contain 10 MB of images as base64
+# Maximum size in bytes of a request to start a run, which may contain 10 MB of images as base64.
 _MOST_OF_SOURCES = 14_000_000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSP = (
@@ -147,7 +147,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            # no endpoint uses WebSockets, which browsers let any page open
+            # No endpoint uses WebSockets, which browsers let any page open.
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -157,7 +157,7 @@ class Guard:
         request = Request(scope)
         FORWARDED.set(any(map(_FORWARDS.fullmatch, request.headers)))
         try:
-            # check the host first, because the origin is compared with it
+            # Check the host first, because the origin is compared with it.
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
             self._enter_prefix(scope, request.headers)
@@ -219,7 +219,7 @@ class Guard:
             raise _unauthorized("The token in this URL is not valid for this server, or no longer valid.")
         root = f"{shared_root_of(request)}{browser_root(token)}"
         clean = f"{root}{path_of(scope)}{'?' if rest else ''}{urlencode(rest)}"
-        # a path beginning with two slashes would lead to a different host
+        # A path beginning with two slashes would lead to a different host.
         response = RedirectResponse(f"/{clean.lstrip('/')}", HTTPStatus.SEE_OTHER)
         response.set_cookie(
             _cookie_name(token),
@@ -228,7 +228,7 @@ class Guard:
             path=root,
             httponly=True,
             samesite="lax",  # a link in an email can open a page, but other sites cannot act with the cookie
-            # over plain HTTP, for example on this machine, browsers would not send a secure cookie back
+            # Over plain HTTP, for example on this machine, browsers would not send a secure cookie back.
             secure=scope["scheme"] == "https",
         )
         return response
@@ -296,7 +296,7 @@ def _add_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(_HEADERS)
-            # set only if missing, because the policy of a report is stricter
+            # Set only if missing, because the policy of a report is stricter.
             headers.setdefault("content-security-policy", _CSP)
             headers.setdefault("cache-control", "no-store")
         await send(message)
@@ -342,7 +342,7 @@ def _check_type(request: Request) -> None:
 
 
 def _cookie_name(token: str) -> str:
-    # a server on a different port can set cookies for this host, but cannot guess the name of this one
+    # A server on a different port can set cookies for this host, but cannot guess the name of this one.
     return f"flowdebate-{browser_root(token)[2:]}"
 
 
@@ -402,7 +402,7 @@ class Links:
 
     def sign(self, link: Link) -> str:
         """Sign a link and return its URL-safe code."""
-        # the codes omit field names, because they are part of URLs that people paste
+        # The codes omit field names, because they are part of URLs that people paste.
         values = astuple(link)[: None if link.share else -1]  # the format stays unchanged for links already in use
         text = json.dumps(values, separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"
@@ -422,7 +422,7 @@ class Links:
         return link if self.clock() < link.expires_at else None
 
     def _mac(self, text: bytes) -> str:
-        # the secret may be the token, which also signs cookies; the prefix keeps the two signatures apart
+        # The secret may be the token, which also signs cookies; the prefix keeps the two signatures apart.
         return _encode(hmac.new(self.secret.encode(), b"link 2\n" + text, sha256).digest())
 
 

@@ -206,7 +206,7 @@ async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Lin
     if link is not None and (link.share is not None) is public:
         with suppress(RunNotFound):
             stored = await front.service.store.run(link.run_id)
-            # a new run may have the id of the deleted run for which the link was made
+            # A new run may have the id of the deleted run for which the link was made.
             if stored.header.created_at == link.started_at:
                 return link, stored
     raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not valid, or no longer valid.")

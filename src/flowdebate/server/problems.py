@@ -43,7 +43,7 @@ _OUR_FAULT = "The server failed; its log says why."
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     FlowDebateError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ConfigurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    # the application built its pattern this way, so no request can change it
+    # The application built its pattern this way, so no request can change it.
     errors.ResourceConflict: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ModelError: HTTPStatus.BAD_GATEWAY,
     errors.ModelUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -52,7 +52,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     # Not 429, which means too many requests by this client; here, the provider got too many.
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
-    # this error reaches a client only for a person's answer
+    # This error reaches a client only for a person's answer.
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -119,7 +119,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
     """Return the HTTP status of an error, found by its class or nearest listed base class."""
-    # a new error class gets the status of its base class by default
+    # A new error class gets the status of its base class by default.
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 
 
@@ -175,7 +175,7 @@ def problem_of(error: Exception) -> Problem:
         case HTTPException():
             return _blank(HTTPStatus(error.status_code), str(error.detail))
         case RecursionError():
-            # the JSON parser raises this before `check_data` can count levels
+            # The JSON parser raises this before `check_data` can count levels.
             return _blank(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is nested too deeply.")
         case _:
             return _blank(HTTPStatus.INTERNAL_SERVER_ERROR, _OUR_FAULT)

@@ -83,13 +83,13 @@ def _check_question(value: T) -> T:
 
 Data = Annotated[Any, AfterValidator(check_data)]
 _Text = Annotated[str, AfterValidator(_check_text)]
-# ids become part of paths and file names, so slashes and a leading dot are not allowed
+# Ids become part of paths and file names, so slashes and a leading dot are not allowed.
 _RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]*$", max_length=_LONGEST_ID)]
 _Place = Annotated[_Text, Field(min_length=1, max_length=1_000)]
 _Name = Annotated[_Text, Field(min_length=1, max_length=_LONGEST_ID)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Amount = Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)]
-# stores have 64-bit integers
+# Stores have 64-bit integers.
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Labels = Annotated[dict[_Name, Annotated[_Text, Field(max_length=_LONGEST_ID)]], Field(max_length=_MOST_LABELS)]
 _Options = Annotated[dict[str, Data], AfterValidator(check_data)]

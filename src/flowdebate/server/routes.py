@@ -207,7 +207,7 @@ async def fork(
 )
 async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
     """Vote on a finished debate. Only a reader's first vote counts."""
-    # a reader without an id gets a new unique id, and thus one vote
+    # A reader without an id gets a new unique id, and thus one vote.
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
 
@@ -356,7 +356,7 @@ async def logout(front: FrontOf) -> Response:
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns that runs can use, and their options."""
-    # a registered block replaces a built-in pattern of the same name
+    # A registered block replaces a built-in pattern of the same name.
     own_patterns = front.service.patterns
     registered = [
         PatternDescription(name=name, registered=True, subject="input", outline=str(outline(block)))
@@ -374,7 +374,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
     """Format a request to start a run, in all its forms."""
-    # omit this browser's secret path, because lists of processes show shell commands
+    # Omit this browser's secret path, because lists of processes show shell commands.
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))
     return WrittenRequest(

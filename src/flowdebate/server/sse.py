@@ -53,7 +53,7 @@ page instead.
 _GOES_ON = ("queued", "running", "left_behind")
 """Statuses of runs that may continue, including abandoned runs, because a server may recover its runs."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
-# otherwise nginx holds back frames until its buffer is full
+# Otherwise nginx holds back frames until its buffer is full.
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -221,8 +221,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
         async with asyncio.TaskGroup() as group:
             for run_id, mark in marks.items():
                 group.create_task(follow(run_id, mark))
-    # a bug in a follower only ends this stream, and the reader reconnects
-    except ExceptionGroup:
+    except ExceptionGroup:  # a bug in a follower only ends this stream, and the reader reconnects
         _LOG.exception("a stream of events ended early")
     await queue.put(None)
 
@@ -322,7 +321,7 @@ class _Following:
                 async with aclosing(self._service.follow(self.run_id)) as updates:
                     async for update in updates:
                         self._take(update, details)
-                        # an event can have many pieces, and other streams must continue
+                        # An event can have many pieces, and other streams must continue.
                         if self._page.waiting >= _AT_ONCE:
                             self._flush()
                             await asyncio.sleep(0)

@@ -69,7 +69,7 @@ async def events(
 ) -> Response:
     """Follow a run as it happens, or from the beginning if it is over."""
     await stored_run(service, run_id)
-    # all readers share one follower; access to the run was checked above
+    # All readers share one follower; access to the run was checked above.
     if page:
         return front.readers.page(front.service, run_id, root=root_of(request))
     return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)

@@ -128,7 +128,7 @@ class Channel:
     def put(self, event: object) -> None:
         """Add an event of the run as it happens."""
         match event:
-            # not logged, because a replay of the journal has no such event, and marks would be wrong
+            # Not logged, because a replay of the journal has no such event, and marks would be wrong.
             case CallStarted():
                 self.calls[event.path] = self._numbered(event)
             case TextDelta():
@@ -234,7 +234,7 @@ class Channel:
                 if self.ended and reader.is_done:
                     yield Update("end")
                     return
-                # otherwise, news arrived while the reader was handling the last update
+                # Otherwise, news arrived while the reader was handling the last update.
                 if self._version == version:
                     await self._news.wait()
         finally:
@@ -246,7 +246,7 @@ class Channel:
         """Check whether a resumed run may still replay the event of `mark`."""
         if self.ended or self._numbers or mark is None:  # calls in progress come after all recorded ones
             return False
-        # marks come from outside, and int() rejects numbers with thousands of digits
+        # Marks come from outside, and int() rejects numbers with thousands of digits.
         place = mark.partition("-")[0][:9]
         return place.isdecimal() and int(place) > len(self.positions)
 
@@ -284,7 +284,7 @@ class _Reader:
             elif index >= self._joined:
                 yield from self._piece(item)
                 self._sent.pop(item.started.path, None)
-        # iterate over a copy, because events arrive while the reader handles one
+        # Iterate over a copy, because events arrive while the reader handles one.
         for number, call in list(channel.calls.values()):
             if number not in self._told:
                 self._told.add(number)

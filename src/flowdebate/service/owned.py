@@ -172,7 +172,7 @@ class OwnedService:
         """Return a stored run of this owner."""
         run = await self._service.store.run(run_id)
         if run.header.labels.get(OWNER) != self.owner:
-            # the same error as for a missing run, to avoid revealing other owners' ids
+            # The same error as for a missing run, to avoid revealing other owners' ids.
             raise RunNotFound(self._service.store.name, run_id)
         return run
 

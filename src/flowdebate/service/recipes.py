@@ -207,7 +207,7 @@ class Recipes:
 
         `plan` replaces the stored one. Raises ConfigurationError if this service lacks the run's pattern.
         """
-        # imported runs, and runs that are only shown, replay their reads and do not change the archive
+        # Imported runs, and runs that are only shown, replay their reads and do not change the archive.
         labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
             return self._of_plan(plan, limits, labels, recording=False)
@@ -220,7 +220,7 @@ class Recipes:
             )
             raise ConfigurationError("Service", "run_id", run.header.run_id, allowed)
         plan = plan_of(run, {}, to_ask=to_ask)
-        # the run was imported, or started by a program that may use other models
+        # The run was imported, or started by a program that may use other models.
         if to_ask and self.allowed is not None:
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]

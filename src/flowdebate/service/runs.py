@@ -39,7 +39,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
     """Return the archive for runs with these labels: their owner's, or that of all runs without an owner."""
     if OWNER not in labels:
         return stored_archive(store)
-    # names in a store must be short and printable, but user names may not be
+    # Names in a store must be short and printable, but user names may not be.
     digest = sha256(labels[OWNER].encode(errors="surrogatepass")).hexdigest()
     return stored_archive(store, name=f"{OWNER} {digest}")
 
@@ -330,7 +330,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 async def delete_old_runs(store: Store, before: float) -> int:
     """Delete runs that are not in progress and have not changed since `before`; return their number."""
     number = 0
-    # a run never changes before it is created, so this finds all old runs
+    # A run never changes before it is created, so this finds all old runs.
     async for run in each_run(store, before=(before, ""), brief=True):
         if not run.owned and run.updated_at < before:
             with suppress(RunNotFound, RunConflict):  # another process has deleted or resumed the run

@@ -467,7 +467,7 @@ class Service(Readership):
         problem: str | None = None
         try:
             if handle is not None and outcome_of(stored) is None:
-                # read in this event loop, because the run continues in it
+                # Read in this event loop, because the run continues in it.
                 document = read_document(stored, steps, so_far=SoFar(handle))
             else:
                 so_far = None
@@ -684,7 +684,7 @@ class Service(Readership):
         elif stored.owned:
             raise RunConflict(self.store.name, run_id)
         elif stored.status in (*_UNFINISHED, "awaiting"):
-            # raises RunConflict if a process has started to execute the run in the meantime
+            # Raises RunConflict if a process has started to execute the run in the meantime.
             taken_run = await self.store.take(run_id)
             await self.store.finish(run_id, "interrupted", taken_run.outcome)
         return await self._state(run_id)

@@ -255,7 +255,7 @@ def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if outcome is None or _OUTPUT_IS_RAW in outcome or not {"output", "raw"} <= outcome.keys():
         return outcome
     output, raw = outcome["output"], outcome["raw"]
-    # compared as JSON too, because 1 == 1.0 == True
+    # Compared as JSON too, because 1 == 1.0 == True.
     if output is not raw and not (output == raw and json.dumps(output) == json.dumps(raw)):
         return outcome
     return {**{key: value for key, value in outcome.items() if key != "output"}, _OUTPUT_IS_RAW: True}

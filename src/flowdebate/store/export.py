@@ -222,7 +222,7 @@ def read_runs(
             try:
                 value = read(line)
             except ValueError:
-                # an invalid line does not invalidate complete runs before it
+                # An invalid line does not invalidate complete runs before it.
                 if current is not None and current.is_whole():
                     yield current.run, current.rows, current.documents
                     current = None

@@ -280,7 +280,7 @@ class _Chat(_Current):
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
-        # the name of a model at a custom address does not identify the provider
+        # The name of a model at a custom address does not identify the provider.
         provider, host, port = names.server_names(self._request.attempts.server or "")
         if provider is not None:
             self._about[names.PROVIDER] = provider

@@ -176,7 +176,7 @@ class AdapterConformance:
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
         request.messages = [*request.messages, *turns]
         await call.ask(make(script), request)
-        # a framework may send one text or several messages, but all parts must be present, in order
+        # A framework may send one text or several messages, but all parts must be present, in order.
         places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
         assert places == sorted(places)
 
@@ -194,7 +194,7 @@ class AdapterConformance:
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
-        # otherwise the framework itself repeats the request, or nobody does
+        # Otherwise the framework itself repeats the request, or nobody does.
         if getattr(model, "retry", None) is not None:
             response = await call.ask(model, _request(output=OutputSchema.of(_SCHEMA)))
             assert response.data == {"winner": "con", "points": 1}
@@ -251,7 +251,7 @@ class AdapterConformance:
         """Check that the deadline of a call is enforced, and that it ends the framework's request."""
         script = _Endless()
         model = make(script)
-        # warm up, because first calls import a lot
+        # Warm up, because first calls import a lot.
         warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert warm.text
         error = await _raised(ModelTimeout, call.ask(model, _request(settings=ModelSettings(timeout=0.2))))

@@ -177,7 +177,7 @@ def _draw(check: _Check) -> None:
     from flowdebate.testing.strategies import examples
 
     options = check.options
-    # a `terminate_when` may wait for a word from its own code
+    # A `terminate_when` may wait for a word from its own code.
     predicates = [predicate for predicate in _predicates_of(_parts_of(check.make())) if predicate is not None]
     words = [
         word for predicate in predicates for code in _codes_of(predicate) for word in _strings_of(code) if word.strip()
@@ -204,7 +204,7 @@ def _draw(check: _Check) -> None:
     @quiet
     @given(drawn)
     def holds(example: Example) -> None:
-        # hypothesis seeds all examples alike, which could hide that a block behaves randomly
+        # hypothesis seeds all examples alike, which could hide that a block behaves randomly.
         random.seed(f"{check.seed} {check.finding.examples} {check.finding.shrunk}")
         check.holds(example)
         if check.finding.broken is not None and check.finding.broken.example == example:

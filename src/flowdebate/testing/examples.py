@@ -131,7 +131,7 @@ class ExampleModel:
                 judge = SimJudge(quality=by_text if request.choices else quality, seed=favour)
                 return await judge.request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
-        # called whenever offered, because most of the pattern would otherwise stay untested
+        # Called whenever offered, because most of the pattern would otherwise stay untested.
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
         if handing_over:
             arguments = json.dumps(drawn.instance(inline_definitions(dict(handing_over[0].parameters))))
@@ -173,7 +173,7 @@ class _Drawn:
         return texts[self._hash(place) % len(texts)]
 
     def _hash(self, place: str) -> int:
-        # not hash(), which differs between processes: examples must be reproducible from their repr
+        # Not hash(), which differs between processes: examples must be reproducible from their repr.
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:

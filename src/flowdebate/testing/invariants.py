@@ -68,7 +68,7 @@ class Played:
         for event in self.view.events:
             if isinstance(event, RoundStarted):
                 around = event.path.rpartition("/")[0]
-                # a round may be a separate block, `debate/round[1]/…`, inside the pattern
+                # A round may be a separate block, `debate/round[1]/…`, inside the pattern.
                 paths.append(around.rpartition("/")[0] if around.endswith("]") else around)
         top = min((path.count("/") for path in paths), default=0)
         outermost = next((path for path in reversed(paths) if path.count("/") == top), "")
@@ -292,7 +292,7 @@ def tells_its_failures(run: Played) -> Problems:
     if run.complete and losses and "complete" in (run.raw.status, run.view.status):
         yield f"status {run.view.status!r} of the run and {run.raw.status!r} of the output, with {len(losses)} losses"
     inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(failures)
-    # failures of inner patterns only affect the run's status
+    # Failures of inner patterns only affect the run's status.
     if run.complete and run.raw.status != run.view.status and not inside:
         yield f"the run is {run.view.status!r}, its output {run.raw.status!r}"
     if run.error is not None and run.view.status != "failed":
@@ -305,7 +305,7 @@ def counts_every_call(run: Played) -> Problems:
     total = reduce(add, (event.usage for event in called), Usage.none())
     if total != run.view.usage:
         yield f"the run says {run.view.usage}, its calls add up to {total}"
-    # calls of real fallback models fail, and a fork also has its parent's answers
+    # Calls of real fallback models fail, and a fork also has its parent's answers.
     answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
         yield f"{len(run.model.calls)} requests, {len(answered)} calls"
@@ -522,7 +522,7 @@ def _count_rounds(raw: object) -> int | None:
 def _find_blocks_showing(run: Played) -> set[str]:
     """Return the names of blocks whose prompts contain the question."""
     text = clean_text(run.example.question)
-    # a question that looks like a line of the prompt is escaped there
+    # A question that looks like a line of the prompt is escaped there.
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 

@@ -72,7 +72,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
     """Return the coroutine's result from a new thread; if a run blocks the thread, abandon it and raise RunHangs."""
     outcome: Future[T] = Future()
 
-    async def main() -> None:  # Do not wait for the remaining tasks, because they may resist cancellation.
+    async def main() -> None:  # does not wait for the remaining tasks, because they may resist cancellation
         try:
             outcome.set_result(await make())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread

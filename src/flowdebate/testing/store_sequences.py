@@ -51,7 +51,7 @@ class _StoreMachine(RuleBasedStateMachine):
         self.stores: list[Store] = [make(), make()] if shared else [make()]
         self.model: MemoryStore = MemoryStore()
         self.owners: dict[str, Store] = {}
-        # all sequences of a test share a location; the mark identifies the runs of this one
+        # All sequences of a test share a location; the mark identifies the runs of this one.
         self.mark: str = str(next(_NUMBERS))
 
     @initialize(target=runs)
@@ -72,7 +72,7 @@ class _StoreMachine(RuleBasedStateMachine):
         expected = self.done(self.model.take(run_id))
         got = self.done(self.at(which).take(run_id))
         while got == "RunConflict" != expected and time.monotonic() < end:
-            # a server may take a moment to notice the loss of an owner
+            # A server may take a moment to notice the loss of an owner.
             got = self.done(self.at(which).take(run_id))
         assert _without_time(got) == _without_time(expected)
         if not isinstance(got, str):
@@ -116,7 +116,7 @@ class _StoreMachine(RuleBasedStateMachine):
         run = self.done(self.model.run(source))
         if isinstance(run, str):
             return
-        # adding it under its own id must be refused, because the id is taken
+        # Adding it under its own id must be refused, because the id is taken.
         run_id = source if name is None else f"{self.mark}:copy {name}"
         copy = replace(run, header=replace(run.header, run_id=run_id))
         rows = self.loop.run(self.model.steps(source))
@@ -134,7 +134,7 @@ class _StoreMachine(RuleBasedStateMachine):
         store = self.at(which)
         self.done(store.close())
         self.stores[which] = self.make()
-        # its runs are released unchanged, as if the owning process had died
+        # Its runs are released unchanged, as if the owning process had died.
         for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
             self.done(self.model.release(run_id))
             del self.owners[run_id]
@@ -213,7 +213,7 @@ def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: flo
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(
-            # stores may be slow, because speed is not part of the promises
+            # Stores may be slow, because speed is not part of the promises.
             deadline=None,
             suppress_health_check=list(HealthCheck),
             max_examples=examples,

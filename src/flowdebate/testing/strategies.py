@@ -98,7 +98,7 @@ def stances() -> SearchStrategy[str]:
 def arguments() -> SearchStrategy[str]:
     """Draw argument texts, many of which imitate other parts of a prompt."""
     texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
-    # hypothesis also draws strings from the program, such as "<|eot|>", and an answer of just a control token is empty
+    # hypothesis also draws strings from the program, such as "<|eot|>", and an answer of just a control token is empty.
     return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
 
 
@@ -118,7 +118,7 @@ def debaters(
     )
 
     def have_two_stances(roster: Sequence[Debater | Mapping[str, Any]]) -> bool:
-        # a judge could not choose between stances that differ only in invisible characters
+        # A judge could not choose between stances that differ only in invisible characters.
         argued = {side.stance if isinstance(side, Debater) else side["stance"] for side in roster}
         return len(argued) == len(set(map(as_seen, argued))) > min(1, len(roster) - 1)
 
@@ -322,7 +322,7 @@ def debates(  # noqa: C901 - an option a step
     verdict = verdicts([side.stance for side in roster], valid=None if hostile else True)
     decisions = _some(moderator_decisions(roster, valid=None if hostile else True))
     if "moderator" not in fixed and (draw(st.booleans()) if moderated is None else moderated):
-        # without an opening, there would be nothing to judge
+        # Without an opening, there would be nothing to judge.
         side_names = (
             decisions
             if hostile

@@ -213,11 +213,11 @@ class Workers:
         if stored.status == "dead_letter" and not retry_dead_letter:
             raise DeadLetter(self.store.name, run_id, stored.recoveries)
         if stored.owned and not await asyncio.to_thread(self.queue.active, run_id):
-            # the worker is giving the run up, or the run does not belong to a worker
+            # The worker is giving the run up, or the run does not belong to a worker.
             raise RunConflict(self.store.name, run_id)
         if not stored.owned and stored.status != "queued":
             await self._set(run_id, "queued")
-        # a person has answered, and is waiting for the result
+        # A person has answered, and is waiting for the result.
         await self._deliver(stored.header, first=stored.status == "awaiting")
 
     async def cancel(self, run_id: str) -> None:

@@ -265,7 +265,7 @@ class RunQueue:
                 from sqlalchemy import create_engine, make_url
 
                 url = make_url(self.url).set(drivername="postgresql+psycopg")
-                # two sessions: one for DBOS, one for queries about turns
+                # Two sessions: one for DBOS, one for queries about turns.
                 self._engine = create_engine(
                     url, pool_size=2, max_overflow=0, pool_pre_ping=True, connect_args={"application_name": self.name}
                 )

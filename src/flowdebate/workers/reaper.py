@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEATHS_ALONE = 3  # number of deaths of workers without other runs, after which the run is given up
 STRANDED = 60.0  # time in seconds that a run waits for a worker of its version before it is rejected
-# minimum time in seconds for which a worker must be absent, because a server restart briefly affects all workers
+# Minimum time in seconds for which a worker must be absent, because a server restart briefly affects all workers.
 GRACE = 1.0
 _PAGE = 500
 _ONE_AT_A_TIME = 0x464C4452  # first half of the advisory lock key of a sweep: "FLDR"

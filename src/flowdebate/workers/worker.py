@@ -204,7 +204,7 @@ class Worker:
                 location = self._address.name
                 _LOGGER.warning("worker %s waits for its database: %s (%s)", self.id, location, problem)
             reported = problem
-            # a random interval, so that workers that start together do not check at the same time
+            # A random interval, so that workers that start together do not check at the same time.
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), 1.0 + SystemRandom().random())
         return False
@@ -220,7 +220,7 @@ class Worker:
                 "system_database_url": deliveries.url,
                 "dbos_system_schema": deliveries.schema,
                 "application_version": deliveries.version,  # the default would be a hash of this library's source
-                # by default DBOS gives all workers one id, and they would repeat each other's work
+                # By default DBOS gives all workers one id, and they would repeat each other's work.
                 "executor_id": self.id,
                 "sys_db_pool_size": 5,
                 "run_migrations": False,

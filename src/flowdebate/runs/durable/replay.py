@@ -229,7 +229,7 @@ async def check_edits(
     replayed = await replay(block, stored, edited, model=model)
     for place, edit in edits.items():
         failure, asking = replayed.failure, unquote(place.rpartition("/")[2].partition("#")[0])
-        # the answer may be unusable, in which case a human is asked again
+        # The answer may be unusable, in which case a human is asked again.
         if (isinstance(failure, JournalMismatch) and failure.key == place) or (
             isinstance(failure, OutputError) and failure.block == asking
         ):
@@ -358,7 +358,7 @@ class _ReadOnlyJournal(Journal):
     async def _park(self, key: str) -> NoReturn:
         self.stops += 1
         self.parked[key] = asyncio.Event()
-        # wait instead of raising an error: blocks could catch it, and continue with steps that the run never took
+        # Wait instead of raising an error: blocks could catch it, and continue with steps that the run never took.
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -116,7 +116,7 @@ async def audit(
 ) -> Response:
     """Show an audit of the judges in the runs that match the filters."""
     items = await service.audited(**query.filters, limit=_MOST_RUNS)
-    # run in a thread, because resampling keeps a core busy, and streams must continue
+    # Run in a thread, because resampling keeps a core busy, and streams must continue.
     audited = await asyncio.to_thread(audit_of, items)
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]
@@ -257,7 +257,7 @@ async def static(name: str) -> Response:
     contents = assets().get(name)
     if contents is None:
         raise HTTPException(404, "There is no such file.")
-    # file names have no version, so a changed file takes effect after ten minutes
+    # File names have no version, so a changed file takes effect after ten minutes.
     headers = {"cache-control": "max-age=600"}
     return Response(contents, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)
 
@@ -341,7 +341,7 @@ async def sheet_of(record: RunRecord) -> Sheet | None:
         votes = record.readers.counted
         return Sheet.of(document, details=record.details, steps=steps, events=events, votes=votes)
 
-    # run in a thread, because hundreds of turns keep a core busy, and streams must continue
+    # Run in a thread, because hundreds of turns keep a core busy, and streams must continue.
     return await asyncio.to_thread(lay_out)
 
 
@@ -368,7 +368,7 @@ async def page(
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
-        # replaced, so that half of a surrogate pair from a model does not fail the page
+        # Replaced, so that half of a surrogate pair from a model does not fail the page.
         return html.encode(errors="replace")
 
     return HTMLResponse(await asyncio.to_thread(write), status)

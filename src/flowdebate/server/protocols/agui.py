@@ -141,7 +141,7 @@ class AgUi:
         return ag_ui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=self._used())
 
     def _failed(self, message: str, *, code: str | None = None) -> ag_ui.BaseEvent:
-        # error texts begin with the error class, and the class is not stored separately
+        # Error texts begin with the error class, and the class is not stored separately.
         name = message.partition(":")[0]
         code = code or (name if name in errors.__all__ else "failed")
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
@@ -185,7 +185,7 @@ class AgUi:
     def _tell(self, event: object) -> Iterator[ag_ui.BaseEvent]:
         match event:
             case RoundStarted():
-                # nested patterns can have several open steps, but AG-UI identifies steps only by name
+                # Nested patterns can have several open steps, but AG-UI identifies steps only by name.
                 scope = _LOOP.sub("", event.path.rpartition("/")[0])
                 yield from self._end_step(scope)
                 name = f"round {event.round}"
@@ -200,13 +200,13 @@ class AgUi:
                 patch: list[Any] = [{"op": "add", "path": f"{board}/{task}", "value": wire_of(event)["task"]}]
                 if collection not in self._collections:
                     self._collections.add(collection)
-                    # a patch that adds something below a missing parent is rejected as a whole
+                    # A patch that adds something below a missing parent is rejected as a whole.
                     patch.insert(0, {"op": "add", "path": board, "value": {}})
                 yield ag_ui.StateDeltaEvent(delta=patch, timestamp=_milliseconds(event.at))
             case ToolCalled():
                 yield from self._tool(event)
             case ModelCalled():
-                # replayed calls come first; the previous run has already reported them
+                # Replayed calls come first; the previous run has already reported them.
                 if self._calls >= self.earlier_calls:
                     self._usage[event.model] += event.usage
                 self._calls += event.usage.calls
@@ -324,7 +324,7 @@ async def ag_ui_run(
             pattern,
             question,
             options={**values, **props.options} or None,
-            # derived from the input, so that a repeated request follows the same run
+            # Derived from the input, so that a repeated request follows the same run.
             run_id=f"agui-{sha256(key.encode()).hexdigest()[:32]}",
             seed=props.seed,
             labels={_THREAD: body.thread_id},

@@ -39,7 +39,7 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), ()),
     **dict.fromkeys(("reasoning", "reasoning_effort", "verbosity", "truncation"), ()),
-    # parameters of other OpenAI-compatible servers
+    # Parameters of other OpenAI-compatible servers.
     **dict.fromkeys(("top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "keep_alive"), ()),
 }
 """Parameters that clients send by default, with their neutral values.
@@ -333,10 +333,10 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     """
     lines: list[str] = []
     room = _MOST
-    # newest first, because the question refers to the last messages
+    # Newest first, because the question refers to the last messages.
     for name, message in reversed(messages):
         text = message.strip()
-        if len(text) > _LONG:  # Debates end with their result, so most of the space goes to the end.
+        if len(text) > _LONG:  # debates end with their result, so most of the space goes to the end
             text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
         line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):
@@ -374,7 +374,7 @@ def read_chat(
         raise ConfigurationError(location, "messages", f"{len(text):,} characters", allowed)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, text
-    # taken only from this message; if it names no speakers, a model reads the whole chat
+    # Taken only from this message; if it names no speakers, a model reads the whole chat.
     speakers = page.speakers_in(question)
     return {page.options.ROSTER: speakers} if speakers else {}, text
 

@@ -141,7 +141,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
     """Return whether a message is a task; if it is `alone`, it also has to mention the chat."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
-    # ignore code and the chat, which are not part of the task's own text
+    # Ignore code and the chat, which are not part of the task's own text.
     rest = _excerpt(_FENCE.sub("\n", outside).strip())
     if _asks_about_it(rest):
         return False

@@ -153,7 +153,7 @@ async def _answer(
         run_id = f"chat-{sha256(json.dumps([owner_of(request.scope), key]).encode()).hexdigest()[:32]}"
     run = await _begin(service, model, body, run_id=run_id)
     reader = front.audience.join(service, run.run_id, cancel=DISCONNECT not in (body.metadata or {}))
-    # requested by the model's name, or implied because the answer must match a schema
+    # Requested by the model's name, or implied because the answer must match a schema.
     answer_only = model.answer_only or body.answer_schema is not None
     source = RunSource(run, service, reader, answer_only=answer_only)
     return await _respond(kind(source=source, model=model, body=body), request, ignored, leave=reader.leave)

@@ -100,13 +100,13 @@ class Reader:
                     upcoming = asyncio.ensure_future(anext(items, None))
                     yield item
                 else:
-                    # the run has ended or waits for a person, so leaving no longer matters
+                    # The run has ended or waits for a person, so leaving no longer matters.
                     self._cancels = False
                     return
         finally:
             upcoming.cancel()
             closed.cancel()
-            # if a client leaves, this task is cancelled even here, but the follower still has to be closed
+            # If a client leaves, this task is cancelled even here, but the follower still has to be closed.
             with CancelScope(shield=True):
                 await asyncio.wait({upcoming})
                 await items.aclose()
@@ -114,7 +114,7 @@ class Reader:
 
 async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
     """Return the result of `work`; if the client disconnects first, cancel `work` and return None."""
-    # servers notice a disconnected client only while streaming, and here nothing would be sent for minutes
+    # Servers notice a disconnected client only while streaming, and here nothing would be sent for minutes.
     doing = asyncio.ensure_future(work)
 
     async def disconnected() -> None:

@@ -70,7 +70,7 @@ class Address:
         """True once the tables have this version's schema."""
         self.preparing: threading.Lock = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
-        # detect a silently lost peer after 20 seconds, rather than hours
+        # Detect a silently lost peer after 20 seconds, rather than hours.
         defaults = {
             "application_name": "flowdebate",
             "connect_timeout": max(2, math.ceil(patience)),
@@ -103,7 +103,7 @@ class Address:
         """Return whether the server refused a session because it has none available."""
         while error.__cause__ is not None and getattr(error, "sqlstate", None) is None:
             error = error.__cause__
-        # an error without a code means that the session was never opened
+        # An error without a code means that the session was never opened.
         return getattr(error, "sqlstate", None) == _FULL or any(text in str(error) for text in _FULL_TEXTS)
 
     def count_free(self, maximum: int) -> int:

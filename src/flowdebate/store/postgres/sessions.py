@@ -54,7 +54,7 @@ class _Worker:
             except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
                     self._drop()  # the session is not idle, so it is lost or busy
-                # time in the queue counts towards the limit
+                # Time in the queue counts towards the limit.
                 remaining = since + self._address.patience - time.monotonic()
                 if remaining <= 0 or not self._address.may_pass(error):
                     job.error = error
@@ -96,7 +96,7 @@ class SessionPool:
             with self._lock:
                 if self._closed:
                     raise StoreError(self._address.name, "is closed")
-                # another thread may have started the worker in the meantime
+                # Another thread may have started the worker in the meantime.
                 worker = self._workers[index] = self._workers[index] or _Worker(self._address, self._begin)
         job = Job(work)
         worker.jobs.put((job, time.monotonic()))
@@ -105,7 +105,7 @@ class SessionPool:
         except Exception as error:
             if not self._address.is_error(error):
                 raise
-            # omitted if it contains secrets, because tracebacks show causes
+            # Omitted if it contains secrets, because tracebacks show causes.
             cause = error if self._address.without_secrets(str(error)) == str(error) else None
             raise StoreError(self._address.name, self._address.describe(error)) from cause
 

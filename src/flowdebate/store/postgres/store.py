@@ -70,7 +70,7 @@ class PostgresStore(Store):
         """Time when each lost owner was first missed, by the process's clock."""
         self._ending: set[str] = set()
         """Runs whose end or release has not been written: this process owns them, but does not execute them."""
-        # ends the threads and sessions of a store that is garbage-collected
+        # Ends the threads and sessions of a store that is garbage-collected.
         self._end = finalize(self, _end, self._sessions, self._owner)
 
     @property

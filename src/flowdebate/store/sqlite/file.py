@@ -62,7 +62,7 @@ _SCHEMA = (
         UNIQUE (collection, key)
     ) STRICT
     """,
-    # searches read only this index
+    # Searches read only this index.
     "CREATE INDEX runs_created ON runs (created_at DESC, run_id, folded)",
     "CREATE INDEX runs_status ON runs (status, created_at DESC, run_id)",
     "CREATE INDEX runs_block ON runs (block, created_at DESC, run_id)",
@@ -75,7 +75,7 @@ _SCHEMA = (
         PRIMARY KEY (label, created_at DESC, run_id)
     ) STRICT, WITHOUT ROWID
     """,
-    # damaged headers have no labels
+    # Damaged headers have no labels.
     """
     CREATE TRIGGER labels_added AFTER INSERT ON runs BEGIN
         INSERT OR IGNORE INTO run_labels SELECT key || '=' || atom, new.created_at, new.run_id
@@ -159,7 +159,7 @@ def connect_quick(path: Path) -> sqlite3.Connection:
     """Open a connection that never waits for locks, syncs or checkpoints."""
     connection = _open(path, 0.0)
     try:
-        # this connection is used in the event loop; `Disk` syncs in a thread
+        # This connection is used in the event loop; `Disk` syncs in a thread.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException:
@@ -195,7 +195,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Create the tables of a new file; raise StoreError, before writing, for a file of another program or version."""
-    # so that another process creating the file is seen either before or after it, but never in between
+    # So that another process creating the file is seen either before or after it, but never in between.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -211,7 +211,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        # another process may have been faster
+        # Another process may have been faster.
         is_new = connection.execute("PRAGMA user_version").fetchone()[0] == 0
         for statement in _SCHEMA if is_new else ():
             connection.execute(statement)
@@ -243,8 +243,7 @@ def _encode(values: Any) -> Any:  # noqa: ANN401 - as above
 def _decode(data: bytes) -> str:
     try:
         return decode_text(data.decode())
-    # report a damaged file as an error of the store, rather than of the application
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError as error:  # the file is damaged: report an error of the store
         raise sqlite3.DatabaseError(f"it holds invalid text: {error}") from error
 
 
@@ -317,8 +316,7 @@ class Disk:
                     if self._handle is None:  # SQLite creates this file on its first write, named after the real file
                         self._handle = os.open(f"{os.path.realpath(self._path)}-wal", os.O_RDWR)
                     _sync(self._handle)
-                # remember the failure, because a second sync may succeed although the first one lost data
-                except OSError as error:
+                except OSError as error:  # remembered: a second sync may succeed although data was lost
                     self.lost = error
             finish(self.lost)
 

@@ -40,7 +40,7 @@ class Owner:
         """Return whether the owner with this id is alive; remove the lock file of a dead one."""
         if owner == self.id:
             return True
-        # use only the last part, because the id comes from a file that anybody may have written
+        # Use only the last part, because the id comes from a file that anybody may have written.
         path = self._folder / Path(owner).name
         if not path.exists():
             return False
@@ -126,7 +126,7 @@ class OpenSteps:
         if before is None:
             return None
         attempt = Attempt(kind, request, before.number + 1)
-        # written first, because the start of every request must be recorded before it is sent
+        # Written first, because the start of every request must be recorded before it is sent.
         self._write(_line(run_id, key, attempt))
         run[key] = attempt
         return attempt.number
@@ -170,7 +170,7 @@ class OpenSteps:
         part = self._path.with_suffix(".part")
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(lines)
-        # atomic: if the process dies here, either the old or the new log remains, and both are complete
+        # Atomic: if the process dies here, either the old or the new log remains, and both are complete.
         part.replace(self._path)
         if self._file is not None:
             os.close(self._file)

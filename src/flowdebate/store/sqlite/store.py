@@ -121,7 +121,7 @@ class SqliteStore(Store):
         if dead_owners:
             dead = dead_owners[0]
             log = self._own().log_of(dead)
-            # the dead owner may have owned other runs
+            # The dead owner may have owned other runs.
             query = "SELECT 1 FROM runs WHERE owner = ? ORDER BY rowid DESC LIMIT 1"
             if log.exists() and await self._do(lambda opened: opened.execute(query, (dead,)).fetchone()) is None:
                 log.unlink(missing_ok=True)
@@ -212,7 +212,7 @@ class SqliteStore(Store):
         values |= {"request": attempt and attempt.request, "attempts": 1 if attempt is None else attempt.number}
 
         def work(connection: sqlite3.Connection) -> None:
-            # later than all earlier steps, even if the clock was set back
+            # Later than all earlier steps, even if the clock was set back.
             self._latest = max(self._latest + 1, time.time_ns())
             done = connection.execute(rows.COMMIT, values | {"seq": self._latest, "owner": self._own().id})
             self._check_owned(connection, done, run_id)

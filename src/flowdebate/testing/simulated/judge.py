@@ -97,7 +97,7 @@ def read_view(request: ModelRequest) -> SimView:
         criteria = tuple(scores[names[0]].get("properties", ())) if names else ()
     else:
         winner = properties.get("winner", {})
-        # null (no winner) is an additional choice next to the sides
+        # Null (no winner) is an additional choice next to the sides.
         enums = [choice["enum"] for choice in (winner, *winner.get("anyOf", ())) if "enum" in choice]
         names = tuple(name for name in enums[0] if name is not None) if enums else ()
     if not names:
@@ -268,7 +268,7 @@ class SimJudge:
             called=view.labels,
             content=[self._content(side) for side in view.sides],
             item=view.item,
-            # a different seed draws new noise for the same view, as with a real model
+            # A different seed draws new noise for the same view, as with a real model.
             view=view.number if draw is None else key_of(str(view.number), repr(draw)),
             names=sorted(side.called for side in view.sides),
         )
