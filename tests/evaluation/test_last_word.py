@@ -1,4 +1,4 @@
-"""The last word in judge audits: the last speaker of the last round is tested like a slot."""
+"""The last word in judge audits: the last speaker in the last round is tested like a slot."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ scipy = pytest.importorskip("scipy")
 
 
 def ballots(winner: str | None, *sides: str) -> list[JudgeBallot]:
-    """Make ballots of a judge with one winner in both orders."""
+    """Create ballots by a judge with the same winner in both orders."""
     return [JudgeBallot(view=at, order=list(order), winner=winner) for at, order in enumerate([sides, sides[::-1]])]
 
 
-def dealt(count: int) -> list[list[str]]:
-    """Return speaking orders of two sides, each equally often."""
+def speaking_orders(count: int) -> list[list[str]]:
+    """Return alternating speaking orders of two sides."""
     return [["tea", "coffee"] if at % 2 else ["coffee", "tea"] for at in range(count)]
 
 
-def test_judge_that_always_favours_the_last_word_is_detected_in_23_debates() -> None:
-    """A judge that rewards rebuttals reads both orders, so slots look unbiased; the last word wins always."""
-    spoken = dealt(23)
+def test_judges_favoring_the_last_word_are_detected_in_23_debates() -> None:
+    """A judge that rewards rebuttals reads both orders, so slots look unbiased, but the last word always wins."""
+    spoken = speaking_orders(23)
     report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
     assert report.last_word is not None
     assert (report.last_word.wins, report.last_word.n, report.last_word.items) == (46, 46, 23)
@@ -46,9 +46,9 @@ def test_judge_that_always_favours_the_last_word_is_detected_in_23_debates() -> 
     assert "the last word" in LIMITS == report.findings[-1]
 
 
-def test_a_judge_without_a_preference_is_not_accused() -> None:
-    """Its interval contains the even rate."""
-    spoken = dealt(40)
+def test_judges_without_a_preference_are_not_accused() -> None:
+    """The interval contains the even rate."""
+    spoken = speaking_orders(40)
     report = full_audit([ballots("tea", *order) for order in spoken], spoken=spoken)
     assert report.last_word is not None
     assert (report.last_word.rate, report.last_word.p) == (0.5, 1.0)
@@ -60,8 +60,8 @@ def test_a_judge_without_a_preference_is_not_accused() -> None:
 @pytest.mark.parametrize(
     ("liked", "words"), [(2, "favours the last word: it won 30 of 30"), (0, "is against the last")]
 )
-def test_with_more_sides_the_last_word_is_tested_separately(liked: int, words: str) -> None:
-    """The even rate is one in three, and the sentence has it."""
+def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
+    """The even rate is one in three, and the sentence states it."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
     assert report.last_word is not None
@@ -72,8 +72,8 @@ def test_with_more_sides_the_last_word_is_tested_separately(liked: int, words: s
     assert report.tests == 3
 
 
-def test_unknown_or_simultaneous_order_has_no_last_word() -> None:
-    """A figure without data would mislead."""
+def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
+    """A figure without data would be misleading."""
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
         raw = build("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
@@ -82,7 +82,7 @@ def test_unknown_or_simultaneous_order_has_no_last_word() -> None:
 
 
 def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
-    """In mirrored debates, a quality judge has no lean, and a last-word judge a full one."""
+    """In mirrored debates, a quality judge has no bias, and a last-word judge has the maximum bias."""
 
     def mirrored(*winners: str) -> list[JudgeBallot]:
         orders = (["tea", "coffee"], ["coffee", "tea"])
@@ -106,8 +106,8 @@ def test_place_test_with_two_places_equals_the_sign_flip_test(wins: list[tuple[i
 
 
 @given(st.integers(2, 5), st.integers(1, 15), st.data())
-def test_place_test_of_single_wins_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
-    """The distance from the mean decides, as in the other tests."""
+def test_place_test_for_single_wins_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
+    """Extremity is measured by the distance from the mean, as in the other tests."""
     from scipy import stats
 
     last = data.draw(st.integers(0, items))
@@ -121,13 +121,13 @@ def test_place_test_of_single_wins_is_binomial(sides: int, items: int, data: st.
 
 
 def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table has a line, and the document a field."""
+    """The table has a line for it, and the document a field."""
     import sys
 
     from flowdebate.cli.terminal.page import Page
     from flowdebate.evaluation.documents import lay_out_audit
 
-    spoken = dealt(8)
+    spoken = speaking_orders(8)
     report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
     Page(sys.stdout, ()).summary(lay_out_audit(report, report.findings))
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "last word " in line]
@@ -136,15 +136,15 @@ def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest
     assert report.model_dump(mode="json", by_alias=True)["lastWord"]["rate"] == 1.0
 
 
-def test_mirrored_ballots_cancel_a_last_word_worth_as_much_as_quality() -> None:
-    """Simulated, in log-odds: quality N(0, 1), the last word 1, noise N(0, .5); one debate, two mirrored, two alike."""
+def test_mirrored_ballots_cancel_a_strong_last_word_bias() -> None:
+    """Simulated log-odds: quality N(0, 1), last word 1, noise N(0, .5); one debate, two mirrored, two alike."""
     np = pytest.importorskip("numpy")
     draw = np.random.default_rng(20261122)
     debates = 400_000
     quality = draw.normal(0, 1, debates)
 
     def share(last: float) -> Any:
-        """Return the share of the better side for positive `quality`."""
+        """Return the share of the better side if `quality` is positive."""
         return 1 / (1 + np.exp(-(quality + last + draw.normal(0, 0.5, debates))))
 
     def right(mean: Any) -> float:

@@ -1,4 +1,4 @@
-"""Length correction of letter judges: the fit, and the threshold for a winner."""
+"""Length correction for letter judges: the fit, and the threshold for a winner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WEIGHTS = "/models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
 
 def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fit: LetterFit | None = None) -> Judging:
-    """Draw two ballots with the first side ahead by `lead` on average, for any slot effect."""
+    """Draw two ballots with the first side ahead by `lead` on average, whatever the slot effect."""
     ballots = []
     for view, order in enumerate((SIDES, SIDES[::-1])):
         ahead = lead + (slot if view == 0 else -slot)
@@ -34,7 +34,7 @@ def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fi
     return Judging(answer="letter", decided_by="log_odds", ballots=ballots, scores=dict.fromkeys(SIDES, 0.5))
 
 
-def test_a_judge_of_length_and_quality_is_fitted() -> None:
+def test_judges_of_length_and_quality_are_fitted() -> None:
     """The slope is recovered, and one in twenty equal pairs exceeds the threshold."""
     random = Random(7)
 
@@ -55,7 +55,7 @@ def test_a_judge_of_length_and_quality_is_fitted() -> None:
 
 
 def test_unfittable_ballots_are_rejected() -> None:
-    """Too few pairs of a kind, equal lengths, an unknown better side and missing letters are errors."""
+    """The errors are too few pairs of a kind, equal lengths, an unknown better side and missing letters."""
     judgings = [(draw_ballots(0.1, (100 + number, 100)), "cap") for number in range(10)]
     equal = [(draw_ballots(0.0, (100, 100)), None)] * 20
     assert fit_letters([*judgings, *equal]).min_log_odds >= 0
@@ -75,8 +75,8 @@ def test_unfittable_ballots_are_rejected() -> None:
     lengths=st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)),
     slope=st.floats(-1, 1),
 )
-def test_length_effect_is_bounded_and_cancels(lead: float, lengths: tuple[int, int], slope: float) -> None:
-    """It is capped at four times the length; what one side loses the other gains."""
+def test_length_effect_is_bounded_and_zero_sum(lead: float, lengths: tuple[int, int], slope: float) -> None:
+    """It is capped at four times the length, and one side's loss is the other's gain."""
     fit = LetterFit(per_log_length=slope, min_log_odds=0.1)
     for ballot in draw_ballots(lead, lengths, fit=fit).ballots:
         explained = ballot.for_length
@@ -85,7 +85,7 @@ def test_length_effect_is_bounded_and_cancels(lead: float, lengths: tuple[int, i
         assert ballot.counted["cap"] == pytest.approx((ballot.log_odds or {})["cap"] - explained["cap"])
 
 
-def verdict(model: Any, **options: Any) -> Any:
+def judge_debate(model: Any, **options: Any) -> Any:
     """Judge a debate whose first side writes three times as much."""
     texts = {"cap": "Rents rose by a third. " * 3, "free": "Rents rose by a third. "}
     sides = [Debater(name, name, block=lambda _, __, text=text: text) for name, text in texts.items()]
@@ -94,8 +94,8 @@ def verdict(model: Any, **options: Any) -> Any:
     return pattern.run_sync("Cap rents?", model=model, seed=1).raw.verdict
 
 
-def by_length(weights: str | None = None) -> FunctionModel:
-    """Make a judge that gives .2 per unit of log length and ignores everything else."""
+def length_judge(weights: str | None = None) -> FunctionModel:
+    """Create a judge that gives .2 per unit of log length and ignores everything else."""
 
     def answer(request: Any) -> ModelResponse:
         turn = request.messages[-1]["content"]
@@ -108,9 +108,9 @@ def by_length(weights: str | None = None) -> FunctionModel:
 
 
 def test_length_alone_wins_only_without_a_fit() -> None:
-    """Both leads are shown; ballots keep the log-odds of the letters."""
-    assert verdict(by_length()).winner == "cap"
-    result = verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
+    """Both leads are reported; ballots keep the log-odds of the letters."""
+    assert judge_debate(length_judge()).winner == "cap"
+    result = judge_debate(length_judge(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
     assert result.winner is None
     assert result.judging.min_log_odds == 0.15
     assert "Ahead by 0.00 log-odds (+0.22 before the sides' lengths are discounted)" in result.reasoning.replace(
@@ -120,19 +120,22 @@ def test_length_alone_wins_only_without_a_fit() -> None:
     ballot = result.judging.ballots[0]
     assert max((ballot.log_odds or {}).values()) == pytest.approx(0.11, abs=0.01)
     assert ballot.scores == pytest.approx({"cap": 0.5, "free": 0.5}, abs=0.01)
-    assert verdict(by_length(), fit=LetterFit(per_log_length=0.2, min_log_odds=9), min_log_odds=0).winner is not None
-    short_of_it = verdict(by_length(), fit=LetterFit(per_log_length=0, min_log_odds=0.2199))  # by 0.0002
+    assert (
+        judge_debate(length_judge(), fit=LetterFit(per_log_length=0.2, min_log_odds=9), min_log_odds=0).winner
+        is not None
+    )
+    short_of_it = judge_debate(length_judge(), fit=LetterFit(per_log_length=0, min_log_odds=0.2199))  # by 0.0002
     assert short_of_it.winner is None
     assert "Ahead by less than 0.22 log-odds" in short_of_it.reasoning
 
 
 def test_local_model_fit_matches_its_weights_and_the_default_prompt() -> None:
-    """Other weights under this name and other prompts have no fit."""
+    """Other weights under the same name and other prompts have no fit."""
     [(slope, threshold)] = FITTED.values()
     fit = LetterFit(per_log_length=slope, min_log_odds=threshold)
-    assert [ballot.fit for ballot in verdict(by_length(WEIGHTS)).judging.ballots] == [fit, fit]
-    assert verdict(by_length(WEIGHTS)).judging.min_log_odds == fit.min_log_odds
-    assert verdict(by_length("other.gguf")).judging.ballots[0].fit is None
+    assert [ballot.fit for ballot in judge_debate(length_judge(WEIGHTS)).judging.ballots] == [fit, fit]
+    assert judge_debate(length_judge(WEIGHTS)).judging.min_log_odds == fit.min_log_odds
+    assert judge_debate(length_judge("other.gguf")).judging.ballots[0].fit is None
     words = JudgeTemplate(letter="Judge.")
-    assert verdict(by_length(WEIGHTS), template=words).judging.ballots[0].fit is None
-    assert verdict(by_length(WEIGHTS), min_log_odds=0.01).judging.min_log_odds == 0.01
+    assert judge_debate(length_judge(WEIGHTS), template=words).judging.ballots[0].fit is None
+    assert judge_debate(length_judge(WEIGHTS), min_log_odds=0.01).judging.min_log_odds == 0.01

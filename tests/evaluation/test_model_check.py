@@ -32,13 +32,13 @@ KEY = "sk-canary-0123456789"
 
 
 def model_at(base_url: str, **options: Any) -> OpenAIModel:
-    """Return a model with a secret key; knowledge about earlier servers at the port is dropped."""
+    """Return a model with a secret key, and forget what is known about earlier servers on the port."""
     learned_of.cache_clear()
     return OpenAIModel("m", base_url=base_url, api_key=KEY, retry=Retry(first_wait=0), **options)
 
 
 async def check(model: Model, record: Path | None = None) -> ModelCheck:
-    """Make all calls."""
+    """Run all calls of the check."""
     report = ModelCheck(model, None if record is None else str(record))
     async for _ in report.run():
         pass
@@ -46,22 +46,22 @@ async def check(model: Model, record: Path | None = None) -> ModelCheck:
 
 
 async def check_stub(stub: Stub, record: Path | None = None) -> ModelCheck:
-    """Make all calls to a stub."""
+    """Run all calls of the check against a stub."""
     async with stub.server() as server:
         return await check(model_at(server.base_url), record)
 
 
 def outcomes(report: ModelCheck, *unlike: str) -> dict[str, str]:
-    """Return rows by name, except those with an outcome in `unlike`."""
+    """Return the outcomes by row name, omitting the outcomes in `unlike`."""
     return {row.name: row.outcome for row in report.rows() if row.outcome not in unlike}
 
 
 def row_of(report: ModelCheck, name: str) -> CheckRow:
-    """Return the row with a name."""
+    """Return the row with this name."""
     return next(row for row in report.rows() if row.name == name)
 
 
-async def test_a_model_that_can_do_everything_passes_with_nothing_to_set() -> None:
+async def test_fully_capable_models_need_no_settings() -> None:
     """The number of calls is the announced one."""
     stub = Stub()
     report = await check_stub(stub)
@@ -103,10 +103,8 @@ async def test_a_model_that_can_do_everything_passes_with_nothing_to_set() -> No
     ],
     ids=["settings", "messages", "tools and formats"],
 )
-async def test_server_rejections_are_listed_in_the_server_s_words(
-    refuses: list[str], rows: list[str], advice: list[str]
-) -> None:
-    """Every role is still played, and the advice is limited to user settings."""
+async def test_server_rejections_are_quoted(refuses: list[str], rows: list[str], advice: list[str]) -> None:
+    """Every role is still checked, and the advice is limited to settings that users can change."""
     report = await check_stub(Stub(refuses=refuses, words="Diese Angabe wird hier nicht angenommen."))
     refusals = [row for row in report.rows() if row.outcome == "refused"]
     assert [row.name for row in refusals if row.group == "request"] == [name for name in rows if "json" not in name]
@@ -119,8 +117,8 @@ async def test_server_rejections_are_listed_in_the_server_s_words(
 
 
 @pytest.mark.parametrize("status", [200, 404, 422, 501])
-async def test_refusal_is_recognized_with_any_status(status: int, tmp_path: Path) -> None:
-    """A response with status 200 can be one; the recording keeps it."""
+async def test_rejections_are_recognized_with_any_status(status: int, tmp_path: Path) -> None:
+    """Even a response with status 200 can be a rejection; the recording keeps it."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(Stub(refuses=["stream"], words="No streaming on this plan.", status=status), record)
     assert row_of(report, "streaming").detail == f"{status}: No streaming on this plan."
@@ -129,7 +127,7 @@ async def test_refusal_is_recognized_with_any_status(status: int, tmp_path: Path
     assert [row.outcome for row in second.rows()] == [row.outcome for row in report.rows()]
 
 
-async def test_accepted_name_of_the_token_limit_is_reported() -> None:
+async def test_accepted_name_for_the_token_limit_is_reported() -> None:
     """The limit itself is not rejected."""
     report = await check_stub(Stub(refuses=["older limit"]))
     assert row_of(report, "token limit") == CheckRow(
@@ -137,8 +135,8 @@ async def test_accepted_name_of_the_token_limit_is_reported() -> None:
     )
 
 
-async def test_thinking_and_repairs_and_endings_are_counted() -> None:
-    """A model with thinking aloud, fenced JSON and its own endings plays every role."""
+async def test_thinking_repairs_and_stop_reasons_are_counted() -> None:
+    """A model with visible thinking, fenced JSON and its own stop reasons still fills every role."""
 
     def write(text: str) -> str:
         fenced = f"```json\n{text}\n```" if text.startswith("{") else text
@@ -152,7 +150,7 @@ async def test_thinking_and_repairs_and_endings_are_counted() -> None:
     assert "fails" not in outcomes(report).values()
 
 
-async def test_unplayable_role_is_reported_with_a_remedy() -> None:
+async def test_failed_roles_are_reported_with_a_remedy() -> None:
     """Other roles are still tried, and the number of requests is bounded."""
     stub = Stub(
         data=lambda body, data: "I would rather not." if "scores" in json.dumps(data) else data,
@@ -167,8 +165,8 @@ async def test_unplayable_role_is_reported_with_a_remedy() -> None:
     assert len(stub.requests) <= MOST_REQUESTS
 
 
-async def test_order_following_judge_is_detected() -> None:
-    """It prefers the first side in every order."""
+async def test_order_dependent_judges_are_detected() -> None:
+    """The judge prefers the first side in every order."""
 
     def prefer_the_first(body: Any, data: Any) -> Any:
         if "scores" in data:
@@ -183,7 +181,7 @@ async def test_order_following_judge_is_detected() -> None:
     assert report.advice() == ["Let it judge in both orders: --schedule swap."]
 
 
-async def test_wrong_person_name_is_distinguished_from_a_schema_mismatch() -> None:
+async def test_wrong_names_are_distinguished_from_schema_mismatches() -> None:
     """The schema permits the name, so no other check detects it."""
 
     def blame(_: Any, data: Any) -> Any:
@@ -205,10 +203,10 @@ async def test_wrong_person_name_is_distinguished_from_a_schema_mismatch() -> No
     ],
     ids=["key", "model", "address", "nothing", "only thinking"],
 )
-async def test_a_model_that_does_not_answer_ends_the_check_at_once(
+async def test_models_that_do_not_answer_end_the_check_at_once(
     status: int, body: Any, requests: int, says: str
 ) -> None:
-    """The error has a remedy; an unclear server is asked in two ways."""
+    """The error has a remedy. If the server's answer is unclear, two kinds of request are tried."""
 
     async def serve(exchange: Exchange) -> None:
         if isinstance(body, str):
@@ -226,16 +224,16 @@ async def test_a_model_that_does_not_answer_ends_the_check_at_once(
     assert report.as_dict()["calls"] == requests
 
 
-async def test_the_requests_of_a_check_are_bounded() -> None:
-    """This holds for any repeated rejections."""
+async def test_requests_in_a_check_are_bounded() -> None:
+    """This holds whatever rejections are repeated."""
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
     assert len(stub.requests) <= MOST_REQUESTS
     assert report.status in ("complete", "limit")
 
 
-async def test_model_without_a_server_can_be_checked() -> None:
-    """It has no request features and one output mode."""
+async def test_models_without_a_server_can_be_checked() -> None:
+    """Such a model has no request features and one output mode."""
 
     def reply(request: Any) -> Any:
         return "Trams." if request.output is None else {"reasoning": "r", "winner": "Ada Lovelace", "confidence": 1}
@@ -249,8 +247,8 @@ async def test_model_without_a_server_can_be_checked() -> None:
 # The record
 
 
-def weird() -> Stub:
-    """Serve texts and answers with private data."""
+def weird_stub() -> Stub:
+    """Create a server that returns texts and answers with private data."""
     return Stub(
         refuses=["temperature", "schema"],
         words=f"No. {KEY} at http://127.0.0.1:8123/v1, gpu-7.internal, /home/ann/model.gguf, org-abcdef123456",
@@ -258,10 +256,10 @@ def weird() -> Stub:
     )
 
 
-async def test_replayed_recording_has_the_same_faults(tmp_path: Path) -> None:
-    """A check of it has the same rows, although names and prompts of other runs differ."""
+async def test_replayed_recordings_have_the_same_faults(tmp_path: Path) -> None:
+    """Checking the recording gives the same rows, although names and prompts differ between runs."""
     record = tmp_path / "check.jsonl"
-    report = await check_stub(weird(), record)
+    report = await check_stub(weird_stub(), record)
     with serve_recording(record) as base_url:
         second = await check(model_at(base_url))
     assert [(row.name, row.outcome) for row in second.rows()] == [(row.name, row.outcome) for row in report.rows()]
@@ -269,20 +267,20 @@ async def test_replayed_recording_has_the_same_faults(tmp_path: Path) -> None:
     assert second.as_dict()["requests"] == report.as_dict()["requests"]
 
 
-async def test_the_record_is_a_cassette(tmp_path: Path) -> None:
-    """Answers are replayed without a server, with their repairs and flags."""
+async def test_record_is_a_cassette(tmp_path: Path) -> None:
+    """Answers are replayed without a server, including their repairs and flags."""
     record = tmp_path / "check.jsonl"
-    report = await check_stub(weird(), record)
+    report = await check_stub(weird_stub(), record)
     replayed = await check(ReplayModel(record))
     roles = [(row.name, row.outcome) for row in report.rows() if row.group == "roles"]
     assert [(row.name, row.outcome) for row in replayed.rows() if row.group == "roles"] == roles
     assert row_of(replayed, "thinking").outcome == "differs"
 
 
-async def test_the_record_has_no_key_and_no_address(tmp_path: Path) -> None:
-    """It also omits what a server reveals about itself and its user."""
+async def test_record_contains_no_key_or_address(tmp_path: Path) -> None:
+    """It also omits any data that the server reveals about itself and its user."""
     record = tmp_path / "check.jsonl"
-    await check_stub(weird(), record)
+    await check_stub(weird_stub(), record)
     text = record.read_text()
     assert "[address]" in text
     assert "[redacted]" in text
@@ -292,7 +290,7 @@ async def test_the_record_has_no_key_and_no_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "ollama"])
-async def test_every_vendor_is_checked_and_replayed_through_its_interface(vendor: Any, tmp_path: Path) -> None:
+async def test_all_vendors_are_checked_and_replayed_through_their_interface(vendor: Any, tmp_path: Path) -> None:
     """Requests use aiohttp and Anthropic's SDK, which have different features."""
     record = tmp_path / "check.jsonl"
     with vendors() as clients:
@@ -309,8 +307,8 @@ async def test_every_vendor_is_checked_and_replayed_through_its_interface(vendor
     assert repeated == [(row.group, row.name, row.outcome) for row in report.rows()]
 
 
-async def test_recording_answers_other_requests_with_the_same_parts(tmp_path: Path) -> None:
-    """A rejected feature is rejected, an accepted one answered, and an unknown one named."""
+async def test_recordings_answer_other_requests_with_the_same_parts(tmp_path: Path) -> None:
+    """A rejected feature is rejected, an accepted one is answered, and an unknown one is named."""
     record = tmp_path / "check.jsonl"
     await check_stub(Stub(refuses=["temperature"], words="No temperature."), record)
     with serve_recording(record) as base_url:

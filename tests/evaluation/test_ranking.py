@@ -1,4 +1,4 @@
-"""Rankings of games: strengths, ties and first places equal a reference fit, and intervals have their coverage."""
+"""Rankings from games: strengths, ties and first places match a reference fit, and intervals have their coverage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from statsmodels.duration.hazard_regression import PHReg
 
 from evidence.intervals import QUESTIONS
-from evidence.intervals import cover as simulated_cover
+from evidence.intervals import strength_coverage as simulated_cover
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import Game, rank_games
 
@@ -22,7 +22,7 @@ NAMES = "abcde"
 
 
 def draw_games(seed: int, *, ties: bool, games: int = 400) -> list[Game]:
-    """Draw games of five systems of different strength, with an advantage of the first place."""
+    """Draw games between five systems of different strengths, with an advantage for first place."""
     random, played = Random(seed), []
     for row in range(games):
         one, other = random.sample(range(5), 2)
@@ -32,8 +32,8 @@ def draw_games(seed: int, *, ties: bool, games: int = 400) -> list[Game]:
     return played
 
 
-def reference(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
-    """Return coefficients of statsmodels' stratified Cox model: strengths (the first is 0), order, ties."""
+def reference_fit(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
+    """Return the coefficients of statsmodels' stratified Cox model: strengths (the first is 0), order, ties."""
     rows, choices, groups = [], [], []
     for number, game in enumerate(games):
         for option, sign in ((1.0, 0.5), (0.0, -0.5), *([(0.5, 0.0)] if ties else [])):
@@ -53,7 +53,7 @@ def reference(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarray:
 def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> None:  # noqa: FBT001 - of pytest
     """Strengths, the first-place effect and Davidson's parameter agree to 1e-6."""
     games = draw_games(seed, ties=ties, games=200)
-    expected = reference(games, order=order, ties=ties)
+    expected = reference_fit(games, order=order, ties=ties)
     strengths = np.array([0.0, *expected[:4]])
     ranking = rank_games(games, order=order)
     strength_of = {system.name: system.strength for system in ranking.systems}
@@ -71,8 +71,8 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
     assert chance > 0.7
 
 
-def test_systems_outside_the_largest_connected_part_are_above_or_below_it() -> None:
-    """They have no strength; systems without any connection are listed separately."""
+def test_systems_outside_the_largest_component_are_above_or_below() -> None:
+    """Such systems have no strength. Systems without any connection are listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
     ranking = rank_games([*even, *odd], order=False)
@@ -86,8 +86,8 @@ def test_systems_outside_the_largest_connected_part_are_above_or_below_it() -> N
     }
 
 
-def test_a_tie_connects_systems_both_ways() -> None:
-    """Other games must show how likely ties are; otherwise strengths are infinite."""
+def test_ties_connect_systems_both_ways() -> None:
+    """Other games must show how likely ties are; otherwise, strengths are infinite."""
     tied = [Game("a", "b", 0.5, 1), Game("a", "b", 1, 2), Game("a", "b", 1, 3)]
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
@@ -97,7 +97,7 @@ def test_a_tie_connects_systems_both_ways() -> None:
     assert {system.name for system in alone.systems} >= {"b", "c"}
 
 
-def test_a_prior_ranks_all_systems() -> None:
+def test_priors_rank_all_systems() -> None:
     """Systems that won everything or never met are included; a narrower prior shrinks strengths."""
     games = [Game("a", "b", 1, 1), Game("b", "c", 1, 2), Game("c", "b", 1, 3), Game("d", "e", 1, 4)]
     assert rank_games(games, order=False).above == ["a"]
@@ -115,7 +115,7 @@ def test_a_prior_ranks_all_systems() -> None:
 
 
 def test_problems_name_infinite_strengths() -> None:
-    """Only ties, a system that always won, and a first place that always won are examples."""
+    """Examples are only ties, a system that always won, and a first place that always won."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]
@@ -135,8 +135,8 @@ def test_problems_name_infinite_strengths() -> None:
     ],
     ids=["one question", "two questions", "alike"],
 )
-def test_clusters_that_show_no_variation_give_no_intervals(games: list[Game], reason: str) -> None:
-    """Strengths are reported with the reason."""
+def test_clusters_without_variation_give_no_intervals(games: list[Game], reason: str) -> None:
+    """Strengths are reported along with the reason."""
     ranking = rank_games(games, order=False)
     assert [(system.low, system.high) for system in ranking.systems] == [(None, None)] * 2
     assert ranking.systems[0].strength == pytest.approx(np.log(2) / 2)
@@ -145,7 +145,7 @@ def test_clusters_that_show_no_variation_give_no_intervals(games: list[Game], re
 
 
 def test_interval_width_follows_the_smallest_number_of_questions() -> None:
-    """A system with three of thirty questions has the interval of three."""
+    """A system with three out of thirty questions has an interval based on three."""
     random = Random(4)
     games = [
         Game(one, other, float(random.random() < 0.5), question)
@@ -161,7 +161,7 @@ def test_interval_width_follows_the_smallest_number_of_questions() -> None:
 
 
 def random_games(seed: int) -> list[Game]:
-    """Draw a small table: few systems, few games, some of them ties."""
+    """Draw a small table: few systems and few games, some of them ties."""
     random = Random(seed)
     systems = [f"s{number}" for number in range(random.randint(2, 6))]
     results, games = [0, 1, 1, 0.5] if seed % 2 else [0, 1], []
@@ -171,8 +171,8 @@ def random_games(seed: int) -> list[Game]:
     return games
 
 
-def infinite(tables: range) -> list[int]:
-    """Find tables with a strength, or an effect, that no sample of this size can show."""
+def find_infinite(tables: range) -> list[int]:
+    """Find tables with a strength or an effect too large for a sample of this size."""
     problems = []
     for seed in tables:
         for order in (False, True):
@@ -183,20 +183,20 @@ def infinite(tables: range) -> list[int]:
     return problems
 
 
-def test_no_random_table_has_an_infinite_strength() -> None:
-    """All strengths are possible for a table of this size."""
-    assert infinite(range(80)) == []
+def test_random_tables_have_no_infinite_strength() -> None:
+    """All strengths are plausible for a table of this size."""
+    assert find_infinite(range(80)) == []
 
 
 @pytest.mark.parametrize("games", [[], [Game("a", "a", 1)], [Game("a", "b", 2)]], ids=["none", "itself", "2 wins"])
 def test_invalid_games_are_rejected(games: list[Game]) -> None:
-    """The error comes before the fit."""
+    """The error is raised before the fit."""
     with pytest.raises(ConfigurationError, match="games"):
         rank_games(games)
 
 
-def cover(studies: int, rows: int, *, seed: int) -> float:
-    """Return how often strength intervals contain the truth if texts of a row share a topic effect."""
+def strength_coverage(studies: int, rows: int, *, seed: int) -> float:
+    """Return how often strength intervals contain the true value if texts in a row share a topic effect."""
     rng = np.random.default_rng(seed)
     true = dict(zip("abc", (0.6, 0.1, -0.7), strict=True))
     hits = 0
@@ -216,8 +216,8 @@ def cover(studies: int, rows: int, *, seed: int) -> float:
     return hits / studies / 3
 
 
-def cover_order(studies: int, games: int, *, seed: int) -> tuple[float, float]:
-    """Return how often the intervals of the first-place effect and Davidson's parameter contain the truth."""
+def order_coverage(studies: int, games: int, *, seed: int) -> tuple[float, float]:
+    """Return how often the intervals for the first-place effect and Davidson's parameter contain the true value."""
     rng, true, first, ties = np.random.default_rng(seed), (0.5, 0.0, -0.5), 0.4, -0.3
     hits = np.zeros(2)
     for _ in range(studies):
@@ -240,19 +240,19 @@ def cover_order(studies: int, games: int, *, seed: int) -> tuple[float, float]:
 @pytest.mark.slow
 def test_intervals_have_their_coverage() -> None:
     """The coverage is at least .93 in simulated studies."""
-    assert cover(200, 60, seed=5) >= 0.93
-    assert min(cover_order(100, 120, seed=6)) >= 0.9
+    assert strength_coverage(200, 60, seed=5) >= 0.93
+    assert min(order_coverage(100, 120, seed=6)) >= 0.9
     assert min(simulated_cover(systems, 3, studies=80).holds for systems in (2, 3)) >= 0.93
 
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
-def test_intervals_have_their_coverage_in_thousands_of_studies() -> None:
-    """Also with three questions; `python -m evidence.intervals` prints the share with an interval and its width."""
-    assert cover(2_000, 50, seed=7) >= 0.93
-    assert cover(2_000, 200, seed=8) >= 0.93
-    assert min(cover_order(2_000, 150, seed=9)) >= 0.93
+def test_intervals_have_their_coverage_in_many_studies() -> None:
+    """This includes three questions; `python -m evidence.intervals` prints the share with an interval and its width."""
+    assert strength_coverage(2_000, 50, seed=7) >= 0.93
+    assert strength_coverage(2_000, 200, seed=8) >= 0.93
+    assert min(order_coverage(2_000, 150, seed=9)) >= 0.93
     for systems in (2, 3):
         for questions in QUESTIONS:
             assert simulated_cover(systems, questions, studies=2_000).holds >= 0.93
-    assert infinite(range(2_000)) == []
+    assert find_infinite(range(2_000)) == []

@@ -25,17 +25,17 @@ pytestmark = pytest.mark.anyio
 
 
 def arguments_of(*stances: str) -> list[DebateContributionEntry]:
-    """Make an argument for each of `stances`."""
+    """Create an argument for each of `stances`."""
     return [DebateContributionEntry(round=1, agent_name=side, stance=side, text=f"For {side}.") for side in stances]
 
 
 def debate_output(*stances: str) -> ArguedDebate:
-    """Make a debate with these sides."""
+    """Create a debate with these sides."""
     return ArguedDebate(question="Q?", transcript=arguments_of(*stances))
 
 
 class Judge:
-    """Judge for the last side shown that counts its calls."""
+    """A judge that favors the last side it reads and counts its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -67,7 +67,7 @@ class Judge:
     ],
 )
 async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
-    """Form, orders, labels and rule are the same unless options change them."""
+    """Answer form, orders, labels and rule are the same unless options change them."""
     how = JudgeOptions(**options, quotes=False)
     sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
     pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)
@@ -100,8 +100,8 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
     assert judge_again_as(None).form == "scores"
 
 
-async def test_each_side_appears_in_each_slot_and_no_debater_is_called() -> None:
-    """The default is a Latin square: one call per side about the whole transcript."""
+async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
+    """The default is a Latin square: one call per side, with the whole transcript."""
     judge = Judge()
     raw = DebateRawOutput(rounds=1, question="Q?", transcript=arguments_of("a", "b", "c"), verdict=None)
     results = await rejudge([raw, debate_output("yes", "no")], model=judge.model, store=False)
@@ -114,7 +114,7 @@ async def test_each_side_appears_in_each_slot_and_no_debater_is_called() -> None
 
 
 async def test_repeated_views_have_the_same_order() -> None:
-    """Repeated judgments use one view, and other items have other orders."""
+    """Repeated judgments use one view; different items have different orders."""
     judge = Judge()
     results = await rejudge([debate_output("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
     orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in results]
@@ -122,14 +122,14 @@ async def test_repeated_views_have_the_same_order() -> None:
     assert len({order[0] for order in orders}) > 1
 
 
-async def test_single_judge_call_names_a_winner() -> None:
-    """The schedule "single" is that of an ordinary judge."""
+async def test_single_judge_calls_name_a_winner() -> None:
+    """The schedule "single" works like an ordinary judge."""
     results = await rejudge([debate_output("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
     (ballot,) = results[0].unwrap().output.ballots
     assert (ballot.scores, ballot.winner) == (None, None)
 
 
-async def test_the_judge_has_the_instructions_of_its_options() -> None:
+async def test_judge_has_the_instructions_from_its_options() -> None:
     """`JudgeOptions` work as in a debate."""
     systems: list[str] = []
 
@@ -164,14 +164,14 @@ async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
     ],
     ids=["curtailed", "a person", "never", "no seed"],
 )
-async def test_judge_that_omits_ballots_is_rejected(options: dict[str, Any], message: str) -> None:
+async def test_judges_that_omit_ballots_are_rejected(options: dict[str, Any], message: str) -> None:
     """An audit needs all ballots."""
     with pytest.raises(ConfigurationError, match=message):
         create_rejudge(stances=["a", "b"], **options)
 
 
 async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
-    """No debate, and a debate with one side, are errors."""
+    """The errors are a missing debate and a debate with only one side."""
     judge = Judge()
     with pytest.raises(ConfigurationError, match="`debates` must be at least one"):
         await rejudge([], model=judge.model)
@@ -180,8 +180,8 @@ async def test_unjudgeable_debates_are_rejected_before_any_call() -> None:
     assert judge.asked == []
 
 
-async def test_names_in_arguments_are_hidden_again() -> None:
-    """The judge of a stored debate sees aliases like the original judge."""
+async def test_names_in_arguments_are_hidden_when_rejudging() -> None:
+    """The judge of a stored debate sees aliases, like the original judge."""
     judge = Judge()
     texts = {"yes": "As anna, I say yes.", "no": "ben: no."}
     entries = [
@@ -193,8 +193,8 @@ async def test_names_in_arguments_are_hidden_again() -> None:
     assert not any("anna" in prompt or "ben" in prompt for prompt in judge.asked)
 
 
-async def test_letter_ballots_are_judged_again(tmp_path: Path) -> None:
-    """Ballots have no quotes; the audit uses them for the judge's bias, and no call is repeated."""
+async def test_letter_ballots_are_rejudged(tmp_path: Path) -> None:
+    """Ballots have no quotes. The audit uses them to measure the judge's bias, and no call is repeated."""
     judge, requests = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
 
     def count_request(request: ModelRequest) -> Any:

@@ -14,7 +14,7 @@ FAULT = PlantedFault(file="a.py", line=10, end_line=12, kind="resource-leak")
 
 
 def finding(title: str, **place: Any) -> Finding:
-    """Make a finding by one reviewer."""
+    """Create a finding by one reviewer."""
     location = Place(**{"file": "a.py", "line": 10, "found": True, **place})
     raised = Raised(agent_name="Ada", title=title, claim="So it is.", severity="major", place=location)
     return Finding(id="F1", title=title, claim="So it is.", severity="major", place=location, raised=[raised])
@@ -36,7 +36,7 @@ def finding(title: str, **place: Any) -> Finding:
         ({"found": False}, False),
     ],
 )
-def test_a_hit_is_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
+def test_hits_are_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
     """The location must exist in the material."""
     assert FAULT.is_named(finding("The file is never closed", **place)) is is_named
 
@@ -45,12 +45,12 @@ def test_a_hit_is_in_the_same_file_within_three_lines(place: dict[str, Any], *, 
     ("title", "is_named"),
     [("Resource leak", True), ("The handle is not released", True), ("No docstring", False), ("SQL injection", False)],
 )
-def test_a_hit_names_the_kind_of_fault(title: str, *, is_named: bool) -> None:
-    """A finding at the right location about something else is no hit."""
+def test_hits_name_the_kind_of_fault(title: str, *, is_named: bool) -> None:
+    """A finding at the right location about something else is not a hit."""
     assert FAULT.is_named(finding(title)) is is_named
 
 
-def test_a_benchmark_needs_a_review() -> None:
+def test_benchmarks_need_a_review() -> None:
     """Rates without data are rejected."""
     with pytest.raises(ConfigurationError):
         review_benchmark([])

@@ -52,17 +52,17 @@ def _cast(order: Sequence[str], quality: dict[str, float], source: Random, bias:
     return JudgeBallot.model_construct(order=list(order), winner=max(order, key=lambda side: perceived[side]))
 
 
-def alarms(audits: Sequence[JudgeAudit]) -> int:
+def count_alarms(audits: Sequence[JudgeAudit]) -> int:
     """Return how many audits report a preference for a slot."""
     return sum(any(finding.startswith("favours") for finding in report.findings) for report in audits)
 
 
 @pytest.mark.simulation
-def test_four_in_five_audits_of_54_verdicts_find_a_bias_of_70_percent() -> None:
-    """The power is as documented; at most one of twenty audits accuses a fair judge."""
+def test_audits_of_54_verdicts_have_a_power_of_80_percent() -> None:
+    """The power is as documented for a bias of 70 %; at most one in twenty audits accuses a fair judge."""
     source = Random(1)
-    detected = alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
-    false = alarms([full_audit(singles(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
+    detected = count_alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
+    false = count_alarms([full_audit(singles(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
     assert detected >= 0.8 * AUDITS
     assert false <= 0.05 * AUDITS
 
@@ -72,21 +72,21 @@ def test_four_in_five_audits_of_54_verdicts_find_a_bias_of_70_percent() -> None:
     ("schedule", "sides"), [("swap", "ab"), ("cyclic", "abc"), ("swap", "abc"), ("single", "abcd")]
 )
 def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides: str) -> None:
-    """For any schedule, at most one of twenty audits accuses a fair judge."""
+    """For any schedule, at most one in twenty audits accuses a fair judge."""
     source = Random(2)
     resamples = 0 if sides == "ab" else 99
     audits = [full_audit(draw_items(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
-    assert alarms(audits) <= 7  # 3 of 60 are expected at 5%; more than 7 have a probability of 1%
+    assert count_alarms(audits) <= 7  # 3 of 60 are expected at 5%; more than 7 have a probability of 1%
 
 
-def test_a_preference_is_found_in_schedules_too() -> None:
+def test_preferences_are_found_in_schedules_too() -> None:
     """Three sides are judged in a Latin square."""
     source = Random(3)
     audits = [full_audit(draw_items(60, "cyclic", "abc", source, bias=0.8), resamples=99) for _ in range(10)]
-    assert alarms(audits) >= 8
+    assert count_alarms(audits) >= 8
 
 
-def test_order_audit_does_not_see_a_preference_for_content() -> None:
+def test_order_audits_do_not_detect_content_preferences() -> None:
     """A judge that always prefers the longer side looks perfect, and the findings state this limit."""
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
     report = full_audit(longer)
@@ -98,8 +98,8 @@ def test_order_audit_does_not_see_a_preference_for_content() -> None:
     assert "a preference that is the same in every order: for length, for style" in findings[-1]
 
 
-def test_audit_reports_that_a_sample_is_too_small() -> None:
-    """Below the required number the finding is always there, and never from that number on."""
+def test_audit_reports_samples_that_are_too_small() -> None:
+    """The finding appears whenever the sample is below the required number, and never otherwise."""
     source = Random(4)
     for n in (1, 12, 53):
         findings = full_audit(singles(n, 0.5, source), resamples=0).findings
@@ -111,8 +111,8 @@ def test_audit_reports_that_a_sample_is_too_small() -> None:
     )
 
 
-def test_preference_found_in_few_items_is_reported_once() -> None:
-    """Its size is in the sentence, without a separate remark about the small sample."""
+def test_preferences_in_few_items_are_reported_once() -> None:
+    """The sentence has the sample size, so there is no separate remark about it."""
     findings = full_audit(singles(23, 1.0, Random(1)), resamples=0).findings
     mentions = [finding for finding in findings if "the first slot" in finding]
     assert len(mentions) == 1
@@ -120,7 +120,7 @@ def test_preference_found_in_few_items_is_reported_once() -> None:
     assert mentions[0].endswith("; too few for a weaker one: 23 verdicts, at least 54 are needed to find a rate of 70%")
 
 
-def test_preference_is_reported_with_its_numbers() -> None:
+def test_preferences_are_reported_with_their_numbers() -> None:
     """The sentence has count, sample size, interval and p-value."""
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
     assert full_audit(cast).findings[0] == ("favours the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
@@ -142,7 +142,7 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
 
 
 def test_intervals_have_a_width_without_variation() -> None:
-    """60 of 60 has the lower end of Clopper and Pearson; varying figures are resampled by item."""
+    """The interval for 60 of 60 has the Clopper-Pearson lower bound; varying figures are resampled by item."""
     report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
     first, last = report.slots[0].places
     end = 0.025 ** (1 / 60)
@@ -158,7 +158,7 @@ def test_intervals_have_a_width_without_variation() -> None:
 @settings(max_examples=example_count(8))
 @given(items, st.data())
 def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
-    """The order of items does not matter, other figures are unchanged, and intervals contain theirs."""
+    """The order of items does not matter, other figures are unchanged, and intervals contain their figures."""
     report = full_audit(cast, seed=5, resamples=50)
     assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == report
     for tested, plain in zip(all_figures(report), all_figures(audit(cast)), strict=True):
@@ -173,7 +173,7 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """From this size on the power stays; the stored table equals a computation."""
+    """The power is sufficient from this size on, and the stored table equals a new computation."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)
@@ -206,22 +206,22 @@ def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "chance"), [(1, 0.5), (50, 0.999), (1_000, 1 / 3), (20_000, 0.5), (5, 1.0), (3, 0.0)])
-def test_binomial_chances_are_those_of_scipy(n: int, chance: float) -> None:
-    """Also the smallest ones, which a difference of two sums would lose."""
+def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
+    """This includes the smallest ones, which would vanish in a difference of two sums."""
     stats = pytest.importorskip("scipy.stats")
     assert binomial_chances(n, chance) == pytest.approx(stats.binom.pmf(range(n + 1), n, chance), rel=1e-10, abs=1e-290)
 
 
 @pytest.mark.parametrize(("wins", "n"), [(0, 5), (5, 5), (3, 9), (1_234, 99_999)])
-def test_exact_intervals_are_those_of_scipy(wins: int, n: int) -> None:
-    """Clopper and Pearson's."""
+def test_exact_intervals_match_scipy(wins: int, n: int) -> None:
+    """They are Clopper-Pearson intervals."""
     stats = pytest.importorskip("scipy.stats")
     assert exact_interval(wins, n) == pytest.approx(tuple(stats.binomtest(wins, n).proportion_ci(method="exact")))
 
 
 @pytest.mark.parametrize("size", [2, 40, 3_000])
-def test_bootstrap_intervals_are_those_of_scipy(size: int) -> None:
-    """From the same seed, the same numbers."""
+def test_bootstrap_intervals_match_scipy(size: int) -> None:
+    """The same seed gives the same numbers."""
     stats, np = pytest.importorskip("scipy.stats"), pytest.importorskip("numpy")
     source = np.random.default_rng(size)
     numbers = source.integers(1, 4, size)
@@ -238,7 +238,7 @@ def test_bootstrap_intervals_are_those_of_scipy(size: int) -> None:
     assert Resampling(3, 2_000).interval(values, numbers, minimum=None) == pytest.approx(tuple(expected))
 
 
-def test_run_audit_needs_no_optional_library() -> None:
+def test_run_audits_need_no_optional_library() -> None:
     """Figures and findings import neither numpy nor scipy; functions that need them name the extra."""
     script = """
 import sys

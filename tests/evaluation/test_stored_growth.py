@@ -1,4 +1,4 @@
-"""Cost of audits and leaderboards of stored runs: what they keep of a run, read from the store, and import."""
+"""Cost of audits and leaderboards over stored runs: memory per run, store reads, and imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIDES = ("rents should be capped", "rents should be free")
 
 
 def judged_run() -> StoredRun:
-    """A complete debate of two models, judged in two orders."""
+    """Create a complete debate between two models, judged in two orders."""
 
     def answer(request: ModelRequest) -> Any:
         return "Homes." if request.output is None else {"reasoning": "-", "winner": SIDES[0], "verdict": "-"}
@@ -45,8 +45,8 @@ def judged_run() -> StoredRun:
     return asyncio.run(store.run("r"))
 
 
-def runs_like(run: StoredRun) -> Iterator[StoredRun]:
-    """Debates as `run`, each of a question, an argument and log-odds of its own."""
+def similar_runs(run: StoredRun) -> Iterator[StoredRun]:
+    """Yield debates like `run`, each with a different question, argument and log-odds."""
     assert run.outcome is not None
     for number in count():
         question, raw = f"Cap the rents of street {number}?", dict(run.outcome["raw"])
@@ -62,8 +62,8 @@ def runs_like(run: StoredRun) -> Iterator[StoredRun]:
 
 
 def test_each_run_adds_little_memory() -> None:
-    """The next 1,000 debates, all different, add a tenth of a kilobyte each to the first ones."""
-    runs, standings = runs_like(judged_run()), Standings()
+    """The next 1,000 debates, all different, add a tenth of a kilobyte each."""
+    runs, standings = similar_runs(judged_run()), Standings()
     memory = []
     tracemalloc.start()
     try:
@@ -82,9 +82,9 @@ def test_each_run_adds_little_memory() -> None:
     assert board.judges[0].ballots == 4_000
 
 
-def test_votes_are_read_with_one_query_for_each_page_of_runs() -> None:
+def test_votes_are_read_with_one_query_per_page_of_runs() -> None:
     """120 runs are three pages."""
-    store, runs = Reading(), runs_like(judged_run())
+    store, runs = Reading(), similar_runs(judged_run())
 
     async def audited() -> tuple[int, int]:
         for run, _ in zip(runs, range(120), strict=False):
@@ -100,8 +100,8 @@ def test_votes_are_read_with_one_query_for_each_page_of_runs() -> None:
 
 
 @pytest.mark.parametrize("command", ["audit", "leaderboard"])
-def test_the_large_parts_of_scipy_are_not_imported(command: str, tmp_path: Path) -> None:
-    """Those of statistics and signals take 25 MB, those of optimisation 24 MB, whatever the number of runs."""
+def test_large_parts_of_scipy_are_not_imported(command: str, tmp_path: Path) -> None:
+    """Importing statistics and signals takes 25 MB, and optimization 24 MB, whatever the number of runs."""
     script = """
 import asyncio, sys
 from flowdebate import Debater, debate

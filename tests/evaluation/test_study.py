@@ -1,4 +1,4 @@
-"""Studies: designs are compared with baselines and each other, registered first, and stored as numbers."""
+"""Studies: designs are compared with baselines and with each other, registered first, and stored as numbers."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ ROWS = [
 ]
 
 
-def primes(
+def primes_design(
     *baselines: str, order: str = "simultaneous", judge: JudgeOptions | None = None
 ) -> Callable[[Any, Sequence[str]], Block[Any, Any]]:
-    """Make a design with two sides and one round."""
+    """Create a design with two sides and one round."""
 
     def make_design(_: object, positions: Sequence[str]) -> Block[Any, Any]:
         sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
@@ -68,7 +68,7 @@ def primes(
 
 
 class Answering:
-    """Model whose judge follows `finds` for each request, and fails if that returns an error."""
+    """A model whose judge answers with `finds`, and which fails if that returns an error."""
 
     def __init__(self, finds: Callable[[ModelRequest, str], Any] = lambda request, question: "It is prime") -> None:
         self.asked: list[ModelRequest] = []
@@ -89,13 +89,13 @@ class Answering:
 
 
 def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
-    """Make a study with one design and two baselines."""
-    designs = {"together": primes("single", "self_consistency")}
+    """Create a study with one design and two baselines."""
+    designs = {"together": primes_design("single", "self_consistency")}
     return Study(**{"name": "primes", "rows": rows, "designs": designs, "seed": 7, **options})
 
 
-async def test_every_question_is_asked_once_and_stored_without_texts(tmp_path: Path) -> None:
-    """The file has answers, orders and costs, but no text of a model."""
+async def test_questions_are_asked_once_and_stored_without_texts(tmp_path: Path) -> None:
+    """The file has answers, orders and costs, but no text written by a model."""
     path, voters = tmp_path / "answers.jsonl", Answering()
     answers = await ask_study(study(), path, model=voters.model)
     assert [answer.item for answer in answers] == list(dict.fromkeys(answer.item for answer in answers))
@@ -111,7 +111,7 @@ async def test_every_question_is_asked_once_and_stored_without_texts(tmp_path: P
 
 @pytest.mark.parametrize("by", ["log_odds", "mean"])
 async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedBy) -> None:
-    """Letters and rubrics are stored under side numbers and give the same winner, also for noise."""
+    """Letters and rubrics are stored by side number and give the same winner, including for noise."""
 
     def answer(request: ModelRequest) -> ModelResponse:
         if request.choices:
@@ -125,7 +125,7 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
     judge = JudgeOptions(criteria={"evidence": 2.0, "style": 1.0}, schedule="swap")
     if by == "log_odds":
         judge = JudgeOptions(answer_form="letter", fit=LetterFit(per_log_length=0.5, min_log_odds=0.1))
-    experiment = study(ROWS[:2], designs={"together": primes("single", judge=judge)}, noise=True)
+    experiment = study(ROWS[:2], designs={"together": primes_design("single", judge=judge)}, noise=True)
     path = tmp_path / "answers.jsonl"
     answers = await ask_study(experiment, path, model=FunctionModel(answer))
     assert "prime" not in path.read_text("utf-8")
@@ -136,9 +136,9 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
         assert [{*(by_side or {})} for by_side in ballots] == [{"0", "1"}] * 2
 
 
-async def test_all_designs_deal_positions_alike() -> None:
-    """Designs differ in nothing else, and the right position speaks first in some questions only."""
-    experiment = study(designs={"together": primes("single"), "in_turn": primes(order="declared")})
+async def test_all_designs_assign_positions_alike() -> None:
+    """Designs differ in nothing else, and the right position speaks first in only some of the questions."""
+    experiment = study(designs={"together": primes_design("single"), "in_turn": primes_design(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
     assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in experiment.cases)
     assert len(set(dealt.values())) == 2
@@ -146,8 +146,8 @@ async def test_all_designs_deal_positions_alike() -> None:
 
 
 @pytest.mark.parametrize("kills", [1, 20])
-async def test_killed_study_finds_the_same_as_an_uninterrupted_one(tmp_path: Path, kills: int) -> None:
-    """The file ends within a line or between two; recorded answers count, and no call is repeated."""
+async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_path: Path, kills: int) -> None:
+    """The file may end within a line or between two. Recorded answers count, and no call is repeated."""
     uninterrupted = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
     lines = (tmp_path / "whole.jsonl").read_bytes()
     random, path, voters = Random(kills), tmp_path / "killed.jsonl", Answering()
@@ -164,7 +164,7 @@ async def test_killed_study_finds_the_same_as_an_uninterrupted_one(tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
-def test_study_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int) -> None:
+def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: int) -> None:
     """After SIGKILL in debates, baselines and noise, the whole report is equal."""
     reports = []
     for kills in (0, 20):
@@ -179,8 +179,8 @@ def test_study_killed_twenty_times_has_the_same_table(tmp_path: Path, seed: int)
     assert killed == uninterrupted
 
 
-async def test_interrupted_debate_is_resumed(tmp_path: Path) -> None:
-    """With a store, recorded answers are reused; a failed question is retried by the next call."""
+async def test_interrupted_debates_are_resumed(tmp_path: Path) -> None:
+    """With a store, recorded answers are reused. A failed question is retried by the next call."""
     down = True
     voters = Answering(lambda *_: ProviderFailed("away", status=503) if down else "It is not")
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db", "max_concurrency": 1}
@@ -193,14 +193,14 @@ async def test_interrupted_debate_is_resumed(tmp_path: Path) -> None:
 
 
 async def test_two_processes_cannot_write_to_one_file(tmp_path: Path) -> None:
-    """The second one is rejected."""
+    """The second process is rejected."""
     with AnswersFile(tmp_path / "a.jsonl"), pytest.raises(BadFile, match="another process"):
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
 
 
-async def test_noise_judges_the_arguments_of_another_question(tmp_path: Path) -> None:
-    """Every question keeps its positions and gets the arguments of a different question."""
-    noisy = study(noise=True, designs={"together": primes("single")}, primary=("together", "noise"))
+async def test_noise_judges_the_arguments_for_another_question(tmp_path: Path) -> None:
+    """Every question keeps its positions and gets the arguments from a different question."""
+    noisy = study(noise=True, designs={"together": primes_design("single")}, primary=("together", "noise"))
     voters = Answering()
     answers = await ask_study(noisy, tmp_path / "a.jsonl", model=voters.model, store=tmp_path / "runs.db")
     noise = [answer for answer in answers if answer.design == "noise"]
@@ -214,23 +214,23 @@ async def test_noise_judges_the_arguments_of_another_question(tmp_path: Path) ->
     ]
 
 
-def noted(rows: Sequence[Mapping[str, Any]] = ROWS) -> list[dict[str, Any]]:
-    """Return rows with a decisive note each."""
+def rows_with_notes(rows: Sequence[Mapping[str, Any]] = ROWS) -> list[dict[str, Any]]:
+    """Return rows, each with a decisive note."""
     return [{**row, "note": f"The right answer is number {row['truth']}."} for row in rows]
 
 
-def reads_notes(request: ModelRequest, _: str) -> str:
-    """Judge by the note, or for one position without a note."""
+def judge_by_notes(request: ModelRequest, _: str) -> str:
+    """Judge by the note, or always for the same position if there is none."""
     text = str(request.messages)
     return "It is not" if "The right answer is number 1." in text else "It is prime"
 
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
-async def test_a_judge_that_reads_the_notes_passes_the_control(tmp_path: Path, judge: JudgeOptions | None) -> None:
+async def test_judges_that_use_the_notes_pass_the_control(tmp_path: Path, judge: JudgeOptions | None) -> None:
     """The study continues; the report has the gain, and the registration has the threshold."""
-    experiment = study(noted(), control="note", control_gain=0.1, judge=judge)
+    experiment = study(rows_with_notes(), control="note", control_gain=0.1, judge=judge)
     assert experiment.methods[-2:] == ("control", "alone")
-    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering(reads_notes).model)
+    answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering(judge_by_notes).model)
     report = study_report(experiment, answers)
     right = sum(row["truth"] == 0 for row in ROWS) / len(ROWS)
     assert report.control is not None
@@ -245,9 +245,9 @@ async def test_a_judge_that_reads_the_notes_passes_the_control(tmp_path: Path, j
 
 
 @pytest.mark.parametrize("judge", [None, JudgeOptions()], ids=["as judged", "judge given"])
-async def test_a_judge_that_cannot_use_the_notes_stops_the_study(tmp_path: Path, judge: JudgeOptions | None) -> None:
-    """At most one debate runs, the summary says so, and another call does nothing."""
-    experiment, voters = study(noted(), control="note", judge=judge, noise=True), Answering()
+async def test_judges_that_cannot_use_the_notes_stop_the_study(tmp_path: Path, judge: JudgeOptions | None) -> None:
+    """At most one debate runs, the summary reports the stop, and another call does nothing."""
+    experiment, voters = study(rows_with_notes(), control="note", judge=judge, noise=True), Answering()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model)
     debates = [answer for answer in answers if answer.design == "together"]
     assert len(debates) == (1 if judge is None else 0)
@@ -262,9 +262,9 @@ async def test_a_judge_that_cannot_use_the_notes_stops_the_study(tmp_path: Path,
     assert len(voters.asked) == before
 
 
-async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_path: Path) -> None:
-    """The reason of the interruption does not matter."""
-    experiment, voters = study(noted(), control="note", judge=JudgeOptions()), Answering(reads_notes)
+async def test_interrupted_controls_finish_before_any_debate(tmp_path: Path) -> None:
+    """The reason for the interruption does not matter."""
+    experiment, voters = study(rows_with_notes(), control="note", judge=JudgeOptions()), Answering(judge_by_notes)
     path = tmp_path / "a.jsonl"
     answers = await ask_study(
         experiment, path, model=voters.model, until=lambda progress: progress.done >= 6, max_concurrency=1
@@ -280,9 +280,9 @@ async def test_a_control_that_is_interrupted_is_finished_before_any_debate(tmp_p
 
 @settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
-async def test_noise_partners_do_not_depend_on_the_time_of_the_calls(slices: list[int], at_once: int) -> None:
-    """The partner is the next debated question; without a store the last one is lost."""
-    noisy = study(noise=True, designs={"together": primes()}, primary=("together", "noise"))
+async def test_noise_partners_do_not_depend_on_the_time_of_calls(slices: list[int], at_once: int) -> None:
+    """The partner is the next debated question. Without a store, the last one is lost."""
+    noisy = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise"))
     items = [case.item for case in noisy.cases]
     with tempfile.TemporaryDirectory() as folder:
         for maximum in (*slices, None):
@@ -297,7 +297,7 @@ async def test_noise_partners_do_not_depend_on_the_time_of_the_calls(slices: lis
 
 async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
     """This holds even if only noise is missing; a later call continues."""
-    noisy, voters = study(noise=True, designs={"together": primes()}, primary=("together", "noise")), Answering()
+    noisy, voters = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise")), Answering()
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
     answers = await ask_study(noisy, tmp_path / "a.jsonl", **options)
     with AnswersFile(tmp_path / "b.jsonl") as file:
@@ -311,8 +311,8 @@ async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
     assert {record.item: record.partner for record in complete} == {record.item: record.partner for record in answers}
 
 
-async def test_noise_partner_has_as_many_positions(tmp_path: Path) -> None:
-    """A question without such a partner has no noise, does not delay the study, and is skipped by others."""
+async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) -> None:
+    """A question without such a partner has no noise, does not delay the study, and is skipped by other questions."""
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
 
@@ -333,8 +333,8 @@ async def test_noise_partner_has_as_many_positions(tmp_path: Path) -> None:
     assert study_report(experiment, answers).unfinished == 0
 
 
-async def test_failed_debate_counts_as_wrong_and_helps_no_baseline(tmp_path: Path) -> None:
-    """An option of the study excludes it instead; the report has the number."""
+async def test_failed_debates_count_as_wrong_and_help_no_baseline(tmp_path: Path) -> None:
+    """A study option excludes them instead. The report has the number."""
 
     def finds(request: ModelRequest, prompt: str) -> Any:
         undecided = "judge" in str(request.block) and "Is 31 prime?" in prompt
@@ -351,7 +351,7 @@ async def test_failed_debate_counts_as_wrong_and_helps_no_baseline(tmp_path: Pat
 
 
 def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
-    """Make a study with answers from pairs: was the debate right, and was the vote?"""
+    """Create a study with answers from pairs: whether the debate was right, and whether the vote was."""
     rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(wins))]
     experiment = study(rows, cluster=(lambda row: int(row["question"]) % clusters) if clusters else None)
     answers = [
@@ -375,7 +375,7 @@ def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -
     return experiment, answers
 
 
-def test_primary_comparison_is_tested_alone_and_states_its_finding() -> None:
+def test_primary_comparison_is_tested_separately() -> None:
     """Findings are better, worse, no relevant gain, or too few; the e-value uses discordant questions."""
     for wins, finding in (
         ([(True, False)] * 12 + [(True, True)] * 8, "helped"),
@@ -391,7 +391,10 @@ def test_primary_comparison_is_tested_alone_and_states_its_finding() -> None:
 
 
 def test_report_states_the_number_of_undecided_answers() -> None:
-    """Both methods of the primary comparison count; an undecided answer is not right, but no opposite finding."""
+    """Both methods in the primary comparison count.
+
+    An undecided answer is not right, but is not an opposite finding either.
+    """
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     assert "Undecided" not in study_report(experiment, answers).summary
     for answer in answers[:5]:
@@ -404,7 +407,7 @@ def test_report_states_the_number_of_undecided_answers() -> None:
     )
 
 
-def test_unfinished_study_concludes_only_by_its_e_value() -> None:
+def test_unfinished_studies_conclude_only_by_e_value() -> None:
     """A small p-value is not enough until all answers are there; the summary says what is missing."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     early, complete = study_report(experiment, answers[:8]), study_report(experiment, answers)
@@ -423,13 +426,13 @@ def test_unfinished_study_concludes_only_by_its_e_value() -> None:
     assert "% 12 of 20 answers: the rest is still missing" in early.to_latex()
 
 
-def test_finished_stage_of_a_study_is_reported_alone() -> None:
-    """Once all questions have answers of both its methods, a comparison concludes, whatever other designs still lack.
+def test_finished_stages_of_a_study_are_reported_separately() -> None:
+    """A comparison concludes once both its methods have answered all questions, even if other designs are incomplete.
 
-    Others are adjusted for all that are to be tested, also those without answers.
+    The other comparisons are adjusted for all planned tests, including those without answers.
     """
     _, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
-    designs = {"together": primes("self_consistency", "single"), "in_turn": primes()}
+    designs = {"together": primes_design("self_consistency", "single"), "in_turn": primes_design()}
     rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(answers))]
     experiment = study(rows, designs=designs)
     for answer in answers:
@@ -447,7 +450,7 @@ def test_finished_stage_of_a_study_is_reported_alone() -> None:
 
 
 def test_report_shows_who_abandoned_the_truth() -> None:
-    """One call is compared with the debate, and the first ballot with the last; undecided is not right."""
+    """One call is compared with the debate, and the first ballot with the last. Undecided answers are not right."""
     experiment, answers = made_up([(n % 4 > 0, True) for n in range(8)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
     changed = [
@@ -471,8 +474,8 @@ def test_report_shows_who_abandoned_the_truth() -> None:
     assert (ballots.first_right and ballots.first_right.value, ballots.last_right.value) == (1, 0.75)
 
 
-def test_report_shows_how_often_a_judge_favours_the_first_text() -> None:
-    """A debate is one observation; undecided ballots and debates of three do not count."""
+def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
+    """A debate is one observation; undecided ballots and three-sided debates do not count."""
     experiment, answers = made_up([(True, True)] * 5)
     casts = ["01", "00", "1", "", "0"]  # the winner of each ballot, alternately read first and last
     judged = [
@@ -500,7 +503,7 @@ def test_report_shows_how_often_a_judge_favours_the_first_text() -> None:
     assert table.rows == (("together", "50.0%", "12.5% to 87.5%", "3"),)
 
 
-def test_frontier_omits_methods_with_a_cheaper_equal() -> None:
+def test_frontier_omits_methods_with_an_equal_cheaper_one() -> None:
     """A vote that is as accurate at half the tokens excludes the debate."""
     for wins, frontier in (
         ([(True, True)] * 3, ["self_consistency"]),
@@ -510,7 +513,7 @@ def test_frontier_omits_methods_with_a_cheaper_equal() -> None:
 
 
 def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
-    """One unknown amount of twenty is ignored; with half of them there is no mean."""
+    """One unknown amount out of twenty is ignored; if half are unknown, there is no mean."""
     experiment, answers = made_up([(True, True)] * 20)
     unknown = MethodAnswer(answer=["0"], calls=3, tokens=None)
     for missing, expected in ((1, 300), (10, None)):
@@ -523,8 +526,8 @@ def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
         assert (report.primary is None or report.primary.tokens_ratio) == (expected and 2.0)
 
 
-async def test_report_page_is_inert_and_hides_nothing(tmp_path: Path) -> None:
-    """There is no script and nothing to load; names are escaped; missing answers and registration are shown."""
+async def test_report_page_is_static_and_complete(tmp_path: Path) -> None:
+    """There are no scripts or external resources, names are escaped, and missing answers and registration are shown."""
     name = "<b>primes</b>\u202e"
     experiment = study(name=name)
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model)
@@ -542,7 +545,7 @@ async def test_report_page_is_inert_and_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_costs_do_not_depend_on_the_order_of_answers() -> None:
-    """Even the last digits agree, as a resumed study has answers in another order."""
+    """Even the last digits agree, since a resumed study has its answers in another order."""
     experiment, answers = made_up([(True, False), (True, True)] * 30)
     for number, answer in enumerate(answers):
         for name, method_answer in answer.answers.items():
@@ -550,8 +553,8 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
     assert study_report(experiment, answers) == study_report(experiment, answers[::-1])
 
 
-async def test_permanently_failed_debate_does_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """Noise has no arguments then; everything else is answered and can be concluded from."""
+async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_path: Path) -> None:
+    """Noise then has no arguments; everything else is answered, and conclusions are possible."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -562,8 +565,8 @@ async def test_permanently_failed_debate_does_not_keep_a_study_unfinished(tmp_pa
 
 
 @given(wins=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60), clusters=st.integers(2, 9))
-def test_the_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
-    """The difference is that of the accuracies, inside its interval."""
+def test_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, bool]], clusters: int) -> None:
+    """The difference equals that of the accuracies and lies within its interval."""
     experiment, answers = made_up(wins, clusters=clusters)
     forward, backward = study_report(experiment, answers), study_report(experiment, answers[::-1])
     for first, second in zip(forward.comparisons, backward.comparisons, strict=True):
@@ -582,7 +585,7 @@ def test_e_value_is_a_fair_bet(wins: int, losses: int) -> None:
 
 
 async def test_registration_is_written_once_and_shows_differences(tmp_path: Path) -> None:
-    """Changed rows, designs, seeds and comparisons are reported, and answers older than the registration."""
+    """Changed rows, designs, seeds and comparisons are reported, as are answers older than the registration."""
     path, answers = (
         tmp_path / "registration.json",
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model),
@@ -605,7 +608,7 @@ async def test_registration_is_written_once_and_shows_differences(tmp_path: Path
         Registration.read(path)
 
 
-async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) -> None:
+async def test_frames_have_a_row_per_answer_and_method(tmp_path: Path) -> None:
     """Rows are plain data for any table library; tables for a paper match the report."""
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
     rows = frame(study(), answers)
@@ -616,8 +619,8 @@ async def test_a_frame_has_a_row_for_each_answer_of_each_method(tmp_path: Path) 
     assert r"self\_consistency" in report.to_latex()
 
 
-async def test_frame_becomes_a_pandas_table_unchanged(tmp_path: Path) -> None:
-    """Numbers stay numbers: the accuracy of a method is the mean of a column."""
+async def test_frames_convert_to_pandas_unchanged(tmp_path: Path) -> None:
+    """Numbers stay numbers: a method's accuracy is the mean of a column."""
     pandas: Any = pytest.importorskip("pandas")
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
     table = pandas.DataFrame(frame(study(), answers))
@@ -628,7 +631,7 @@ async def test_frame_becomes_a_pandas_table_unchanged(tmp_path: Path) -> None:
 
 
 class Columns:
-    """Table that iterates over its columns, like a data frame."""
+    """A table that iterates over its columns, like a data frame."""
 
     columns = ("question",)
 
@@ -649,17 +652,17 @@ class Columns:
         ({"id": lambda row: math.nan}, "id of row 0"),
         ({"cluster": lambda row: None}, "cluster of row 0"),
         ({"rows": Columns()}, "rows"),
-        ({"designs": [primes()]}, "designs"),
+        ({"designs": [primes_design()]}, "designs"),
         ({"primary": "together"}, "primary"),
         ({"primary": ("together", "single", "noise")}, "primary"),
         ({"compare": ("together", "single")}, "compare"),
         ({"repeats": 10**9}, "repeats"),
         ({"designs": {}}, "designs"),
-        ({"designs": {"noise": primes()}}, "designs"),
-        ({"designs": {"control": primes()}}, "designs"),
+        ({"designs": {"noise": primes_design()}}, "designs"),
+        ({"designs": {"control": primes_design()}}, "designs"),
         ({"control": "note"}, "control of row 0"),
         ({"control": "topic", "control_gain": 2}, "control_gain"),
-        ({"designs": {"together": primes()}}, "primary"),
+        ({"designs": {"together": primes_design()}}, "primary"),
         ({"primary": ("together", "revision")}, "primary"),
         ({"compare": [("single", "single")]}, "compare"),
         ({"repeats": 0}, "repeats"),
@@ -674,8 +677,8 @@ def test_invalid_studies_are_rejected_before_any_call(options: dict[str, Any], f
     assert caught.value.field == field
 
 
-async def test_invalid_row_is_rejected_before_any_call(tmp_path: Path) -> None:
-    """The last row of the last design is checked, even if few calls are requested."""
+async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None:
+    """The last row of the last design is checked even if few calls are requested."""
     voters, odd = Answering(), {**ROWS[0], "choices": ["It is prime", "it is PRIME"]}
     with pytest.raises(ConfigurationError, match="stance of row 10` must be"):
         await ask_study(study([*ROWS, odd]), tmp_path / "a.jsonl", model=voters.model, maximum=1)
@@ -683,7 +686,7 @@ async def test_invalid_row_is_rejected_before_any_call(tmp_path: Path) -> None:
 
 
 async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
-    """Calls of debates without an answer were paid for."""
+    """Calls made by debates without an answer cost money too."""
     so_far: list[StudyProgress] = []
     voters = Answering(lambda *_: ProviderFailed("down"))
     await ask_study(
@@ -695,8 +698,11 @@ async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
 
 
 async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
-    """A debate with baselines takes longer than noise in any order; the estimate ends at 0."""
-    designs, so_far = {"together": primes("single"), "in_turn": primes(order="declared")}, list[StudyProgress]()
+    """In any order, a debate with baselines takes longer than noise; the estimate ends at 0."""
+    designs, so_far = (
+        {"together": primes_design("single"), "in_turn": primes_design(order="declared")},
+        list[StudyProgress](),
+    )
     experiment = study(designs=designs, noise=True)
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=Answering().model, progress=so_far.append)
     assert so_far[-1].remaining == 0
@@ -715,8 +721,8 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
 
 
-async def test_answer_counts_for_its_row(tmp_path: Path) -> None:
-    """A changed truth is reported; clusters are those of the current rows."""
+async def test_answers_count_for_their_row(tmp_path: Path) -> None:
+    """A changed truth is reported, and clusters come from the current rows."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
     with pytest.raises(ConfigurationError, match="as when it was answered, position 0"):
@@ -728,14 +734,14 @@ async def test_answer_counts_for_its_row(tmp_path: Path) -> None:
 
 
 async def test_rows_can_come_from_a_data_frame(tmp_path: Path) -> None:
-    """Numbers and lists of numpy are converted."""
+    """NumPy numbers and lists are converted."""
     numpy: Any = pytest.importorskip("numpy")
     rows = [{**row, "truth": numpy.int64(row["truth"]), "choices": numpy.array(row["choices"])} for row in ROWS]
     assert study(iter(rows)).cases == study().cases  # type: ignore[arg-type] # a generator
 
 
-def test_invalid_line_is_named(tmp_path: Path) -> None:
-    """The error has its number and its field."""
+def test_invalid_lines_are_reported(tmp_path: Path) -> None:
+    """The error has the line number and the field."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"design": "together"}\n', "utf-8")
     with pytest.raises(BadFile, match="line 1: `item`"):

@@ -1,4 +1,4 @@
-"""The page of the facts study: written by its script, and checked by an independent program."""
+"""The page of the facts study, written by its script and checked by an independent program."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def fixed(arm: Arm) -> dict[str, Any]:
     return settings
 
 
-def check(expected_figures: dict[str, Any], report: StudyReport) -> None:
-    """Check every figure of the page to 1e-9."""
+def check_figures(expected_figures: dict[str, Any], report: StudyReport) -> None:
+    """Check every figure on the page to 1e-9."""
 
     def near(values: Any) -> Any:
         return pytest.approx([-1 if value is None else value for value in values], abs=1e-9)
@@ -70,7 +70,7 @@ def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
     """Two independent programs compute them."""
     answers = arm.read()
     figures = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
-    check(figures, study_report(arm.study(answers), answers))
+    check_figures(figures, study_report(arm.study(answers), answers))
     lengths = [(ballot.lengths, ballot.order) for answer in answers for ballot in answer.ballots]
     assert all(length is None or sorted(length) == sorted(order) for length, order in lengths)
     leads = re.findall(r"`(\w+)` ([\d.]+) of (\d+)", "".join(any_lead(answers)))
@@ -81,7 +81,7 @@ def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
-    """Hashed options, comparisons, and answers from before the registration are reported."""
+    """These include hashed options, comparisons, and answers from before the registration."""
     answers, registered = arm.read(), Registration.read(arm.registration)
     assert differences(arm.study(answers), answers, registered) == []
     planted = {"min_gain": 0.2, "fixed": {"options of together": "0" * 12}}
@@ -93,8 +93,8 @@ def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
     assert differences(arm.study(answers), answers, late) == [f"{len(answers)} answers are older than the registration"]
 
 
-def test_scoring_of_indecision_determines_the_finding_on_puzzles() -> None:
-    """Drawing lots gives no difference; counting as wrong makes debates look harmful. The page has both."""
+def test_finding_on_puzzles_depends_on_the_scoring_of_indecision() -> None:
+    """Scoring it as a random choice shows no difference, and as wrong makes debates look harmful. The page has both."""
     text = " ".join(PAGE.read_text("utf-8").split())
     assert "50.6% against 49.6% of 250" in text
     assert "With undecided answers counted as wrong: with_notes is right less often than single: 5.2%" in text
@@ -106,7 +106,7 @@ def test_scoring_of_indecision_determines_the_finding_on_puzzles() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> None:
-    """A whole study has ties, failures, a repeated question, and unknown tokens."""
+    """A complete study has ties, failures, a repeated question and unknown tokens."""
     random, lines = Random(seed), []
     methods = {"together": ["together", "single", "self_consistency", "revision"], "in_turn": ["in_turn"]}
     for number in range(260):
@@ -139,16 +139,16 @@ def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> Non
     latest = list({answer.key: answer for answer in map(StudyAnswer.model_validate_json, lines)}.values())
     report = study_report(FACTS.study(latest), latest)
     assert (report.unfinished, report.failed > 20) == (0, True)
-    check(derive(lines, fixed(FACTS)), report)
+    check_figures(derive(lines, fixed(FACTS)), report)
     first = [line for line in lines if json.loads(line)["design"] == "together"]
     latest = list({answer.key: answer for answer in map(StudyAnswer.model_validate_json, first)}.values())
-    check(derive(first, fixed(FACTS)), study_report(FACTS.study(latest), latest))
+    check_figures(derive(first, fixed(FACTS)), study_report(FACTS.study(latest), latest))
 
 
 def test_page_matches_the_output_of_its_script() -> None:
-    """From as many answers as it says: later ones may have come since.
+    """The page uses as many answers as it states, because later ones may have been added.
 
-    Before all is answered that a comparison is about, only its e-value concludes, which may be looked at at any time.
+    Until a comparison has all its answers, only its e-value can conclude, since it may be checked at any time.
     """
     text = PAGE.read_text("utf-8")
     line_counts = {

@@ -1,6 +1,6 @@
-"""Simulated studies: intervals cover the truth, and repeated looks find no false effects.
+"""Simulated studies: intervals cover the true value, and repeated looks find no false effects.
 
-Each figure is a function of its seed and the number of studies; `make simulations` has thousands.
+Each figure is a function of its seed and the number of studies; `make simulations` runs thousands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RIGHT, WRONG = (MethodAnswer.model_construct(answer=[digit], calls=1, tokens=1) 
 
 @cache
 def make_study(questions: int, clusters: int) -> Study:
-    """Make a study of `questions` in this many clusters, for its primary comparison with `revision`."""
+    """Create a study of `questions` in this many clusters, whose primary comparison is with `revision`."""
 
     def design(_: object, positions: Any) -> Any:
         sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
@@ -34,7 +34,7 @@ def make_study(questions: int, clusters: int) -> Study:
 
 
 def report_of(study: Study, firsts: Any, seconds: Any) -> Any:
-    """Return the primary comparison of a study with these results of the debate and the other method."""
+    """Return a study's primary comparison, given these results of the debate and the other method."""
     answers = [
         StudyAnswer.model_construct(
             design="debate",
@@ -55,10 +55,10 @@ def report_of(study: Study, firsts: Any, seconds: Any) -> Any:
     return study_report(study, answers).primary
 
 
-def coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: float) -> float:
-    """How often the interval holds the planted gain of .1, where the questions of a cluster have a mood in common.
+def measure_coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: float) -> float:
+    """Return how often the interval contains the planted gain of .1 if questions in a cluster share a mood.
 
-    Both methods share the mood of a cluster in part: what they differ by is clustered as well.
+    The two methods share a cluster's mood only in part, so their difference is clustered as well.
     """
     rng, hits = np.random.default_rng(seed), 0
     study = make_study(questions, clusters)
@@ -71,10 +71,10 @@ def coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: 
     return hits / studies
 
 
-def martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float]:
-    """The mean gain over `revision`, and how often one is found, where a debate moves beliefs and improves none.
+def simulate_martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float]:
+    """Return the mean gain over `revision`, and how often one is found, if a debate changes beliefs at random.
 
-    Each question has a belief in the truth; second thoughts draw from it, and the debate from one that has drifted,
+    Each question has a belief in the truth. Second thoughts draw from it, and the debate from one that has drifted,
     often as far as certainty, with the same mean (a martingale).
     """
     rng, gains, conclusions = np.random.default_rng(seed), [], 0
@@ -88,7 +88,7 @@ def martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float
     return float(np.mean(gains)), conclusions / studies
 
 
-def false_alarms(seed: int, studies: int, *, questions: int, differing: float) -> float:
+def measure_false_alarms(seed: int, studies: int, *, questions: int, differing: float) -> float:
     """Return how often the e-value ever reaches 20 between two equal methods, checked after each question."""
     rng, alarms = np.random.default_rng(seed), 0
     for _ in range(studies):
@@ -99,7 +99,7 @@ def false_alarms(seed: int, studies: int, *, questions: int, differing: float) -
     return alarms / studies
 
 
-def found_early(seed: int, studies: int, *, questions: int) -> float:
+def measure_early_findings(seed: int, studies: int, *, questions: int) -> float:
     """Return how often a report finds a difference between equal methods, checked after every tenth question."""
     rng, alarms = np.random.default_rng(seed), 0
     study = make_study(questions, questions)
@@ -110,14 +110,14 @@ def found_early(seed: int, studies: int, *, questions: int) -> float:
     return alarms / studies
 
 
-def test_studies_in_short() -> None:
-    """A few studies detect severe errors of all figures quickly."""
-    assert coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
-    gain, conclusions = martingale(1, 30, questions=200)
+def test_small_simulations() -> None:
+    """A few studies are enough to detect severe errors in all figures quickly."""
+    assert measure_coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
+    gain, conclusions = simulate_martingale(1, 30, questions=200)
     assert abs(gain) <= 0.02
     assert conclusions <= 0.15
-    assert false_alarms(1, 200, questions=100, differing=0.4) <= 0.08
-    assert found_early(1, 10, questions=60) <= 0.2
+    assert measure_false_alarms(1, 200, questions=100, differing=0.4) <= 0.08
+    assert measure_early_findings(1, 10, questions=60) <= 0.2
 
 
 @pytest.mark.simulation
@@ -126,17 +126,17 @@ def test_studies_in_short() -> None:
 @pytest.mark.parametrize(
     ("questions", "clusters", "spread"), [(160, 40, 0.35), (90, 15, 0.3), (120, 120, 0.0)], ids=["40", "15", "alone"]
 )
-def test_intervals_hold_the_planted_gain(seed: int, questions: int, clusters: int, spread: float) -> None:
-    """The coverage is at least .93 of 2,000 studies, with many clusters, few, and none."""
-    assert coverage(seed, 2_000, questions=questions, clusters=clusters, spread=spread) >= 0.93
+def test_intervals_contain_the_planted_gain(seed: int, questions: int, clusters: int, spread: float) -> None:
+    """The coverage is at least .93 in 2,000 studies, with many clusters, few, and none."""
+    assert measure_coverage(seed, 2_000, questions=questions, clusters=clusters, spread=spread) >= 0.93
 
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_martingale_has_no_expected_gain(seed: int) -> None:
-    """Over 2,000 studies of 100 questions the gain is 0 ± .02, and at most .05 find a difference."""
-    gain, conclusions = martingale(seed, 2_000, questions=100)
+    """Over 2,000 studies of 100 questions, the gain is 0 ± .02, and at most .05 find a difference."""
+    gain, conclusions = simulate_martingale(seed, 2_000, questions=100)
     assert abs(gain) <= 0.02
     assert conclusions <= 0.05
 
@@ -146,8 +146,8 @@ def test_martingale_has_no_expected_gain(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("differing", [0.1, 0.4, 1.0])
 def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: float) -> None:
-    """The e-value of two equal methods reaches 20 in at most .05 of 2,000 studies of 260 questions."""
-    assert false_alarms(seed, 2_000, questions=260, differing=differing) <= 0.05
+    """The e-value between two equal methods reaches 20 in at most .05 of 2,000 studies of 260 questions."""
+    assert measure_false_alarms(seed, 2_000, questions=260, differing=differing) <= 0.05
 
 
 @pytest.mark.simulation
@@ -155,4 +155,4 @@ def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: flo
 @pytest.mark.parametrize("seed", [1])
 def test_unfinished_reports_rarely_find_false_effects(seed: int) -> None:
     """Repeated reports find a difference in at most .05 of 200 studies."""
-    assert found_early(seed, 200, questions=120) <= 0.05
+    assert measure_early_findings(seed, 200, questions=120) <= 0.05

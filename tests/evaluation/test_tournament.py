@@ -1,4 +1,4 @@
-"""Tournaments: every pair plays from both seats, is ranked and resumed, and no game is paid for twice."""
+"""Tournaments: every pair plays in both orders, is ranked and resumed, and no game is repeated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STRONG = {"ann": 2.0, "bob": 0.0, "cy": -1.5}
 
 
 class Judging:
-    """Models that sign their arguments, and a judge that prefers the stronger one with some noise."""
+    """Models that sign their arguments, and a judge that prefers the stronger one, with some noise."""
 
     def __init__(self, *, fails: Sequence[str] = ()) -> None:
         self.fails = fails
@@ -56,8 +56,8 @@ class Judging:
 
 
 @pytest.mark.slow
-async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> None:
-    """Three systems play six games a row, and a repeated call plays none. The judge sees no names."""
+async def test_pairs_meet_in_both_orders_and_are_ranked(tmp_path: Path) -> None:
+    """Three systems play six games per row, and a repeated call plays none. The judge sees no names."""
     judging = Judging()
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     result = await tournament(judging.systems, ROWS, **options)
@@ -76,7 +76,7 @@ async def test_each_pair_meets_from_both_seats_and_is_ranked(tmp_path: Path) -> 
 
 
 async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
-    """Only these are repeated; finished arguments are in the store."""
+    """Only these debates are repeated; finished arguments are in the store."""
     judging = Judging(fails=["Question 3?"])
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     first = await tournament(judging.systems, ROWS[:5], **options)
@@ -88,8 +88,8 @@ async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
     assert judging.spoken.total() == spoken
 
 
-async def test_custom_play_function_can_be_used() -> None:
-    """A function of a persona or a design makes the debate. A seat-biased judge ranks nobody."""
+async def test_custom_play_functions_can_be_used() -> None:
+    """A function of a persona or a design creates the debate. A judge biased towards one seat ranks nobody."""
 
     def play(_: object, seats: Sequence[Seat[str]]) -> Any:
         sides = [Debater(name, seat.position, role=seat.system) for name, seat in zip("ab", seats, strict=True)]
@@ -104,7 +104,7 @@ async def test_custom_play_function_can_be_used() -> None:
     assert result.ranking.systems[0].strength == pytest.approx(0)
 
 
-async def test_one_question_gives_strengths_without_intervals() -> None:
+async def test_single_questions_give_strengths_without_intervals() -> None:
     """The report has the reason; no interval has zero width."""
     judging = Judging()
     by_seat = FunctionModel(lambda _: {"reasoning": "-", "winner": "yes", "verdict": "-"}, name="seat")
@@ -114,8 +114,8 @@ async def test_one_question_gives_strengths_without_intervals() -> None:
     assert "one question cannot show how results vary" in str(lay_out(result))
 
 
-async def test_without_a_verdict_there_is_no_ranking() -> None:
-    """The reason is that of the first debate."""
+async def test_tournaments_without_a_verdict_have_no_ranking() -> None:
+    """The reason comes from the first debate."""
     judging = Judging(fails=["Question"])
     result = await tournament(judging.systems, ROWS[:1], judge=judging.judge)
     assert (result.games, result.ranking.systems, len(result.failed)) == ([], [], 6)
@@ -134,7 +134,7 @@ async def test_without_a_verdict_there_is_no_ranking() -> None:
     ids=["one system", "no row", "one position", "a text", "no such column"],
 )
 async def test_invalid_tournaments_are_rejected(systems: Any, rows: Any, field: str) -> None:
-    """The error has the field and comes before any call."""
+    """The error has the field and is raised before any call."""
     with pytest.raises(ConfigurationError) as caught:
         await tournament(systems, rows)
     assert caught.value.field == field

@@ -1,4 +1,4 @@
-"""Strategies for names and texts of any kind, for the laws of measures."""
+"""Strategies for names and texts of any kind, used to test the invariants of measures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 __all__ = ("names", "texts")
 
 _signs = st.characters()
-"""All of Unicode, including lone surrogates."""
+"""All Unicode characters, including lone surrogates."""
 
 texts = st.one_of(
     st.text(_signs, max_size=40),

@@ -29,7 +29,7 @@ class Level:
 
 
 class Given:
-    """An application's similarity with given, possibly invalid, values."""
+    """A custom similarity with predefined, possibly invalid, values."""
 
     name = "given"
 
@@ -42,7 +42,7 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Debate:
-    """Two rounds of proposals with the agents' positions."""
+    """Two rounds of proposals, with the agents' positions."""
 
     now: dict[str, str]
     before: dict[str, str] | None
@@ -66,7 +66,7 @@ def debates(draw: st.DrawFn) -> Debate:
 
 @given(debates())
 def test_both_measures_are_shares(debate: Debate) -> None:
-    """Values are from 0 to 1; a single proposal is similar to itself, and stability needs earlier texts."""
+    """Values are from 0 to 1. A single proposal is similar to itself, and stability requires earlier texts."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     assert 0 <= result.similarity <= 1
     assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
@@ -76,7 +76,7 @@ def test_both_measures_are_shares(debate: Debate) -> None:
 
 
 @given(debates(), st.data())
-def test_the_order_of_agents_changes_nothing(debate: Debate, data: st.DataObject) -> None:
+def test_order_of_agents_does_not_matter(debate: Debate, data: st.DataObject) -> None:
     """Results are equal to the last bit."""
     order = data.draw(st.permutations(list(debate.now)))
     one = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
@@ -86,7 +86,7 @@ def test_the_order_of_agents_changes_nothing(debate: Debate, data: st.DataObject
 
 @given(debates())
 def test_different_positions_never_converge(debate: Debate) -> None:
-    """Similar texts do not matter, and a single agent cannot converge; stagnation needs differing positions."""
+    """Similar texts do not matter, and a single agent cannot converge. Stagnation requires differing positions."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
     stated = {
         text.strip(" .\u200b").lower() for name, text in (debate.positions or {}).items() if name in debate.now
@@ -96,8 +96,8 @@ def test_different_positions_never_converge(debate: Debate) -> None:
 
 
 @given(debates())
-def test_agents_who_repeat_opposite_answers_are_stagnant(debate: Debate) -> None:
-    """The texts are repeated word for word, however far apart they are."""
+def test_agents_repeating_opposite_answers_are_stagnant(debate: Debate) -> None:
+    """The texts are repeated word for word, however dissimilar they are."""
     if len(debate.now) < 2:
         return
     positions = dict(zip(debate.now, ["yes", "no"] * 5, strict=False))
@@ -126,10 +126,10 @@ def test_agents_who_repeat_opposite_answers_are_stagnant(debate: Debate) -> None
     ],
     ids=case_id,
 )
-def test_the_status_follows_from_both_measures_and_the_positions(
+def test_status_follows_from_both_measures_and_the_positions(
     level: float, before: str | None, positions: dict[str, str], status: str
 ) -> None:
-    """Values at the thresholds are tested."""
+    """Values at the thresholds are included."""
     now = {"a": "text of a", "b": "text of b", "c": "text of c"}
     earlier = {None: None, "same": now, "other": {name: f"{text}, once" for name, text in now.items()}}[before]
     result = convergence(now, earlier, positions=positions, similarity=Level(level))
@@ -138,21 +138,21 @@ def test_the_status_follows_from_both_measures_and_the_positions(
 
 
 def test_stability_covers_agents_with_an_earlier_text() -> None:
-    """New agents have no stability, and agents that left are ignored."""
+    """New agents have no stability, and agents that have left are ignored."""
     result = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
     assert result.stability == 0.25
     assert convergence({"a": "x"}, {"c": "gone"}, similarity=Level(0.25)).stability is None
 
 
-def test_the_default_measure_is_the_best_installed_one() -> None:
-    """Opposite stances with similar wording would otherwise have converged."""
+def test_default_measure_is_the_best_installed_one() -> None:
+    """Otherwise, opposite stances with similar wording would have converged."""
     now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
     alike = convergence(now)
     assert (alike.status, alike.backend) == ("converged", Embeddings.name)
     assert convergence(now, positions={"ann": "cap", "bob": "no cap"}).status == "refining"
 
 
-def test_a_convergence_survives_serialization() -> None:
+def test_convergence_survives_serialization() -> None:
     result = convergence({"a": "x"}, similarity=Jaccard())
     assert Convergence.model_validate(result.model_dump(mode="json", by_alias=True)) == result
 
@@ -172,7 +172,7 @@ def test_a_convergence_survives_serialization() -> None:
     ids=case_id,
 )
 def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """Thresholds are shares with diverging below converged, and at least one proposal is required."""
+    """Thresholds are shares, with diverging below converged, and at least one proposal is required."""
     with pytest.raises(ConfigurationError) as caught:
         convergence(options.pop("now", {"a": "x"}), **options)
     assert caught.value.field == field
@@ -183,7 +183,7 @@ def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) ->
     [[], [[1.0]], [[1.0, 0.5], [0.5]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, math.nan], [math.nan, 1.0]]],
     ids=case_id,
 )
-def test_a_measure_without_shares_is_an_output_error(matrix: Any) -> None:
+def test_measures_without_shares_are_an_output_error(matrix: Any) -> None:
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
         convergence({"a": "x", "b": "y"}, similarity=Given(matrix))
 
@@ -197,8 +197,8 @@ class Apart:
         return [[1.0 if one == other else 0.1 * ("other" not in (one, other)) for other in texts] for one in texts]
 
 
-def test_an_outlier_prevents_convergence() -> None:
-    """With 19 equal texts and one outlier the mean similarity is 0.9; a single agent cannot agree."""
+def test_outliers_prevent_convergence() -> None:
+    """With 19 equal texts and one outlier, the mean similarity is 0.9."""
     texts = {f"agent {number}": "same" for number in range(19)}
     assert convergence(texts, similarity=Apart()).status == "converged"
     result = convergence({**texts, "loner": "other"}, similarity=Apart())

@@ -26,8 +26,8 @@ positions = st.builds(
 histories = st.lists(positions, max_size=12)
 
 
-def kinds(*answers: str | None) -> list[FlipKind]:
-    """Return the kinds of flips of one agent with these answers, one per round."""
+def flip_kinds(*answers: str | None) -> list[FlipKind]:
+    """Return the kinds of flips by an agent with these answers, one per round."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     return [flip.kind for flip in flips(history)]
 
@@ -63,17 +63,17 @@ def kinds(*answers: str | None) -> list[FlipKind]:
     ],
     ids=case_id,
 )
-def test_wordings_determine_the_kind_of_flip(before: str | None, after: str | None, kind: FlipKind | None) -> None:
+def test_wording_determines_the_kind_of_flip(before: str | None, after: str | None, kind: FlipKind | None) -> None:
     """Answers may be retracted, reversed or qualified; repeated or shortened answers are not flips."""
-    assert kinds(before, after) == [kind] * (kind is not None)
+    assert flip_kinds(before, after) == [kind] * (kind is not None)
 
 
-def test_each_position_is_compared_with_the_last_one() -> None:
-    """A flip and its reversal are two; an answer after a retraction is a new start."""
-    assert kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
+def test_positions_are_compared_with_the_previous_one() -> None:
+    """A flip and its reversal are two flips. An answer after a retraction is a new start."""
+    assert flip_kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
 
 
-def test_long_answers_are_compared_by_the_measure() -> None:
+def test_long_answers_are_compared_by_the_similarity_measure() -> None:
     """An embedding compares meanings."""
     reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
     before, after = (
@@ -85,7 +85,7 @@ def test_long_answers_are_compared_by_the_measure() -> None:
 
 
 def test_claims_match_regardless_of_spelling() -> None:
-    """Positions on different claims, or of different agents, are unrelated."""
+    """Positions on different claims or by different agents are unrelated."""
     history = [
         Position(agent="ann", claim="Rent caps", answer="yes", round=1),
         Position(agent="ann", claim="Taxes", answer="no", round=2),
@@ -96,8 +96,8 @@ def test_claims_match_regardless_of_spelling() -> None:
 
 
 @given(histories)
-def test_each_flip_is_between_two_positions_of_one_agent(history: list[Position]) -> None:
-    """Flips are in order of rounds, with the earlier position first."""
+def test_flips_are_between_two_positions_of_one_agent(history: list[Position]) -> None:
+    """Flips are sorted by round, with the earlier position first."""
     detected = flips(history)
     assert [flip.after.round for flip in detected] == sorted(flip.after.round for flip in detected)
     for flip in detected:
@@ -116,6 +116,6 @@ def test_repeated_answers_never_flip(history: list[Position]) -> None:
 
 
 @given(st.lists(texts, max_size=6), st.data())
-def test_rounds_determine_the_order(answers: list[str], data: st.DataObject) -> None:
+def test_flips_are_sorted_by_round(answers: list[str], data: st.DataObject) -> None:
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     assert flips(data.draw(st.permutations(history))) == flips(history)

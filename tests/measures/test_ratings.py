@@ -20,20 +20,20 @@ def draw_ratings(agents: list[str], data: st.DataObject) -> dict[str, float]:
     return {name: data.draw(ratings) for name in agents}
 
 
-def test_the_constants_are_the_usual_ones() -> None:
-    """An agent without history has 1500, and a pair plays for 32 points."""
+def test_constants_have_their_usual_values() -> None:
+    """An agent without a history has 1500, and a pair plays for 32 points."""
     assert (INITIAL_RATING, K_FACTOR) == (1500.0, 32.0)
 
 
-def test_three_equals_of_whom_one_wins_with_consensus() -> None:
-    """The winner gets two thirds of each pair's points, where half was expected: 32/6 from each of two."""
+def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
+    """The winner gets two thirds of each pair's points instead of the expected half: 32/6 from each of the two."""
     changes = elo_changes(dict.fromkeys("abc", INITIAL_RATING), winner="a", consensus=True)
     assert changes == pytest.approx({"a": 10.667, "b": -5.333, "c": -5.333}, abs=5e-4)
 
 
 @pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
-def test_a_lower_rated_winner_gains_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
-    """A 1400 beats a 1600 for two thirds of the points with consensus, and all of them without."""
+def test_lower_rated_winners_gain_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
+    """If a 1400 beats a 1600, it gets two thirds of the points with consensus, and all of them without."""
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
 
@@ -49,7 +49,7 @@ def test_changes_add_up_to_zero(agents: list[str], consensus: bool, k: float, da
 
 
 @given(names, st.booleans(), st.data())
-def test_the_order_of_agents_changes_nothing(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
+def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
     """Results are equal to the last bit."""
     before = draw_ratings(agents, data)
     shuffled = {name: before[name] for name in data.draw(st.permutations(agents))}
@@ -60,8 +60,8 @@ def test_the_order_of_agents_changes_nothing(agents: list[str], consensus: bool,
 
 
 @given(names, st.data())
-def test_a_winner_without_consensus_loses_nothing(agents: list[str], data: st.DataObject) -> None:
-    """Nobody else gains either; with consensus the others lose less."""
+def test_winners_without_consensus_lose_nothing(agents: list[str], data: st.DataObject) -> None:
+    """Nobody else gains either; with consensus, the others lose less."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
@@ -72,13 +72,13 @@ def test_a_winner_without_consensus_loses_nothing(agents: list[str], data: st.Da
 
 
 @given(names, st.booleans(), st.data())
-def test_without_a_winner_nothing_changes(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
+def test_nothing_changes_without_a_winner(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
     assert elo_changes(draw_ratings(agents, data), winner=None, consensus=consensus) == dict.fromkeys(agents, 0.0)
 
 
 @given(anything, anything)
 def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
-    """For any two ratings the values are from 0 to 1, and the better one has the higher value."""
+    """For any two ratings, the values are from 0 to 1, and the better one has the higher value."""
     one, other = expected(a, b), expected(b, a)
     assert 0 <= one <= 1
     assert one + other == pytest.approx(1)
@@ -110,14 +110,14 @@ def test_invalid_ratings_are_rejected(field: str, options: dict[str, Any]) -> No
 forecasts = st.tuples(st.floats(0, 1), st.booleans())
 
 
-def test_a_voter_without_outcomes_has_no_calibration() -> None:
+def test_voters_without_outcomes_have_no_calibration() -> None:
     assert calibration([]) is None
     assert vote_weight(None, calibration([])) == 1
 
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
-def test_a_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """A calibration is from 0 to 1, and the factor of a vote from a half to one and a half."""
+def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
+    """A calibration is from 0 to 1, and a vote's factor from a half to one and a half."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None
@@ -127,7 +127,7 @@ def test_a_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float,
 
 
 @given(st.integers(1, 500))
-def test_sure_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
+def test_confident_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
     """More outcomes have more effect; a single one changes a vote's weight by less than a twentieth."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
@@ -143,10 +143,8 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
-def test_a_better_forecast_never_makes_a_worse_calibration(
-    outcomes: list[tuple[float, bool]], confidence: float
-) -> None:
-    """Of two voters with one different confidence, the one nearer to the outcome is better calibrated."""
+def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[float, bool]], confidence: float) -> None:
+    """If two voters differ in one confidence, the one nearer to the outcome is better calibrated."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])
@@ -156,7 +154,7 @@ def test_a_better_forecast_never_makes_a_worse_calibration(
 
 
 @pytest.mark.parametrize("confidence", [2, -0.1, math.nan, True])
-def test_a_forecast_out_of_range_is_rejected(confidence: float) -> None:
+def test_forecasts_out_of_range_are_rejected(confidence: float) -> None:
     """Confidences are from 0 to 1."""
     with pytest.raises(ConfigurationError, match=r"calibration\(\): `confidence` must be (a number )?from 0 to 1"):
         calibration([(confidence, True)])

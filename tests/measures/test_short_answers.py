@@ -10,8 +10,8 @@ from tests.measures.drawn import texts
 
 
 @given(texts)
-def test_every_answer_equals_itself(text: str) -> None:
-    """Capitals, quotes and blanks make no difference."""
+def test_answers_equal_themselves(text: str) -> None:
+    """Case, quotes and spaces make no difference."""
     assert same_answer(text, text)
     if text.isascii() and answer_words(text):
         assert same_answer(text, f'  "{text.upper()}"\n')
@@ -39,8 +39,8 @@ def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
     ],
     ids=case_id,
 )
-def test_answers_with_other_spellings_or_details_are_equal(one: str, other: str) -> None:
-    """Differences in case, punctuation, invisible characters, character forms and detail are ignored."""
+def test_answers_that_differ_in_spelling_or_detail_are_equal(one: str, other: str) -> None:
+    """Differences in case, punctuation, invisible characters, Unicode form and detail are ignored."""
     assert same_answer(one, other)
 
 
@@ -65,6 +65,6 @@ def test_answers_with_other_spellings_or_details_are_equal(one: str, other: str)
     ],
     ids=case_id,
 )
-def test_answers_with_another_meaning_differ(one: str, other: str) -> None:
-    """Examples are negations, signs, numbers, and words that only begin alike."""
+def test_answers_that_differ_in_meaning_are_not_equal(one: str, other: str) -> None:
+    """Examples are negations, signs, numbers, and words with only the same beginning."""
     assert not same_answer(one, other)

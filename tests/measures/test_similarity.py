@@ -18,14 +18,14 @@ some_texts = st.lists(texts, max_size=6)
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
-    """Import libraries and read weights before a property's clock starts."""
+    """Import libraries and load weights before Hypothesis measures the time of a test."""
     for measure in MEASURES.values():
         measure(["rents", "caps"])
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
-def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[str]) -> None:
+def test_similarities_are_symmetric_matrices_of_shares(backend: str, texts: list[str]) -> None:
     """For any strings, values are from 0 to 1, and exactly 1.0 for identical texts."""
     matrix = MEASURES[backend](texts)
     assert [len(row) for row in matrix] == [len(texts)] * len(texts)
@@ -39,7 +39,7 @@ def test_a_similarity_is_a_symmetric_matrix_of_shares(backend: str, texts: list[
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts, st.data())
-def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str], data: st.DataObject) -> None:
+def test_order_of_texts_only_affects_the_order_of_results(backend: str, texts: list[str], data: st.DataObject) -> None:
     """Results are equal to the last bit."""
     order = data.draw(st.permutations(range(len(texts))))
     matrix = MEASURES[backend](texts)
@@ -47,8 +47,8 @@ def test_the_order_of_texts_changes_only_the_order(backend: str, texts: list[str
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
-def test_the_order_of_long_texts_changes_no_bit(backend: str) -> None:
-    """Sums of many floats depend on the order, so the order of summation is fixed."""
+def test_order_of_long_texts_does_not_change_the_results(backend: str) -> None:
+    """Floating-point sums depend on the order, so the order of summation is fixed."""
     random = Random(1)
     words = [
         "cap",
@@ -72,7 +72,7 @@ def test_the_order_of_long_texts_changes_no_bit(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
-def test_a_repeated_text_does_not_affect_the_others(backend: str, texts: list[str]) -> None:
+def test_repeated_texts_do_not_affect_the_others(backend: str, texts: list[str]) -> None:
     """Repetition is not evidence."""
     matrix = MEASURES[backend](texts)
     extended = MEASURES[backend]([*texts, *texts[:1]])
@@ -80,7 +80,7 @@ def test_a_repeated_text_does_not_affect_the_others(backend: str, texts: list[st
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
-def test_texts_on_one_subject_are_more_alike_than_others(backend: str) -> None:
+def test_texts_on_the_same_subject_are_more_similar_than_others(backend: str) -> None:
     one, other, far = MEASURES[backend](
         ["We should cap rents in cities.", "Rents in cities need a cap.", "Bananas grow in bunches on tall plants."]
     )[0]
@@ -89,7 +89,7 @@ def test_texts_on_one_subject_are_more_alike_than_others(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
-def test_texts_of_scripts_without_blanks_are_compared(backend: str) -> None:
+def test_texts_in_scripts_without_spaces_are_compared(backend: str) -> None:
     """A sentence in Japanese or Thai is more than one long word."""
     for sentence, alike, far in (
         ("家賃に上限を設けるべきだ", "家賃に上限を設けるべきではない", "バナナは黄色い"),
@@ -100,7 +100,7 @@ def test_texts_of_scripts_without_blanks_are_compared(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", list(MEASURES))
-def test_opposite_stances_can_read_alike(backend: str) -> None:
+def test_opposite_stances_can_be_similar(backend: str) -> None:
     """Similarity is not agreement: a negation is closer than a paraphrase."""
     negated, reworded = MEASURES[backend](
         ["Rents should be capped now.", "Rents should not be capped now.", "A limit on what landlords ask is right."]
@@ -116,13 +116,13 @@ def test_blank_texts_are_similar_only_to_themselves(backend: str) -> None:
 
 
 @given(texts)
-def test_only_a_blank_text_has_no_words(text: str) -> None:
-    """Signs replace words where there are none."""
+def test_only_blank_texts_have_no_words(text: str) -> None:
+    """Symbols count as words if there are no words."""
     assert bool(text_words(text)) is bool("".join(text.split()))
     assert text_words(text) == text_words(text.swapcase()) or not text.isascii()
 
 
-def test_the_best_measure_uses_embeddings() -> None:
+def test_best_measure_uses_embeddings() -> None:
     """The embeddings library is installed in the test environment."""
     assert isinstance(best_similarity(), Embeddings)
     assert isinstance(best_similarity(), Similarity)
@@ -142,8 +142,8 @@ from flowdebate.measures import Embeddings, TfIdf, best_similarity
 """
 
 
-def output_of(code: str) -> str:
-    """Return the output of a new interpreter."""
+def run_python(code: str) -> str:
+    """Run code in a new interpreter and return its output."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True, check=True)  # noqa: S603
     return run.stdout.strip()
 
@@ -153,19 +153,19 @@ def output_of(code: str) -> str:
     [(["wordllama"], "TfIdf()"), (["wordllama", "sklearn"], "Jaccard()")],
     ids=["no wordllama", "none"],
 )
-def test_without_a_library_the_next_best_measure_is_used(modules_: list[str], best: str) -> None:
+def test_next_best_measure_is_used_without_a_library(modules_: list[str], best: str) -> None:
     """The library is hidden from the process; requesting the measure by name says what to install."""
     tried = "TfIdf" if "sklearn" in modules_ else "Embeddings"
     code = HIDE.format(hidden=modules_) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"
-    first, second = output_of(code).splitlines()
+    first, second = run_python(code).splitlines()
     assert first == best
     assert 'pip install "flowdebate[similarity]"' in second
 
 
-def test_libraries_are_imported_at_the_first_call() -> None:
-    """Neither importing the measures nor creating one imports them."""
+def test_libraries_are_imported_on_the_first_call() -> None:
+    """Neither importing the measures nor creating one imports the libraries."""
     code = (
         "import sys; from flowdebate.measures import Embeddings, TfIdf, best_similarity;"
         "Embeddings(), TfIdf(), best_similarity(); print({'numpy', 'sklearn', 'wordllama'} & set(sys.modules))"
     )
-    assert output_of(code) == "set()"
+    assert run_python(code) == "set()"

@@ -17,7 +17,7 @@ votes = st.dictionaries(st.text(max_size=3), st.integers(0, 10), max_size=5)
 
 @st.composite
 def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
-    """Draw counts and the number of eligible voters."""
+    """Draw vote counts and the number of eligible voters."""
     counts = draw(votes)
     return counts, max(1, sum(counts.values()) + draw(st.integers(0, 5)))
 
@@ -44,16 +44,16 @@ def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
     ],
     ids=case_id,
 )
-def test_grades_follow_the_thresholds_of_the_table(counts: list[int], eligible: int, word: Strength) -> None:
-    """Values at the thresholds are tested."""
+def test_grades_follow_the_thresholds_in_the_table(counts: list[int], eligible: int, word: Strength) -> None:
+    """Values at the thresholds are included."""
     assert strength(dict(enumerate(counts)), eligible=eligible) == word  # type: ignore[arg-type] # keys do not matter
 
 
 @given(elections(), elections())
-def test_more_agreement_is_never_a_weaker_word(
+def test_more_agreement_never_has_a_weaker_grade(
     one: tuple[dict[str, int], int], other: tuple[dict[str, int], int]
 ) -> None:
-    """For any number of voters, words follow the order of shares; split and contested both mean no majority."""
+    """For any number of voters, grades follow the order of shares. Split and contested both mean no majority."""
     shares, words = zip(
         *(
             (agreement(counts, eligible), ORDER[strength(counts, eligible=eligible)])
@@ -65,8 +65,8 @@ def test_more_agreement_is_never_a_weaker_word(
 
 
 @given(elections())
-def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) -> None:
-    """The majority is of all eligible voters; "contested" means that no proposal has a second vote."""
+def test_grades_above_split_require_a_majority(election: tuple[dict[str, int], int]) -> None:
+    """The majority is among all eligible voters; "contested" means that no proposal has a second vote."""
     counts, eligible = election
     word = strength(counts, eligible=eligible)
     assert word in get_args(Strength)
@@ -75,7 +75,7 @@ def test_a_word_above_split_is_a_majority(election: tuple[dict[str, int], int]) 
 
 
 @given(elections())
-def test_agreement_is_a_share_of_all(election: tuple[dict[str, int], int]) -> None:
+def test_agreement_is_a_share_of_all_voters(election: tuple[dict[str, int], int]) -> None:
     counts, eligible = election
     share = agreement(counts, eligible)
     assert 0 <= share <= 1

@@ -48,19 +48,19 @@ def expected_count(topology: Topology, count: int, sparsity: float) -> int:
 
 
 @given(topologies, names, rounds, shares, seeds)
-def test_each_topology_has_the_edges_of_its_definition(
+def test_topologies_have_the_edges_in_their_definition(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """For one to ten agents with any names in any round, no edge is missing or repeated."""
+    """For one to ten agents with any names, in any round, no edge is missing or repeated."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert len(result) == len(set(result)) == expected_count(topology, len(agents), sparsity)
 
 
 @given(topologies, names, rounds, shares, seeds, st.data())
-def test_every_live_proposal_has_a_critic_and_nobody_is_their_own(
+def test_live_proposals_have_a_critic_other_than_the_author(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """All edges are between agents with a proposal and agents who can review."""
+    """All edges go from agents who can review to agents with a proposal."""
     live = data.draw(st.sets(st.sampled_from(agents)))
     able = data.draw(st.sets(st.sampled_from(agents)))
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity, targets=live, critics=able)
@@ -73,16 +73,16 @@ def test_every_live_proposal_has_a_critic_and_nobody_is_their_own(
 def test_edges_are_in_the_declared_order_of_names(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
-    """Edges are sorted by critic and then by target in any topology."""
+    """Edges are sorted by critic and then by target, in any topology."""
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     assert result == sorted(result, key=lambda edge: (agents.index(edge[0]), agents.index(edge[1])))
 
 
 @given(topologies, names, rounds, shares, seeds, st.data())
-def test_the_order_in_which_agents_are_declared_changes_no_edge(
+def test_declared_order_of_agents_does_not_affect_the_edges(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """Neighbours, hubs and draws depend on names."""
+    """Neighbors, hubs and draws depend on names."""
     shuffled = data.draw(st.permutations(agents))
     one = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     other = edges(topology, shuffled, round=number, random=Random(seed), sparsity=sparsity)
@@ -90,7 +90,7 @@ def test_the_order_in_which_agents_are_declared_changes_no_edge(
 
 
 @given(names)
-def test_round_robin_reviews_each_pair_once_in_all_rounds(agents: list[str]) -> None:
+def test_round_robin_reviews_each_pair_once_over_all_rounds(agents: list[str]) -> None:
     """Each agent has one critic and one target per round, and N - 1 rounds cover all pairs."""
     rounds_ = [edges("round-robin", agents, round=number, random=Random(0)) for number in range(1, len(agents))]
     for round_edges in rounds_:
@@ -110,8 +110,8 @@ def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: i
     assert result == edges("sparse", agents, round=other, random=Random(seed + 1), sparsity=sparsity)
 
 
-def test_a_random_graph_is_drawn_anew_each_round_and_repeats_with_its_seed() -> None:
-    """Ten rounds of ten agents are not all equal, but are equal under the same seed."""
+def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
+    """Ten rounds with ten agents are not all equal, but repeat with the same seed."""
     graphs = [
         [edges("random-graph", LETTERS, round=number, random=random, sparsity=0.3) for number in range(10)]
         for random in (Random(7), Random(7))
@@ -121,8 +121,8 @@ def test_a_random_graph_is_drawn_anew_each_round_and_repeats_with_its_seed() -> 
 
 
 @given(names, st.data())
-def test_everybody_and_the_hub_review_each_other(agents: list[str], data: st.DataObject) -> None:
-    """The hub is the named agent, or the first by name."""
+def test_hub_and_other_agents_review_each_other(agents: list[str], data: st.DataObject) -> None:
+    """The hub is the configured agent, or the first by name."""
     hub = data.draw(st.none() | st.sampled_from(agents))
     result = edges("star", agents, round=1, random=Random(0), hub=hub)
     centre = hub or min(agents)
@@ -130,7 +130,7 @@ def test_everybody_and_the_hub_review_each_other(agents: list[str], data: st.Dat
     assert set(result) == {(centre, name) for name in rim} | {(name, centre) for name in rim}
 
 
-def test_a_ring_joins_both_neighbours_by_name() -> None:
+def test_rings_join_neighbors_by_name() -> None:
     """Names are in alphabetical order, and the last one is next to the first."""
     result = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
@@ -141,14 +141,14 @@ def test_a_ring_joins_both_neighbours_by_name() -> None:
     ("sparsity", "count", "critics"),
     [(2 / 3, 4, 2), (1 / 3, 4, 1), (0.29, 101, 29), (0.5, 10, 4), (0, 5, 1), (1, 5, 4), (1.0, 2, 1), (0.99, 3, 1)],
 )
-def test_the_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, critics: int) -> None:
-    """Two thirds of three are two, and 0.29 of a hundred is 29 despite float arithmetic."""
+def test_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, critics: int) -> None:
+    """Two thirds of three is two, and 0.29 of a hundred is 29 despite floating-point arithmetic."""
     agents = [f"{number:03}" for number in range(count)]
     assert len(edges("sparse", agents, round=1, random=Random(0), sparsity=sparsity)) == count * critics
 
 
-def test_the_topologies_are_the_same_in_every_process() -> None:
-    """Python's own hash of a string varies between processes."""
+def test_topologies_are_the_same_in_every_process() -> None:
+    """Python's own string hash varies between processes."""
     code = (
         "from random import Random; from flowdebate.measures import edges; names = list('abcdefg');"
         "kinds = ('round-robin', 'sparse', 'random-graph');"
@@ -169,8 +169,8 @@ def test_the_topologies_are_the_same_in_every_process() -> None:
 
 
 @given(names, rounds, seeds)
-def test_each_topology_is_a_separate_function(agents: list[str], number: int, seed: int) -> None:
-    """A topology can be used by name, called directly, and passed as a custom topology."""
+def test_topologies_are_separate_functions(agents: list[str], number: int, seed: int) -> None:
+    """A topology can be used by name, called directly, or passed as a custom topology."""
     functions: dict[Topology, Callable[[Sequence[str], int, Random], list[Edge]]] = {
         "all-to-all": all_to_all,
         "round-robin": round_robin,
@@ -188,7 +188,7 @@ def test_each_topology_is_a_separate_function(agents: list[str], number: int, se
 
 @given(names, seeds, st.data())
 def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: st.DataObject) -> None:
-    """Edges from a user's function stay, and each other proposal gets one critic."""
+    """Edges from a custom function are kept, and each remaining proposal gets one critic."""
     drawn_edges = data.draw(st.sets(st.sampled_from(all_to_all(agents, 1, Random(0)) or [("", "")])))
     own_edges = [] if len(agents) == 1 else sorted(drawn_edges)
     result = edges(lambda names, number, random: own_edges, agents, round=1, random=Random(seed))
@@ -198,7 +198,7 @@ def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: 
 
 
 def test_added_critics_are_spread_evenly() -> None:
-    """A function without edges leads to one review for each proposal."""
+    """A function without edges results in one review per proposal."""
     result = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
     assert result == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
     few = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0), critics=["a", "b"])
@@ -207,7 +207,7 @@ def test_added_critics_are_spread_evenly() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Options that make no valid topology."""
+    """Options that do not define a valid topology."""
 
     id: str
     field: str
@@ -240,7 +240,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
 def test_invalid_topologies_are_rejected(case: Refused) -> None:
-    """The error comes before anything is drawn, and names the field."""
+    """The error is raised before anything is drawn, and names the field."""
     options: dict[str, Any] = {"topology": "ring", "names": ["a", "b"], "round": 1, "random": Random(0)} | case.options
     with pytest.raises(ConfigurationError, match=r"edges\(\)") as caught:
         edges(options.pop("topology"), options.pop("names"), **options)
@@ -263,7 +263,7 @@ def test_invalid_topologies_are_rejected(case: Refused) -> None:
     ],
     ids=case_id,
 )
-def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, message: str) -> None:
+def test_invalid_edges_from_a_function_are_an_output_error(given_edges: Any, message: str) -> None:
     def my_own(names: Sequence[str], number: int, random: Random) -> Any:
         return given_edges
 
@@ -273,7 +273,7 @@ def test_invalid_edges_of_a_function_are_an_output_error(given_edges: Any, messa
     assert caught.value.block == "my_own"
 
 
-def test_an_error_of_a_custom_topology_reaches_the_caller() -> None:
+def test_errors_in_a_custom_topology_reach_the_caller() -> None:
     """The exception is unchanged, and any callable is allowed."""
 
     def broken(names: Sequence[str], number: int, random: Random, *, why: str) -> list[Edge]:

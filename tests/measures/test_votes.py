@@ -19,7 +19,7 @@ RULES: tuple[VotingRule, ...] = get_args(VotingRule)
 
 @dataclass(frozen=True, kw_only=True)
 class Election:
-    """The data of a tally."""
+    """Input data for a tally."""
 
     ballots: list[Ballot]
     choices: list[str]
@@ -29,7 +29,7 @@ class Election:
     quorum: int | None
 
     def count(self, **changes: Any) -> Tally:
-        """Return the tally with these changes."""
+        """Return the tally, with these fields replaced."""
         options = {name: value for name, value in vars(self).items() if name != "ballots"} | changes
         return tally(options.pop("ballots", self.ballots), **options)
 
@@ -57,7 +57,7 @@ def elections(draw: st.DrawFn) -> Election:
 
 
 @given(elections())
-def test_every_vote_is_counted_once(election: Election) -> None:
+def test_votes_are_counted_once(election: Election) -> None:
     """Valid, spoiled and failed votes add up to the voters, and only valid ones are in the counts."""
     result = election.count()
     assert result.valid + result.spoiled + result.failed == result.eligible == len(election.eligible)
@@ -68,8 +68,8 @@ def test_every_vote_is_counted_once(election: Election) -> None:
 
 
 @given(elections(), st.data())
-def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, data: st.DataObject) -> None:
-    """Sums are exact, so no bit changes."""
+def test_order_of_ballots_and_voters_does_not_matter(election: Election, data: st.DataObject) -> None:
+    """Sums are exact, so results are equal to the last bit."""
     result = election.count(
         ballots=data.draw(st.permutations(election.ballots)), eligible=data.draw(st.permutations(election.eligible))
     )
@@ -77,7 +77,7 @@ def test_the_order_of_ballots_and_voters_changes_nothing(election: Election, dat
 
 
 @given(elections(), st.data())
-def test_the_order_of_choices_changes_only_the_order(election: Election, data: st.DataObject) -> None:
+def test_order_of_choices_only_affects_the_order_of_results(election: Election, data: st.DataObject) -> None:
     choices = data.draw(st.permutations(election.choices))
     one, other = election.count(), election.count(choices=choices)
     excluded = {"tied", "reason"}
@@ -86,7 +86,7 @@ def test_the_order_of_choices_changes_only_the_order(election: Election, data: s
 
 
 @given(elections())
-def test_confidence_is_the_share_of_voters_sure_of_the_winner(election: Election) -> None:
+def test_confidence_is_the_share_of_voters_confident_in_the_winner(election: Election) -> None:
     """The share is of all eligible voters, and at most the winner's share."""
     result = election.count()
     assert 0 <= result.confidence <= 1
@@ -99,8 +99,8 @@ def test_confidence_is_the_share_of_voters_sure_of_the_winner(election: Election
 
 
 @given(elections())
-def test_a_winner_leads_alone_with_a_quorum(election: Election) -> None:
-    """A tie and a vote without a quorum have no winner, and only a winner can satisfy a rule."""
+def test_winner_leads_with_a_quorum(election: Election) -> None:
+    """A tie or a vote without a quorum has no winner, and only a winner can satisfy a rule."""
     result = election.count()
     assert result.quorum_met is (result.valid >= result.quorum)
     leads = result.weights if election.rule == "weighted" else result.counts
@@ -115,8 +115,8 @@ def test_a_winner_leads_alone_with_a_quorum(election: Election) -> None:
 
 
 @given(elections())
-def test_a_rule_requires_its_share_of_all_voters(election: Election) -> None:
-    """More than half, two thirds, or all are required; lost and spoiled votes do not help."""
+def test_rules_require_a_share_of_all_voters(election: Election) -> None:
+    """More than half, two thirds, or all are required; failed and spoiled votes do not help."""
     result = election.count()
     if election.rule == "weighted" or result.winner is None:
         return
@@ -126,7 +126,7 @@ def test_a_rule_requires_its_share_of_all_voters(election: Election) -> None:
 
 
 @given(elections())
-def test_a_stricter_rule_does_not_reach_more(election: Election) -> None:
+def test_stricter_rules_imply_weaker_ones(election: Election) -> None:
     """Unanimity implies a supermajority, which implies a majority."""
     reached = [election.count(rule=rule) for rule in ("unanimous", "supermajority", "majority")]
     assert [tally_.reached for tally_ in reached] == sorted(tally_.reached for tally_ in reached)
@@ -136,7 +136,7 @@ def test_a_stricter_rule_does_not_reach_more(election: Election) -> None:
 
 
 @given(elections(), st.data())
-def test_a_failed_vote_makes_no_consensus(election: Election, data: st.DataObject) -> None:
+def test_failed_votes_never_create_a_consensus(election: Election, data: st.DataObject) -> None:
     """A result not reached with a vote is not reached without it, unless the vote was for another proposal."""
     if not election.ballots:
         return
@@ -156,8 +156,8 @@ def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) 
 
 
 @given(elections(), st.data())
-def test_a_tie_break_chooses_between_tied_proposals(election: Election, data: st.DataObject) -> None:
-    """The tie break needs a quorum, never makes a consensus, and is ignored without a tie."""
+def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.DataObject) -> None:
+    """A tie break needs a quorum, never creates a consensus, and is ignored without a tie."""
     result = election.count()
     choice = data.draw(st.sampled_from(result.tied or ["nobody"]))
     broken = election.count(tie_break=choice)
@@ -171,8 +171,8 @@ def test_a_tie_break_chooses_between_tied_proposals(election: Election, data: st
 
 
 @given(elections())
-def test_the_default_quorum_is_half_of_the_voters_and_two_at_least(election: Election) -> None:
-    """A single voter needs one vote; a higher quorum may be requested."""
+def test_default_quorum_is_half_of_the_voters_but_at_least_two(election: Election) -> None:
+    """A single voter needs one vote; a higher quorum can be requested."""
     size = len(election.eligible)
     assert election.count(quorum=None).quorum == (1 if size == 1 else max(2, math.ceil(size / 2)))
     assert election.count(quorum=12).quorum == 12
@@ -180,7 +180,7 @@ def test_the_default_quorum_is_half_of_the_voters_and_two_at_least(election: Ele
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Votes of a, b, c, … in this order, with `-` for a lost one, and their result."""
+    """Votes by a, b, c, … in this order, with `-` for a failed one, and their result."""
 
     id: str
     votes: str
@@ -275,7 +275,7 @@ def test_tallies_follow_the_rules(case: Case) -> None:
     assert case.reason in result.reason
 
 
-def test_a_ballot_without_a_choice_is_spoiled() -> None:
+def test_ballots_without_a_choice_are_spoiled() -> None:
     """The ballot was received but supports no proposal."""
     result = tally([Ballot(voter="a", choice=None)], choices=["a"], eligible=["a"])
     assert (result.valid, result.spoiled, result.failed, result.winner) == (0, 1, 0, None)
@@ -312,13 +312,13 @@ def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> 
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, math.nan, math.inf])
-def test_a_confidence_is_from_0_to_1(confidence: float) -> None:
+def test_confidence_is_from_0_to_1(confidence: float) -> None:
     with pytest.raises(ValidationError):
         Ballot(voter="a", choice="a", confidence=confidence)
 
 
-def test_a_tally_survives_serialization() -> None:
-    """The JSON has camelCase keys and can be read back."""
+def test_tallies_survive_serialization() -> None:
+    """The JSON has camelCase keys and can be parsed back."""
     result = tally([Ballot(voter="a", choice="a")], choices=["a"], eligible=["a"])
     wire = result.model_dump(mode="json", by_alias=True)
     assert wire["quorumMet"] is True
@@ -343,20 +343,20 @@ def test_a_tally_survives_serialization() -> None:
         (1500, -9.0, 0.1),
     ],
 )
-def test_the_weight_of_a_vote_follows_the_formula(elo: float | None, calibration: float | None, weight: float) -> None:
+def test_vote_weights_follow_the_formula(elo: float | None, calibration: float | None, weight: float) -> None:
     """Rating and calibration count within bounds, and an empty history weighs 1."""
     assert vote_weight(elo, calibration) == pytest.approx(weight)
 
 
 @given(st.floats(0, 3000), st.floats(0, 3000), st.floats(0, 1), st.floats(0, 1))
-def test_a_better_history_never_weighs_less(one: float, other: float, sure: float, unsure: float) -> None:
+def test_better_histories_never_weigh_less(one: float, other: float, sure: float, unsure: float) -> None:
     """Weights are between 0.1 and 5, and grow with rating and calibration."""
     low, high = sorted((one, other)), sorted((sure, unsure))
     assert 0.1 <= vote_weight(low[0], high[0]) <= vote_weight(low[1], high[1]) <= 5
 
 
 @pytest.mark.parametrize(("elo", "calibration"), [(math.nan, None), (math.inf, None), (None, math.nan), (True, None)])
-def test_an_invalid_history_is_rejected(elo: Any, calibration: Any) -> None:
-    """An invalid history would otherwise give a meaningless weight."""
+def test_invalid_histories_are_rejected(elo: Any, calibration: Any) -> None:
+    """Otherwise, the weight would be meaningless."""
     with pytest.raises(ConfigurationError, match="a finite number or None"):
         vote_weight(elo, calibration)

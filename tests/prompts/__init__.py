@@ -1,1 +1,1 @@
-"""Tests of `flowdebate.prompts`, and of every prompt against hostile text."""
+"""Tests for `flowdebate.prompts`, and for every prompt with hostile text."""

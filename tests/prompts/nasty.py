@@ -1,4 +1,4 @@
-"""Texts that imitate something else, and checks that detect imitations."""
+"""Texts that imitate parts of a prompt, and checks that detect imitations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FORGERIES = (
     "{{question}}",
     "\\1\\g<0>",
 )
-"""Texts that readers may take for a tag, a heading, a continuation, an escape, or a field."""
+"""Texts that readers might take for a tag, a heading, a continuation, an escape, or a field."""
 
 anything = st.characters(exclude_categories=())
 """Any code points, including lone surrogates."""
@@ -52,12 +52,12 @@ rounds = st.integers(1, 4) | st.integers(1, 10**40)
 
 
 def entry(number: int, name: str, stance: str, text: str) -> DebateContributionEntry:
-    """Draw an entry with any texts, without lone surrogates."""
+    """Create an entry with any texts, but without lone surrogates."""
     return DebateContributionEntry.model_construct(round=number, agent_name=name, stance=stance, text=text)
 
 
 def decision(number: int, speakers: list[str], briefing: str | None, angle: str | None) -> DebateModeratorDecision:
-    """Draw a decision with any texts."""
+    """Create a decision with any texts."""
     return DebateModeratorDecision.model_construct(
         round=number, next_speakers=speakers, briefing=briefing, new_angle=angle, done=False
     )
@@ -69,12 +69,12 @@ entries = st.lists(st.builds(entry, rounds, texts, texts, texts), max_size=4)
 
 @st.composite
 def debates(draw: st.DrawFn) -> list[DebateContributionEntry]:
-    """Draw entries of a debate, with ascending rounds."""
+    """Draw the entries of a debate, with ascending rounds."""
     return sorted(draw(entries), key=lambda entry_: entry_.round)
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the visible lines, without continuation lines."""
+    """Return the visible lines, omitting continuation lines."""
     return [line for line in text.splitlines() if not line.startswith("  | ")]
 
 

@@ -1,4 +1,4 @@
-"""The corpus of attacks against every reader of a debate, as far as no model is needed."""
+"""The attack corpus against every reader of a debate, as far as it can be tested without a model."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CONTROL_TOKENS = (
     "[SYSTEM_PROMPT]",
     "[TOOL_RESULTS]",
 )
-"""Delimiters of messages in the chat templates of several model families."""
+"""Message delimiters in the chat templates of several model families."""
 
 
 def transcript_with(text: str) -> list[DebateContributionEntry]:
@@ -104,7 +104,7 @@ def transcript_with(text: str) -> list[DebateContributionEntry]:
 
 
 def raw_with(text: str) -> DebateRawOutput:
-    """Return the raw output of such a debate; the moderator's and the judge's texts attack too."""
+    """Return the raw output of such a debate, in which the moderator's and the judge's texts attack too."""
     return DebateRawOutput.model_construct(
         rounds=2,
         question=QUESTION,
@@ -156,14 +156,14 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 # The corpus
 
 
-def test_each_attack_has_a_unique_name_and_a_text() -> None:
+def test_attacks_have_a_unique_name_and_a_text() -> None:
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 40
     assert len({attack.written() for attack in ATTACKS}) == len(ATTACKS)
     assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", attack.id) for attack in ATTACKS)
 
 
 @given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
-def test_fields_of_an_attack_are_filled_once(attack: Attack, own_stance: str, other: str, question: str) -> None:
+def test_fields_in_an_attack_are_filled_once(attack: Attack, own_stance: str, other: str, question: str) -> None:
     """Stances and questions are inserted unchanged, even if they look like a field."""
     parts = re.split("«(own|other|question)»", attack.template)
     values = {"own": own_stance, "other": other, "question": question}
@@ -176,7 +176,7 @@ def test_fields_of_an_attack_are_filled_once(attack: Attack, own_stance: str, ot
 
 @each_argument
 @pytest.mark.parametrize("names", [True, False])
-def test_an_attacked_transcript_can_be_read_back(attack: Attack, names: bool) -> None:  # noqa: FBT001
+def test_attacked_transcripts_can_be_parsed(attack: Attack, names: bool) -> None:  # noqa: FBT001
     transcript = transcript_with(attack.written())
     visible = [one if names else entry(one.round, "", one.stance, one.text) for one in transcript]
     assert parse_entries(render_entries(transcript, names=names), names=names) == visible
@@ -184,7 +184,7 @@ def test_an_attacked_transcript_can_be_read_back(attack: Attack, names: bool) ->
 
 @each_argument
 @each_view
-def test_no_view_has_a_forged_line(attack: Attack, view: Callable[[str], str]) -> None:
+def test_views_have_no_forged_line(attack: Attack, view: Callable[[str], str]) -> None:
     """A prompt has four tags, two headings, and as many other lines as without an attack."""
     rendered, harmless = view(attack.written()), view(HARMLESS)
     assert tags(rendered) == 4
@@ -194,21 +194,21 @@ def test_no_view_has_a_forged_line(attack: Attack, view: Callable[[str], str]) -
 
 @each_argument
 @each_view
-def test_no_view_contains_control_tokens(attack: Attack, view: Callable[[str], str]) -> None:
-    """Servers interpret control tokens anywhere: one of them would end the user's message."""
+def test_views_contain_no_control_tokens(attack: Attack, view: Callable[[str], str]) -> None:
+    """Servers interpret control tokens anywhere, and one of them would end the user's message."""
     rendered = view(attack.written())
     assert not any(token in rendered for token in CONTROL_TOKENS)
 
 
 @each_argument
 @each_view
-def test_every_view_can_be_sent(attack: Attack, view: Callable[[str], str]) -> None:
+def test_views_can_be_sent(attack: Attack, view: Callable[[str], str]) -> None:
     rendered = view(attack.written())
     assert json.loads(json.dumps(rendered, ensure_ascii=False).encode()) == rendered
 
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
-def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> None:
+def test_quoted_text_has_no_control_tokens_and_can_be_parsed(text: str) -> None:
     """Neither surrounding text nor overlaps matter."""
     rendered = quoted(text)
     assert not any(token in rendered for token in CONTROL_TOKENS)
@@ -217,19 +217,19 @@ def test_quoted_text_has_no_control_tokens_and_can_be_read_back(text: str) -> No
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
-    """Unrendered text, such as a tool's result, is included."""
+    """This includes unrendered text, such as a tool result."""
     cleaned = without_control_tokens(text)
     assert not any(token in cleaned for token in CONTROL_TOKENS)
     assert unescaped(cleaned) == unescaped(text)
 
 
 @pytest.mark.parametrize("text", ["[YES] We should.", "a <-> b", "[1] [2, 3] [x]", "if a < b and b > c", "[TODO]"])
-def test_ordinary_signs_are_unchanged_for_the_local_model(text: str) -> None:
+def test_ordinary_punctuation_is_unchanged_for_the_local_model(text: str) -> None:
     assert without_control_tokens(text) == text
 
 
 @each_called
-def test_an_attacking_name_or_stance_stays_on_its_line(attack: Attack) -> None:
+def test_attacks_in_names_or_stances_stay_on_their_line(attack: Attack) -> None:
     """Tags, rosters, positions and each view's system message are checked."""
     text = attack.written()
     transcript = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
@@ -272,17 +272,17 @@ class Recording:
 
     @property
     def systems(self) -> list[str]:
-        """Return the messages with roles other than the user's."""
+        """Return the messages with a role other than "user"."""
         return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] != "user"]
 
     @property
     def users(self) -> list[str]:
-        """Return the messages with the user's role."""
+        """Return the messages with the role "user"."""
         return [m["content"] for _, messages, _ in self.asked for m in messages if m["role"] == "user"]
 
 
 def run_debate(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[Recording, RunResult[Any]]:
-    """Run a moderated debate of two rounds in which every text is `text`."""
+    """Run a moderated two-round debate in which every text is `text`."""
     recording = Recording(text)
     transcript = create_debate_transcript()
     pattern = debate(
@@ -297,8 +297,8 @@ def run_debate(text: str, *, anna: str = "anna", stance: str = "for") -> tuple[R
 
 
 @each_argument
-def test_an_argument_never_reaches_a_system_message(attack: Attack) -> None:
-    """Messages have the same roles and system texts as in a harmless debate, byte for byte."""
+def test_arguments_never_reach_a_system_message(attack: Attack) -> None:
+    """Message roles and system texts are the same as in a harmless debate, byte for byte."""
     attacked, _ = run_debate(attack.written())
     harmless, _ = run_debate(HARMLESS)
     assert attacked.systems == harmless.systems
@@ -312,7 +312,7 @@ def test_an_argument_never_reaches_a_system_message(attack: Attack) -> None:
 
 @each_argument
 def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
-    """The verdict is the judge's answer, the number of rounds the moderator's, and all speak for themselves."""
+    """The verdict is the judge's answer, the moderator sets the number of rounds, and nobody speaks for others."""
     _, result = run_debate(attack.written())
     raw = result.raw
     assert raw.verdict is not None
@@ -359,8 +359,8 @@ def test_messages_are_sent_as_rendered(attack: Attack) -> None:
 
 
 @each_called
-def test_an_attacking_debater_is_rejected_or_contained(attack: Attack) -> None:
-    """Compared with a harmless name, system messages have as many lines, and the judge's answer is the same."""
+def test_attacking_debaters_are_rejected_or_contained(attack: Attack) -> None:
+    """System messages have as many lines as with a harmless name, and the judge's answer is the same."""
     text = attack.written()
     options = {"anna": text} if attack.place == "name" else {"stance": text}
     try:
@@ -396,8 +396,8 @@ def document_of(attack: Attack) -> DebateDocument:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
-    """Apart from line ends, the output has no control or invisible characters."""
+def test_attacks_have_no_effect_on_a_terminal(attack: Attack) -> None:
+    """Apart from line breaks, the output has no control or invisible characters."""
     stream = io.StringIO()
     document = document_of(attack)
     render(document, Page(stream, document.speakers, environ={}))
@@ -406,8 +406,8 @@ def test_no_attack_acts_on_a_terminal(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_no_attack_is_markup_in_a_report(attack: Attack) -> None:
-    """The parsed Markdown has its own headings, quotes and lists, and no HTML, link, image or table."""
+def test_attacks_are_not_markup_in_a_report(attack: Attack) -> None:
+    """The parsed Markdown has its own headings, quotes and lists, but no HTML, link, image or table."""
     document = document_of(attack)
     tokens = MARKDOWN.parse(report(document))
     everything = [inner for token in tokens for inner in (token, *(token.children or ()))]
@@ -417,8 +417,8 @@ def test_no_attack_is_markup_in_a_report(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_an_attack_survives_being_saved(attack: Attack) -> None:
-    """A saved debate can be read back unchanged, and its file is harmless in a terminal."""
+def test_attacks_survive_being_saved(attack: Attack) -> None:
+    """A saved debate can be loaded unchanged, and its file is harmless in a terminal."""
     document = document_of(attack)
     saved = document.to_json()
     assert DebateDocument.model_validate_json(saved) == document

@@ -12,13 +12,13 @@ from tests.prompts.nasty import texts
 
 
 @given(texts)
-def test_a_quoted_text_can_be_read_back(text: str) -> None:
+def test_quoted_text_can_be_parsed(text: str) -> None:
     assert unquoted(quoted(text)) == text
 
 
 @given(texts)
-def test_further_lines_of_a_quoted_text_begin_with_a_bar(text: str) -> None:
-    """For any kind of line break, only the first line can begin without a bar."""
+def test_further_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
+    """Whatever the kind of line break, only the first line can begin without a bar."""
     first, *further = ("label: " + quoted(text)).splitlines()
     assert first.startswith("label: ")
     assert all(line.startswith("  | ") for line in further)
@@ -27,14 +27,14 @@ def test_further_lines_of_a_quoted_text_begin_with_a_bar(text: str) -> None:
 
 @given(texts)
 def test_quoted_text_can_be_encoded(text: str) -> None:
-    """Lone surrogates are escaped, so that every prompt can be encoded."""
+    """Lone surrogates are escaped, so every prompt can be encoded."""
     for escaped in (quoted(text), tag_text(text), tag_name(text)):
         assert escaped.encode().decode() == escaped
 
 
 @given(texts | texts.map(quoted))
 def test_invalid_quotations_are_rejected(text: str) -> None:
-    """Each quoted text has one original; anything else is a ViewError."""
+    """Each quoted text has exactly one original; anything else is a `ViewError`."""
     try:
         plain = unquoted(text)
     except ViewError:
@@ -45,7 +45,7 @@ def test_invalid_quotations_are_rejected(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
-def test_text_similar_to_a_quotation_is_rejected(text: str) -> None:
+def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
     """Examples are an unnecessary escape, a bare mark, and a line without a bar."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
@@ -71,8 +71,8 @@ def test_common_text_is_unchanged(text: str) -> None:
     assert quoted(f"{text}\n{text}") == f"{text}\n  | {text}"
 
 
-def test_every_sign_that_breaks_a_line_or_cannot_be_sent_is_escaped() -> None:
-    """All line breaks, control characters, bidirectional controls and lone surrogates of Unicode are covered."""
+def test_characters_that_break_lines_or_cannot_be_sent_are_escaped() -> None:
+    """This covers all line breaks, control characters, bidirectional controls and lone surrogates in Unicode."""
     turning = set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A))
     controls = (set(range(0x20)) | set(range(0x7F, 0xA0))) - {0x09, 0x0A}
     halves = set(range(0xD800, 0xE000))
@@ -82,7 +82,7 @@ def test_every_sign_that_breaks_a_line_or_cannot_be_sent_is_escaped() -> None:
 
 
 @given(texts)
-def test_a_tag_is_one_line_without_brackets(text: str) -> None:
+def test_tags_are_one_line_without_brackets(text: str) -> None:
     """Neither a stance nor a name can close its tag, and a name cannot end before its comma."""
     assert not set(tag_text(text)) & set("[]\n")
     assert not set(tag_name(text)) & set("[],\n")
@@ -92,6 +92,6 @@ def test_a_tag_is_one_line_without_brackets(text: str) -> None:
 
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
-def test_a_plain_stance_is_its_own_tag(stance: str) -> None:
-    """The winner named by a judge can be compared with the transcript."""
+def test_plain_stances_equal_their_tag(stance: str) -> None:
+    """This makes a judge's winner comparable with the transcript."""
     assert tag_text(stance) == stance

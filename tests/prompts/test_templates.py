@@ -35,8 +35,10 @@ from tests.prompts.nasty import texts
         (ModeratorTemplate, "next", None, "`next` is required: text"),
     ],
 )
-def test_an_unsafe_template_is_rejected_when_made(template: type[Template], part: str, text: Any, message: str) -> None:
-    """Unknown fields, fields of another part, and places where text could imitate the prompt are rejected."""
+def test_unsafe_templates_are_rejected_when_created(
+    template: type[Template], part: str, text: Any, message: str
+) -> None:
+    """Unknown fields, fields from another part, and positions where text could imitate the prompt are rejected."""
     with pytest.raises(ConfigurationError) as failure:
         template(**{part: text})
     assert message in str(failure.value)
@@ -44,15 +46,15 @@ def test_an_unsafe_template_is_rejected_when_made(template: type[Template], part
 
 
 @pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda parts: type(parts).__name__)
-def test_every_part_lists_its_fields(template: Template) -> None:
-    """A typing error is found when the template is made, not in the middle of a debate."""
+def test_template_parts_list_their_fields(template: Template) -> None:
+    """A typo is reported when the template is created, not in the middle of a debate."""
     for part in fields(template):
         with pytest.raises(ConfigurationError):
             replace(template, **{part.name: "x {no_such_field}"})
 
 
-def test_a_single_part_can_be_overridden() -> None:
-    """Applications use their own wording and language."""
+def test_single_parts_can_be_overridden() -> None:
+    """Applications can use their own wording and language."""
     german = DebaterTemplate(opening="Beginne: {stance}")
     identity = DebaterIdentity(stance="dafür", max_rounds=2)
     rendered = render_debater_turn(identity, entries=[], round=1, template=german)

@@ -1,1 +1,1 @@
-"""Tests of `flowdebate.resources`."""
+"""Tests for `flowdebate.resources`."""

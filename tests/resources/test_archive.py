@@ -1,4 +1,4 @@
-"""Archives in memory, which outlast a run."""
+"""In-memory archives, which outlive a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ names = st.sampled_from(("ann", "bob", "cy"))
 ids = st.sampled_from(("1", "2", "3"))
 
 
-def past(number: int, task: str, at: float = 0.0) -> PastDebate:
+def past_debate(number: int, task: str, at: float = 0.0) -> PastDebate:
     """Return a debate on `task`."""
     return PastDebate(id=str(number), task=task, outcome="no_consensus", at=at)
 
@@ -35,7 +35,7 @@ def run(call: Coroutine[Any, Any, Any]) -> Any:
 # Debates
 
 
-async def recall(archive: Archive, task: str, limit: int = 9) -> list[str]:
+async def recall_ids(archive: Archive, task: str, limit: int = 9) -> list[str]:
     """Return the ids of the recalled debates."""
     return [debate.id for debate in await archive.past_debates.recent(task, limit=limit)]
 
@@ -45,26 +45,26 @@ async def test_debates_on_similar_tasks_are_recalled_by_similarity() -> None:
     archive = Archive()
     tasks = ("How can rents be affordable?", "How can trams be on time?", "Are rents too high?", "Affordable rents now")
     for number, task in enumerate(tasks):
-        await archive.past_debates.add(past(number, task))
-    assert await recall(archive, "Which rents are affordable") == ["0", "3", "2"]
-    assert await recall(archive, "Which trams?") == ["1"]
-    assert await recall(archive, "What is love?") == []
+        await archive.past_debates.add(past_debate(number, task))
+    assert await recall_ids(archive, "Which rents are affordable") == ["0", "3", "2"]
+    assert await recall_ids(archive, "Which trams?") == ["1"]
+    assert await recall_ids(archive, "What is love?") == []
 
 
-async def test_of_equally_similar_debates_the_latest_comes_first() -> None:
+async def test_latest_of_equally_similar_debates_comes_first() -> None:
     archive = Archive()
     for number, at in enumerate((3.0, 9.0, 1.0)):
-        await archive.past_debates.add(past(number, "Rents?", at))
-    assert await recall(archive, "Rents?") == ["1", "0", "2"]
-    assert await recall(archive, "Rents?", limit=2) == ["1", "0"]
+        await archive.past_debates.add(past_debate(number, "Rents?", at))
+    assert await recall_ids(archive, "Rents?") == ["1", "0", "2"]
+    assert await recall_ids(archive, "Rents?", limit=2) == ["1", "0"]
 
 
 @pytest.mark.parametrize("task", ["Why?", "?!", "家賃に上限", "", "A or B", "Soll es so?"])
-async def test_a_debate_on_the_same_task_is_always_recalled(task: str) -> None:
+async def test_debates_on_the_same_task_are_always_recalled(task: str) -> None:
     """The task may be short and in any script."""
     archive = Archive()
-    await archive.past_debates.add(past(1, task))
-    assert await recall(archive, task) == ["1"]
+    await archive.past_debates.add(past_debate(1, task))
+    assert await recall_ids(archive, task) == ["1"]
 
 
 @given(
@@ -72,43 +72,43 @@ async def test_a_debate_on_the_same_task_is_always_recalled(task: str) -> None:
     query=st.text(max_size=30) | st.sampled_from(("rents", "trams")),
     limit=st.integers(0, 7),
 )
-def test_the_limit_bounds_the_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
-    """The results are the first of an unlimited recall, without duplicates and including the same task."""
+def test_limit_bounds_the_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
+    """The results are the first of an unlimited recall, without duplicates, and include the same task."""
     archive = Archive()
     for number, task in enumerate(tasks):
-        run(archive.past_debates.add(past(number, task, at=number)))
-    everything = run(recall(archive, query, limit=99))
-    assert run(recall(archive, query, limit=limit)) == everything[:limit]
+        run(archive.past_debates.add(past_debate(number, task, at=number)))
+    everything = run(recall_ids(archive, query, limit=99))
+    assert run(recall_ids(archive, query, limit=limit)) == everything[:limit]
     assert len(set(everything)) == len(everything)
     assert {str(number) for number, task in enumerate(tasks) if task == query} <= set(everything)
 
 
-async def test_an_existing_debate_is_not_changed() -> None:
+async def test_existing_debates_are_not_changed() -> None:
     archive = Archive()
-    await archive.past_debates.add(past(1, "Rents?"))
-    await archive.past_debates.add(past(1, "Trams?"))
-    assert await recall(archive, "Rents?") == ["1"]
-    assert await recall(archive, "Trams?") == []
+    await archive.past_debates.add(past_debate(1, "Rents?"))
+    await archive.past_debates.add(past_debate(1, "Trams?"))
+    assert await recall_ids(archive, "Rents?") == ["1"]
+    assert await recall_ids(archive, "Trams?") == []
 
 
 # Points of critics
 
 
-def point(issue: str, suggestion: str = "", *, successes: int = 0, uses: int = 1) -> CritiquePattern:
+def critique_point(issue: str, suggestion: str = "", *, successes: int = 0, uses: int = 1) -> CritiquePattern:
     """Create a point."""
     return CritiquePattern(issue=issue, suggestion=suggestion, successes=successes, uses=uses)
 
 
 async def test_points_that_helped_most_come_first() -> None:
-    """With equal successes, fewer uses come first; points that never helped are omitted."""
+    """With equal successes, points with fewer uses come first. Points that never helped are omitted."""
     archive = Archive()
     await archive.critique_patterns.record(
         "1",
         [
-            point("never", uses=9),
-            point("often", successes=3, uses=9),
-            point("sometimes", successes=1, uses=4),
-            point("surely", successes=3, uses=3),
+            critique_point("never", uses=9),
+            critique_point("often", successes=3, uses=9),
+            critique_point("sometimes", successes=1, uses=4),
+            critique_point("surely", successes=3, uses=3),
         ],
     )
     points = await archive.critique_patterns.successful(limit=9)
@@ -119,22 +119,22 @@ async def test_points_that_helped_most_come_first() -> None:
 async def test_points_match_regardless_of_spelling() -> None:
     """Counts add up, and the first critic's wording is kept."""
     archive = Archive()
-    await archive.critique_patterns.record("1", [point("It is dear.", "Say who pays.", successes=1)])
-    await archive.critique_patterns.record("2", [point("it  is DEAR.", "say who pays.", successes=1, uses=2)])
-    await archive.critique_patterns.record("3", [point("It is dear.", "Build less.", successes=1)])
+    await archive.critique_patterns.record("1", [critique_point("It is dear.", "Say who pays.", successes=1)])
+    await archive.critique_patterns.record("2", [critique_point("it  is DEAR.", "say who pays.", successes=1, uses=2)])
+    await archive.critique_patterns.record("3", [critique_point("It is dear.", "Build less.", successes=1)])
     assert list(await archive.critique_patterns.successful(limit=9)) == [
-        point("It is dear.", "Say who pays.", successes=2, uses=3),
-        point("It is dear.", "Build less.", successes=1, uses=1),
+        critique_point("It is dear.", "Say who pays.", successes=2, uses=3),
+        critique_point("It is dear.", "Build less.", successes=1, uses=1),
     ]
 
 
 @given(st.lists(st.tuples(ids, st.lists(st.sampled_from("abc"), max_size=4)), max_size=6))
-def test_points_of_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
+def test_points_in_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
     archive = Archive()
     counted: dict[str, int] = {}
     debates: set[str] = set()
     for debate, issues in reports:
-        run(archive.critique_patterns.record(debate, [point(issue, successes=1) for issue in issues]))
+        run(archive.critique_patterns.record(debate, [critique_point(issue, successes=1) for issue in issues]))
         for issue in issues if debate not in debates else ():
             counted[issue] = counted.get(issue, 0) + 1
         debates.add(debate)
@@ -145,7 +145,7 @@ def test_points_of_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> 
 # Ratings
 
 
-async def test_only_those_with_a_history_have_a_rating() -> None:
+async def test_only_agents_with_a_history_have_a_rating() -> None:
     """The caller assumes a rating for unknown names."""
     archive = Archive()
     await archive.ratings.apply("1", {"ann": 16.0, "bob": -16.0})
@@ -154,8 +154,8 @@ async def test_only_those_with_a_history_have_a_rating() -> None:
 
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, st.floats(-64, 64))), max_size=8))
-def test_changes_of_ratings_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
-    """Ratings start at 1500; a second report of a debate changes nothing."""
+def test_rating_changes_add_up_once_per_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
+    """Ratings start at 1500; a second report of the same debate changes nothing."""
     archive = Archive()
     elo: dict[str, float] = {}
     debates: set[str] = set()
@@ -171,7 +171,7 @@ def test_changes_of_ratings_add_up_once_for_each_debate(reports: list[tuple[str,
 
 
 @given(st.lists(st.tuples(ids, st.lists(st.tuples(names, st.integers(1, 3)), max_size=4)), max_size=5))
-def test_positions_stay_in_the_order_in_which_they_were_added(reports: list[tuple[str, list[tuple[str, int]]]]) -> None:
+def test_positions_keep_their_insertion_order(reports: list[tuple[str, list[tuple[str, int]]]]) -> None:
     """Each agent's positions are separate, and each debate counts once."""
     archive = Archive()
     stored: list[Position] = []
@@ -206,7 +206,7 @@ records = st.builds(
 
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, records)), max_size=6))
-def test_records_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
+def test_records_add_up_once_per_debate(reports: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
     archive = Archive()
     first: dict[str, dict[str, PersonaRecord]] = {}
     for debate, record_by_name in reports:
@@ -224,14 +224,14 @@ def test_records_add_up_once_for_each_debate(reports: list[tuple[str, dict[str, 
 async def test_archives_are_independent() -> None:
     one, other = Archive(), Archive()
     await one.ratings.apply("1", {"ann": 1.0})
-    await one.past_debates.add(past(1, "Rents?"))
+    await one.past_debates.add(past_debate(1, "Rents?"))
     assert dict(await other.ratings.of(["ann"])) == {}
-    assert await recall(other, "Rents?") == []
+    assert await recall_ids(other, "Rents?") == []
 
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
-def test_patience_is_a_number_of_seconds(patience: Any) -> None:
-    """The number is positive and limits a debate's wait for a store."""
+def test_patience_must_be_a_number_of_seconds(patience: Any) -> None:
+    """It must be positive, and limits how long a debate waits for a store."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
     assert (caught.value.location, caught.value.field) == ("Archive", "patience")

@@ -1,4 +1,4 @@
-"""Tests of `TaskCollection`: life cycle, claims, events and wire form."""
+"""Tests for `TaskCollection`: life cycle, claims, events and wire format."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def work() -> Watched:
 # The table
 
 
-def bring(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
+def create_task(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
     """Create a task with this status, claimed once if the status requires a claim."""
     task = tasks.add_task("do it", id="it", max_attempts=max_attempts)
     way: dict[TaskStatus, list[Callable[[], object]]] = {
@@ -85,7 +85,7 @@ def bring(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
     return tasks.get(task.id)
 
 
-def attempt(work: Watched, action: TaskAction) -> None:
+def try_action(work: Watched, action: TaskAction) -> None:
     """Apply `action` to the task, whatever its status."""
     tasks = work.tasks
     does: dict[TaskAction, Callable[[], object]] = {
@@ -103,18 +103,18 @@ def attempt(work: Watched, action: TaskAction) -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("status", TASK_STATUSES)
 def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int) -> None:
-    """A legal action gives the table's outcome and one event; any other changes and emits nothing."""
-    before = bring(work.tasks, status, max_attempts)
+    """A legal action has the table's outcome and one event; any other action changes and emits nothing."""
+    before = create_task(work.tasks, status, max_attempts)
     assert before.status == status
     work.events.clear()
     outcomes = TRANSITIONS.get((status, action))
     if outcomes is None:
         with pytest.raises(IllegalTransition) as refused:
-            attempt(work, action)
+            try_action(work, action)
         assert (refused.value.action, refused.value.status) == (action, status)
         assert set(refused.value.allowed) == {source for source, action_ in TRANSITIONS if action_ == action}
     else:
-        attempt(work, action)
+        try_action(work, action)
         expected = outcomes[0] if before.attempts < max_attempts else outcomes[-1]
         assert [(event.change, event.task) for event in work.events] == [(expected.change, work.tasks.get("it"))]
         assert work.tasks.get("it").status == expected.status
@@ -123,7 +123,7 @@ def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action:
     assert not work.events
 
 
-def test_the_table_covers_every_status_action_and_change() -> None:
+def test_table_covers_every_status_action_and_change() -> None:
     """Each status is reachable, each action has an outcome, each change has an event, and terminal states are final."""
     outcomes = [outcome for actions_ in TRANSITIONS.values() for outcome in actions_]
     assert set(TASK_STATUSES) == set(get_args(TaskStatus)) == {outcome.status for outcome in outcomes}
@@ -135,8 +135,8 @@ def test_the_table_covers_every_status_action_and_change() -> None:
 # Adding
 
 
-def test_a_new_task_is_pending_and_keeps_its_fields(work: Watched) -> None:
-    """All given fields are kept, and the others have initial values."""
+def test_new_tasks_are_pending_and_keep_their_fields(work: Watched) -> None:
+    """All fields passed in are kept, and the others have initial values."""
     work.tasks.add_task("first")
     task = work.tasks.add_task(
         "argue for",
@@ -162,7 +162,7 @@ def test_a_new_task_is_pending_and_keeps_its_fields(work: Watched) -> None:
 
 
 def test_ids_are_derived_from_the_collection_and_the_order(work: Watched) -> None:
-    """The same calls give the same ids, and a derived id never collides with a chosen one."""
+    """The same calls give the same ids, and a derived id never collides with a custom one."""
     work.tasks.add_task("a")
     work.tasks.add_task("b", id="work-3")
     work.tasks.add_task("c")
@@ -173,8 +173,8 @@ def test_ids_are_derived_from_the_collection_and_the_order(work: Watched) -> Non
     assert derived == ["work-1", "work-3-2", "work-6-3"]
 
 
-def test_a_task_is_a_value(work: Watched) -> None:
-    """Tasks are immutable and can be hashed, copied and pickled, and so can their outcomes."""
+def test_tasks_are_values(work: Watched) -> None:
+    """Tasks and their outcomes are immutable and can be hashed, copied and pickled."""
     facts = {"round": 1}
     task = work.tasks.add_task("argue", metadata=facts)
     facts["round"] = 2
@@ -229,7 +229,7 @@ def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
 # Claiming
 
 
-def test_the_earliest_is_claimed_first(work: Watched) -> None:
+def test_earliest_task_is_claimed_first(work: Watched) -> None:
     """Creation order decides, and a retried task keeps its place."""
     for name in ("one", "two", "three"):
         work.tasks.add_task(name, id=name, max_attempts=2)
@@ -240,7 +240,7 @@ def test_the_earliest_is_claimed_first(work: Watched) -> None:
     assert [task and task.id for task in claimed] == ["one", "two", "three", None]
 
 
-def test_an_assigned_task_is_only_for_its_assignee(work: Watched) -> None:
+def test_assigned_tasks_are_only_for_their_assignee(work: Watched) -> None:
     """A task without an assignee is for anybody; others cannot get an assigned one even by request."""
     work.tasks.add_task("for pro", id="pro", assignee="pro")
     work.tasks.add_task("for anybody", id="any")
@@ -250,7 +250,7 @@ def test_an_assigned_task_is_only_for_its_assignee(work: Watched) -> None:
     assert [task and task.id for task in claims] == ["any", None, "pro"]
 
 
-def test_an_assignee_gets_own_and_unassigned_tasks_in_order(work: Watched) -> None:
+def test_assignees_get_own_and_unassigned_tasks_in_order(work: Watched) -> None:
     """Assignment gives no priority over creation order."""
     for name, assignee in [("any", None), ("own", "pro"), ("other", "con"), ("last", None)]:
         work.tasks.add_task(name, id=name, assignee=assignee)
@@ -258,14 +258,14 @@ def test_an_assignee_gets_own_and_unassigned_tasks_in_order(work: Watched) -> No
     assert [task and task.id for task in claims] == ["any", "own", "last", None]
 
 
-def test_a_claim_by_id_needs_no_assignee(work: Watched) -> None:
-    """With `task_id` alone the dispatcher decides."""
+def test_claims_by_id_need_no_assignee(work: Watched) -> None:
+    """With only `task_id`, the dispatcher decides."""
     work.tasks.add_task("for pro", id="turn", assignee="pro")
     assert work.tasks.claim(task_id="turn", by="runner") is work.tasks.get("turn")
 
 
-def test_a_claim_can_ask_for_labels(work: Watched) -> None:
-    """Only a task with all requested labels is claimed, and the others stay in line."""
+def test_claims_can_require_labels(work: Watched) -> None:
+    """Only a task with all required labels is claimed, and the others stay in the queue."""
     for name, labels in [("plain", ""), ("a", "a"), ("b", "b"), ("ab", "ab")]:
         work.tasks.add_task(name, id=name, labels=tuple(labels))
     with pytest.raises(IllegalTransition, match=r"it lacks the labels \['b'\]"):
@@ -278,8 +278,8 @@ def test_a_claim_can_ask_for_labels(work: Watched) -> None:
 # Attempts
 
 
-def test_a_failure_is_retried_within_max_attempts(work: Watched) -> None:
-    """The next attempt has the earlier errors as feedback; the last failure is the task's error."""
+def test_failures_are_retried_within_max_attempts(work: Watched) -> None:
+    """The next attempt has the earlier errors as feedback, and the last failure becomes the task's error."""
     work.tasks.add_task("try", id="it", max_attempts=3)
     work.tasks.claim(by="anna")
     retried = work.tasks.fail("it", "one")
@@ -292,8 +292,8 @@ def test_a_failure_is_retried_within_max_attempts(work: Watched) -> None:
     assert [event.change for event in work.events] == ["added", *["claimed", "retried"] * 2, "claimed", "failed"]
 
 
-def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:
-    """The reviewer's feedback reaches the next attempt, which is allowed even if attempts are used up."""
+def test_reviews_can_accept_reject_or_request_changes(work: Watched) -> None:
+    """The reviewer's feedback reaches the next attempt, which is allowed even after `max_attempts`."""
     for name in ("fine", "bad", "nearly"):
         work.tasks.add_task(name, id=name)
         work.tasks.claim(by="anna")
@@ -314,8 +314,8 @@ def test_a_review_accepts_rejects_or_asks_for_more(work: Watched) -> None:
 # Holding
 
 
-def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> None:
-    """Calls that name the former worker are rejected; the new holder is not affected."""
+def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
+    """Calls with the former worker's name are rejected, and the new holder is not affected."""
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna")
     work.tasks.fail("it", "no answer")
@@ -337,7 +337,7 @@ def test_a_worker_that_lost_its_claim_cannot_touch_the_task(work: Watched) -> No
 # Asking
 
 
-def test_an_unknown_id_is_named(work: Watched) -> None:
+def test_unknown_ids_are_named(work: Watched) -> None:
     """Every method that takes an id names the missing one and its collection."""
     calls: list[Callable[[], object]] = [
         lambda: work.tasks.get("x"),
@@ -350,7 +350,7 @@ def test_an_unknown_id_is_named(work: Watched) -> None:
             call()
 
 
-def test_tasks_are_listed_by_creation_and_filters(work: Watched) -> None:
+def test_tasks_are_listed_by_creation_and_can_be_filtered(work: Watched) -> None:
     """Filters can be combined, and changes do not move a task."""
     for name, assignee, labels in [("a", "pro", "x"), ("b", "con", "xy"), ("c", "pro", "xy")]:
         work.tasks.add_task(name, id=name, assignee=assignee, labels=tuple(labels))
@@ -365,14 +365,14 @@ def test_tasks_are_listed_by_creation_and_filters(work: Watched) -> None:
     assert (work.tasks.count(), work.tasks.count("pending"), work.tasks.count("errored")) == (3, 2, 0)
 
 
-def test_an_unknown_status_is_rejected(work: Watched) -> None:
-    """A typing error does not look like an empty list."""
+def test_unknown_statuses_are_rejected(work: Watched) -> None:
+    """A typo must not look like an empty list."""
     for ask in (lambda: work.tasks.list(status="done"), lambda: work.tasks.count("done")):  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="`status` must be one of pending, in_progress"):
             ask()
 
 
-def test_texts_are_strings(work: Watched) -> None:
+def test_texts_must_be_strings(work: Watched) -> None:
     """An exception object is rejected before it corrupts the audit trail."""
     task = work.tasks.add_task("it", id="it", max_attempts=2)
     error: Any = ValueError("x")
@@ -391,8 +391,8 @@ def test_texts_are_strings(work: Watched) -> None:
 # Events
 
 
-def test_a_listener_is_called_after_the_change_is_in_place() -> None:
-    """The listener sees a collection at least as new as the event, even where one call makes two changes."""
+def test_listeners_are_called_after_the_change_is_in_place() -> None:
+    """The listener sees a collection at least as new as the event, even if one call makes two changes."""
     statuses: list[str] = []
     tasks = TaskCollection("work", on_change=lambda event: statuses.append(tasks.get(event.task.id).status))
     tasks.add_task("a")
@@ -401,8 +401,8 @@ def test_a_listener_is_called_after_the_change_is_in_place() -> None:
     assert statuses == ["pending", "in_progress", "in_progress", "in_progress"]
 
 
-def test_a_listener_may_change_the_collection() -> None:
-    """The listener receives events of its own changes later, in order."""
+def test_listeners_may_change_the_collection() -> None:
+    """The listener receives events for its own changes later, in order."""
     calls: list[str] = []
 
     def follow(event: TaskChanged) -> None:
@@ -416,8 +416,8 @@ def test_a_listener_may_change_the_collection() -> None:
     assert calls == ["begin w-1 added", "end", "begin w-1 claimed", "end", "begin w-1 completed", "end"]
 
 
-def test_a_raising_listener_gets_all_events() -> None:
-    """The exception reaches the caller after all events are delivered; the change and the listener stay."""
+def test_raising_listeners_get_all_events() -> None:
+    """The exception reaches the caller after all events are delivered. The change and the listener remain."""
     calls: list[str] = []
 
     def hates(event: TaskChanged) -> None:
@@ -436,8 +436,8 @@ def test_a_raising_listener_gets_all_events() -> None:
     assert tasks.complete("w-1") is tasks.get("w-1")
 
 
-def test_an_interrupt_leaves_the_rest_for_the_next_change() -> None:
-    """A BaseException passes at once, and pending events are delivered with the next ones."""
+def test_interrupts_leave_pending_events_for_the_next_change() -> None:
+    """A `BaseException` is raised at once, and pending events are delivered with the next ones."""
     calls: list[str] = []
 
     def interrupted(event: TaskChanged) -> None:
@@ -452,8 +452,8 @@ def test_an_interrupt_leaves_the_rest_for_the_next_change() -> None:
     assert calls == ["w-1 added", "w-1 claimed", "w-2 added"]
 
 
-def test_without_a_listener_everything_works() -> None:
-    """The option `on_change` may be omitted, and the default clock is the wall clock."""
+def test_listener_is_optional() -> None:
+    """`on_change` may be omitted, and the default clock is the wall clock."""
     tasks = TaskCollection("w")
     task = tasks.add_task("a")
     tasks.claim()
@@ -464,7 +464,7 @@ def test_without_a_listener_everything_works() -> None:
 
 
 class Scope:
-    """The scope that a run offers to resources."""
+    """The scope that a run provides to resources."""
 
     def __init__(self) -> None:
         self.saved_states: dict[str, Any] = {}
@@ -477,8 +477,8 @@ class Scope:
         self.events.append(event)
 
 
-def test_a_run_has_its_own_collection() -> None:
-    """Opening gives a new, empty collection each time, and changes are events of the run."""
+def test_each_run_has_its_own_collection() -> None:
+    """Opening the resource gives a new, empty collection each time, and changes are events in the run."""
     resource = create_task_collection("rent")
     scope = Scope()
     one, two = resource.open(scope), resource.open(Scope())
@@ -490,7 +490,7 @@ def test_a_run_has_its_own_collection() -> None:
 
 
 def test_resources_with_equal_key_and_collection_are_equal() -> None:
-    """Independently created blocks share a collection by its key and id."""
+    """Independently created blocks share a collection if key and id are equal."""
     assert create_task_collection("rent") == create_task_collection("rent")
     assert len({create_task_collection("rent"), create_task_collection("rent")}) == 1
     assert create_task_collection("rent") != create_task_collection("rent", key="todo")
@@ -498,7 +498,7 @@ def test_resources_with_equal_key_and_collection_are_equal() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "  ", None, 3])
-def test_a_collection_has_a_name(wrong: Any) -> None:
+def test_collections_need_a_name(wrong: Any) -> None:
     """A blank id is rejected when the resource is created, not when a run opens it."""
     with pytest.raises(ConfigurationError, match=r"`collection_id` (must not be blank|is required|must be a text)"):
         create_task_collection(wrong)
@@ -507,7 +507,7 @@ def test_a_collection_has_a_name(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", None, 3])
-def test_a_resource_has_a_key(wrong: Any) -> None:
+def test_resources_need_a_key(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"`key` (must not be blank|is required|must be a text)"):
         create_task_collection("rent", key=wrong)
 
@@ -515,7 +515,7 @@ def test_a_resource_has_a_key(wrong: Any) -> None:
 # The audit trail
 
 
-def test_a_task_is_written_as_json_with_camel_case_keys(work: Watched) -> None:
+def test_tasks_are_serialized_with_camel_case_keys(work: Watched) -> None:
     """Every field is present, and the application's own keys are unchanged."""
     work.tasks.add_task("argue", assignee="pro", labels=[*"fbdcae"], metadata={"round_no": 1}, max_attempts=2)
     work.tasks.claim(by="anna", assignee="pro")
@@ -546,7 +546,7 @@ def test_a_task_is_written_as_json_with_camel_case_keys(work: Watched) -> None:
 ENTRY = {"round": 1, "agentName": "a", "stance": "s", "text": "t"}
 
 
-def circle() -> list[Any]:
+def circular_list() -> list[Any]:
     """Create a list that contains itself."""
     items: list[Any] = []
     items.append(items)
@@ -567,13 +567,13 @@ def circle() -> list[Any]:
         (b"\xff", "_w=="),
         ("lone \ud800", "lone \ud800"),
         (["lone \ud800"], ["lone \ud800"]),
-        (circle(), "[[[[[[[...]]]]]]]"),
+        (circular_list(), "[[[[[[[...]]]]]]]"),
         (True, True),
         (1.5, 1.5),
     ],
     ids=["model", "dataclass", "set and nan", "bytes", "surrogate", "surrogates", "circle", "bool", "float"],
 )
-def test_any_output_can_be_written(work: Watched, output: object, written: object) -> None:
+def test_any_output_can_be_serialized(work: Watched, output: object, written: object) -> None:
     """Values without a JSON form are written as text."""
     work.tasks.add_task("it", id="it")
     work.tasks.claim()

@@ -1,4 +1,4 @@
-"""Tests of `TaskCollection` against a trivially simple reference under any sequence of calls."""
+"""Tests for `TaskCollection` against a trivial reference implementation under any sequence of calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab
 ATTEMPTS = st.integers(1, 3)
 BARE: dict[str, Any] = {"goal": "g", "labels": frozenset(), "max_attempts": 1}
 MOST = 6
-"""Number of open tasks above which none are added, so that each has a long life."""
+"""Maximum number of open tasks; no more are added, so that each has a long life."""
 
 MAY: dict[str, set[str]] = {
     "claim": {"pending"},
@@ -36,11 +36,11 @@ MAY: dict[str, set[str]] = {
 
 BY_WORKERS = {"complete", "fail", "await_review"}
 ACTIONS = ["complete", "complete", "complete", "fail", "fail", *sorted(MAY.keys() - {"claim", "complete", "fail"})]
-"""Actions to draw; completion is more frequent than cancellation, so that more can follow it."""
+"""Actions to draw; completion is more frequent than cancellation, so that more actions can follow."""
 
 
 class Reference:
-    """Tasks as dicts, with every query answered by a full scan."""
+    """Tasks as dicts; every query is answered with a full scan."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -111,7 +111,7 @@ class Reference:
 
 
 class TaskCollectionMachine(RuleBasedStateMachine):
-    """A machine that applies the same calls to both and compares everything after every step."""
+    """A state machine that applies the same calls to both and compares everything after every step."""
 
     @initialize()
     def start(self) -> None:
@@ -120,7 +120,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.tasks = TaskCollection("work", now=lambda: self.model.now, on_change=self.told.append)
         self.new_task(None, {**BARE, "assignee": None, "max_attempts": 3})
 
-    def some(self, data: st.DataObject, action: str) -> str:
+    def draw_task(self, data: st.DataObject, action: str) -> str:
         """Draw the id of a task, usually one whose status allows `action`."""
         everyone = list(self.model.tasks)
         willing = [task_id for task_id in everyone if self.model.tasks[task_id]["status"] in MAY[action]] or everyone
@@ -129,8 +129,8 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         pool = data.draw(st.sampled_from([willing, willing, willing, everyone]))
         return data.draw(st.sampled_from(pool), label="task")
 
-    def does(self, action: str, task_id: str, *args: object, **options: object) -> bool:
-        """Return whether the collection allows the action, which must match the reference."""
+    def is_allowed(self, action: str, task_id: str, *args: object, **options: object) -> bool:
+        """Check that the collection and the reference agree on whether the action is allowed, and return the result."""
         task = self.model.tasks[task_id]
         if task["status"] in MAY[action] and options.get("by") in {None, task["claimed_by"]}:
             assert getattr(self.tasks, action)(task_id, *args, **options) is self.tasks.get(task_id)
@@ -160,15 +160,15 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         assert started is self.tasks.get(started.id)
 
     @rule(data=st.data(), mistake=st.sampled_from(["taken", "blank"]))
-    def add_what_cannot_be(self, data: st.DataObject, mistake: str) -> None:
+    def add_invalid_task(self, data: st.DataObject, mistake: str) -> None:
         bad: Any = (
-            {"goal": "bad", "id": self.some(data, "cancel")} if mistake == "taken" else {"goal": " ", "id": "bad"}
+            {"goal": "bad", "id": self.draw_task(data, "cancel")} if mistake == "taken" else {"goal": " ", "id": "bad"}
         )
         with pytest.raises(ConfigurationError):
             self.tasks.add_task(**bad)
 
     @rule(by=WORKERS, assignee=ASSIGNEES, labels=LABELS)
-    def claim_the_next(self, by: str | None, assignee: str | None, labels: frozenset[str]) -> None:
+    def claim_next(self, by: str | None, assignee: str | None, labels: frozenset[str]) -> None:
         ready = self.model.ready(assignee, labels)
         claimed = self.tasks.claim(by=by, assignee=assignee, labels=labels)
         assert (claimed and claimed.id) == (ready[0] if ready else None)
@@ -177,7 +177,7 @@ class TaskCollectionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), by=WORKERS, assignee=ASSIGNEES, labels=LABELS)
     def claim_one(self, data: st.DataObject, by: str | None, assignee: str | None, labels: frozenset[str]) -> None:
-        task_id = self.some(data, "claim")
+        task_id = self.draw_task(data, "claim")
         whose = self.model.tasks[task_id]["assignee"] if assignee is None else assignee
         if task_id in self.model.ready(whose, labels):
             self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels)
@@ -187,18 +187,18 @@ class TaskCollectionMachine(RuleBasedStateMachine):
                 self.tasks.claim(task_id=task_id, by=by, assignee=assignee, labels=labels)
 
     @rule(data=st.data(), ends=st.sampled_from(["complete", "complete", "fail", "await_review"]))
-    def work_on_the_next(self, data: st.DataObject, ends: str) -> None:
-        self.claim_the_next(data.draw(WORKERS), data.draw(ASSIGNEES), frozenset())
+    def work_on_next(self, data: st.DataObject, ends: str) -> None:
+        self.claim_next(data.draw(WORKERS), data.draw(ASSIGNEES), frozenset())
         if any(task["status"] == "in_progress" for task in self.model.tasks.values()):
             self.do(data, ends, "words")
 
     @rule(data=st.data(), action=st.sampled_from(ACTIONS), words=st.none() | st.text(max_size=3))
     def do(self, data: st.DataObject, action: str, words: str | None) -> None:
-        task_id = self.some(data, action)
+        task_id = self.draw_task(data, action)
         word: Any = words or "" if action == "fail" else words
         holder = self.model.tasks[task_id]["claimed_by"]
         by = {"by": data.draw(st.sampled_from([None, holder, "ben"]), label="by")} if action in BY_WORKERS else {}
-        if self.does(action, task_id, word, **by):
+        if self.is_allowed(action, task_id, word, **by):
             self.model.act(action, task_id, word)
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 10.0]))
@@ -206,17 +206,17 @@ class TaskCollectionMachine(RuleBasedStateMachine):
         self.model.now += seconds
 
     @invariant()
-    def every_task_is_what_the_reference_says(self) -> None:
+    def tasks_match_the_reference(self) -> None:
         assert [as_dict(task) for task in self.tasks.list()] == list(self.model.tasks.values())
 
     @invariant()
-    def the_events_are_those_of_the_reference_and_tell_everything(self) -> None:
+    def events_match_the_reference(self) -> None:
         assert [(event.change, event.task.id) for event in self.told] == self.model.events
         folded = {event.task.id: event.task for event in self.told}
         assert list(folded.values()) == self.tasks.list()
 
     @invariant()
-    def what_is_counted_is_what_the_reference_says(self) -> None:
+    def counts_match_the_reference(self) -> None:
         statuses = [task["status"] for task in self.model.tasks.values()]
         assert self.tasks.count() == len(statuses)
         assert all(self.tasks.count(status) == statuses.count(status) for status in TASK_STATUSES)

@@ -25,8 +25,8 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def with_sizes(data: bytes, name: str, size: int) -> bytes:
-    """Change the stated size of an archive's entry, in both places that have it."""
+def set_size(data: bytes, name: str, size: int) -> bytes:
+    """Change the declared size of an archive entry, in both places."""
     changed = bytearray(data)
     raw = name.encode()
     for signature, at_size, at_name in ((b"PK\x03\x04", 22, 30), (b"PK\x01\x02", 24, 46)):
@@ -60,12 +60,12 @@ def docx(body: str, **files: str | bytes) -> bytes:
 
 
 def paragraph(text: str) -> str:
-    """Write a paragraph of a Word document."""
+    """Write a paragraph for a Word document."""
     return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
 def xlsx(rows: str, *, after: str = "", before: str = "", strings: str | None = None) -> bytes:
-    """Pack a spreadsheet of one sheet."""
+    """Pack a spreadsheet with one sheet."""
     main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     sheet = f'<?xml version="1.0"?><worksheet {main}>{before}<sheetData>{rows}</sheetData>{after}</worksheet>'
     files = {
@@ -98,8 +98,8 @@ def row(number: int, cells: str) -> str:
     return f'<row r="{number}">{cells}</row>'
 
 
-def column(number: int) -> str:
-    """Return the letters of a column, of which the first is 1."""
+def column_letters(number: int) -> str:
+    """Return the letters of a column; 1 is the first column."""
     letters = ""
     while number:
         number, rest = divmod(number - 1, 26)
@@ -108,7 +108,7 @@ def column(number: int) -> str:
 
 
 def epub(chapter: str | bytes, *, times: int = 1) -> bytes:
-    """Pack a book whose one chapter is listed this many times."""
+    """Pack a book whose only chapter is listed this many times."""
     chapters = '<itemref idref="c"/>' * times
     return packed(
         {
@@ -122,7 +122,7 @@ def epub(chapter: str | bytes, *, times: int = 1) -> bytes:
 
 
 def pptx(*, times: int = 1, table: str = "", picture: bytes | None = None) -> bytes:
-    """Make a presentation whose one slide is listed this many times."""
+    """Create a presentation whose only slide is listed this many times."""
     from pptx import Presentation
 
     deck = Presentation()
@@ -151,7 +151,7 @@ def pptx(*, times: int = 1, table: str = "", picture: bytes | None = None) -> by
 
 
 def pdf(*objects: str | bytes) -> bytes:
-    """Write a PDF of these objects, the first of which is the catalogue; the cross-reference table is omitted."""
+    """Write a PDF from these objects, the first of which is the catalog; the cross-reference table is omitted."""
     data = b"%PDF-1.7\n"
     for number, content in enumerate(objects, start=1):
         data += f"{number} 0 obj\n".encode() + (content.encode() if isinstance(content, str) else content)
@@ -160,17 +160,17 @@ def pdf(*objects: str | bytes) -> bytes:
 
 
 def stream(data: bytes, attributes: str = "") -> bytes:
-    """Write a compressed stream of a PDF."""
-    return flated(zlib.compress(data, 9), f"/Filter /FlateDecode {attributes}")
+    """Write a compressed PDF stream."""
+    return raw_stream(zlib.compress(data, 9), f"/Filter /FlateDecode {attributes}")
 
 
-def flated(data: bytes, attributes: str) -> bytes:
-    """Write a stream of a PDF unchanged."""
+def raw_stream(data: bytes, attributes: str) -> bytes:
+    """Write a PDF stream without compressing it."""
     return f"<< /Length {len(data)} {attributes} >>\nstream\n".encode() + data + b"\nendstream"
 
 
 def one_page(content: bytes, *, resources: str = "", more: tuple[str | bytes, ...] = (), times: int = 1) -> bytes:
-    """Write a PDF of one page, listed this many times; further objects are numbered from 6."""
+    """Write a one-page PDF, with the page listed this many times; further objects are numbered from 6."""
     return pdf(
         "<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Count {times} /Kids [{'3 0 R ' * times}] >>",
@@ -183,11 +183,11 @@ def one_page(content: bytes, *, resources: str = "", more: tuple[str | bytes, ..
 
 
 SAID = b"BT /F 12 Tf 50 700 Td (Trams are quiet, and rents rose.) Tj ET\n"
-"""Text of a page."""
+"""Text on a page."""
 
 
 def nested_forms() -> bytes:
-    """Write a PDF whose form draws ten copies of the next, eight levels deep."""
+    """Write a PDF in which each form draws ten copies of the next, eight levels deep."""
     forms = []
     for depth in range(8):
         resources = f"/Resources << /XObject << /X {depth + 7} 0 R >> /Font << /F 5 0 R >> >>"
@@ -201,7 +201,7 @@ def nested_forms() -> bytes:
 
 
 def with_font(font: str, *more: str | bytes, text: bytes = SAID) -> bytes:
-    """Write a PDF whose text uses its own font, which is object 6."""
+    """Write a PDF whose text uses a custom font, which is object 6."""
     return one_page(stream(text), more=(font, *more)).replace(b"/Font << /F 5 0 R >>", b"/Font << /F 6 0 R >>")
 
 
@@ -222,12 +222,12 @@ def image(width: int, height: int, *, filters: str = "/FlateDecode", data: bytes
     )
     drawn = stream(SAID + b"/I Do\n" * 1_000)
     return one_page(
-        drawn, resources="/XObject << /I 6 0 R >>", more=(flated(content, f"{attributes} /Filter {filters}"),)
+        drawn, resources="/XObject << /I 6 0 R >>", more=(raw_stream(content, f"{attributes} /Filter {filters}"),)
     )
 
 
 def png(width: int, height: int) -> bytes:
-    """Write the header of an image of this size, and hardly any of its body."""
+    """Write the header of an image of this size, but hardly any image data."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -239,7 +239,7 @@ def png(width: int, height: int) -> bytes:
 
 
 def html(body: str) -> bytes:
-    """Write a page."""
+    """Write an HTML page."""
     return f"<html><body>{body}</body></html>".encode()
 
 
@@ -265,7 +265,7 @@ CORPUS: dict[str, dict[str, Make]] = {
         "far-corner.xlsx": lambda: xlsx(row(1, cell("A1")) + row(30_000, cell("XFD30000"))),
         "last-row.xlsx": lambda: xlsx(row(1, cell("A1")) + row(1_048_576, cell("XFD1048576"))),
         "diagonal.xlsx": lambda: xlsx(
-            "".join(row(number, cell(f"{column(number)}{number}")) for number in range(1, 16_385))
+            "".join(row(number, cell(f"{column_letters(number)}{number}")) for number in range(1, 16_385))
         ),
         "wide-rows.xlsx": lambda: xlsx("".join(row(number, cell(f"XFD{number}")) for number in range(1, 60_000))),
         "a-million-rows.xlsx": lambda: xlsx(
@@ -294,17 +294,17 @@ CORPUS: dict[str, dict[str, Make]] = {
         "part.docx": lambda: docx(paragraph("x"), media__a=_BLANK),
         "page.pdf": lambda: one_page(stream(b"(x) Tj 0 0 m " * 35_000_000)),
         "twice.pdf": lambda: one_page(
-            flated(zlib.compress(zlib.compress(_BLANK, 9), 9), "/Filter [/FlateDecode /FlateDecode]")
+            raw_stream(zlib.compress(zlib.compress(_BLANK, 9), 9), "/Filter [/FlateDecode /FlateDecode]")
         ),
         "strings.xlsx": lambda: xlsx(row(1, cell("A1")), strings=f"<si><t>{'x' * 95_000_000}</t></si>"),
         "styles.docx": lambda: docx(paragraph("x"), **{"styles.xml": f"<a>{'<b/>' * 20_000_000}</a>"}),
         "chapter.epub": lambda: epub(b"<p>" * 30_000_000),
     },
     "lying sizes": {
-        "document.docx": lambda: with_sizes(docx(paragraph("x"), media__a=_LONG), "word/media/a", 10),
-        "sheet.xlsx": lambda: with_sizes(xlsx(" " * 300_000_000), "xl/worksheets/sheet1.xml", 100),
-        "chapter.epub": lambda: with_sizes(epub(_LONG), "c.xhtml", 100),
-        "too-long.docx": lambda: with_sizes(docx(paragraph("x")), "word/document.xml", 90_000_000),
+        "document.docx": lambda: set_size(docx(paragraph("x"), media__a=_LONG), "word/media/a", 10),
+        "sheet.xlsx": lambda: set_size(xlsx(" " * 300_000_000), "xl/worksheets/sheet1.xml", 100),
+        "chapter.epub": lambda: set_size(epub(_LONG), "c.xhtml", 100),
+        "too-long.docx": lambda: set_size(docx(paragraph("x")), "word/document.xml", 90_000_000),
         "many.epub": lambda: packed({f"{number}": b"" for number in range(100_000)}),
     },
     "fonts": {
@@ -338,7 +338,7 @@ CORPUS: dict[str, dict[str, Make]] = {
         "many.docx": lambda: docx(paragraph("x"), **{f"media__{number}": b"" for number in range(60_000)}),
     },
 }
-"""Hostile documents by their fault, each small enough to be sent."""
+"""Hostile documents by fault, each small enough to be sent."""
 
 
 def cases() -> list[tuple[str, str, Make]]:

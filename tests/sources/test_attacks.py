@@ -1,4 +1,4 @@
-"""Hostile documents: each attack of the corpus as a source, its name, page or passage, in a diff, and compared."""
+"""Hostile documents: each attack in the corpus as a source, its name, page or passage, in a diff, and compared."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def check_frame(rendered: str, *texts: str) -> None:
     assert not any(token in rendered for token in CONTROL_TOKENS)
 
 
-def test_the_corpus_attacks_material_as_well() -> None:
-    """At least twenty attacks are for sources, diffs and compared texts."""
+def test_corpus_includes_attacks_through_material() -> None:
+    """At least twenty attacks are meant for sources, diffs and compared texts."""
     assert sum(attack.place == "material" for attack in ATTACKS) >= 20
 
 
 @each_attack
-def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
+def test_documents_never_begin_a_prompt_line(attack: Attack) -> None:
     """This applies to the text, the name and the page."""
     text = attack.written()
     source = Source.of(f"a{text}", f"Homes.{text}", pages=[Page(start=0, name=f"page{text}")])
@@ -54,7 +54,7 @@ def test_no_document_begins_a_line_of_a_prompt(attack: Attack) -> None:
 
 
 @each_attack
-def test_no_file_or_diff_begins_a_line_of_a_review(attack: Attack) -> None:
+def test_files_and_diffs_never_begin_a_line_in_a_review(attack: Attack) -> None:
     """This includes line numbers, in a file and on both sides of a change."""
     text = attack.written()
     added = "\n".join(f"+{line}" for line in text.split("\n"))
@@ -65,15 +65,15 @@ def test_no_file_or_diff_begins_a_line_of_a_review(attack: Attack) -> None:
 
 
 @each_attack
-def test_no_compared_text_adds_a_line_to_the_judge_s_prompt(attack: Attack) -> None:
+def test_compared_texts_add_no_line_to_the_judges_prompt(attack: Attack) -> None:
     """The prompt has as many lines as with a harmless text, plus notes on escapes."""
-    attacked, harmless = (own_lines(f"Homes.{text}") for text in (attack.written(), ""))
+    attacked, harmless = (unframed_lines(f"Homes.{text}") for text in (attack.written(), ""))
     assert [line for line in attacked if not line.startswith("(The texts above have ⟦U+")] == harmless
     assert len(attacked) - len(harmless) in (0, 1)
 
 
-def own_lines(text: str) -> list[str]:
-    """Return the lines of a judge's prompt that are not framed, apart from text after a label."""
+def unframed_lines(text: str) -> list[str]:
+    """Return the lines of a judge's prompt outside frames, without the text after labels."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:

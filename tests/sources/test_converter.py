@@ -1,4 +1,4 @@
-"""Documents are converted in child processes with limits on memory and time, none of which is left behind."""
+"""Documents are converted in child processes with memory and time limits, and no process is left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the system lists no children of a process")
 
 ENDLESS = CORPUS["pages"]["empty-pages.pdf"]
-"""Document that takes minutes in the code of a library that no signal handler of Python interrupts."""
+"""A document that takes minutes inside library code, where Python's signal handlers cannot interrupt it."""
 HTML = hostile.html("<p>Trams are quiet.</p>")
 
 
@@ -41,7 +41,7 @@ def converter() -> Iterator[Converter]:
     instance.close()
 
 
-def children(pid: int) -> set[int]:
+def get_children(pid: int) -> set[int]:
     """Return the child processes of a process."""
     pids: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -50,7 +50,7 @@ def children(pid: int) -> set[int]:
     return pids
 
 
-def peak(pid: int) -> int:
+def peak_memory(pid: int) -> int:
     """Return the peak memory of a process in megabytes."""
     lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     return next((int(line.split()[1]) // 1_000 for line in lines if line.startswith("VmHWM")), 0)
@@ -61,7 +61,7 @@ REST = [pytest.param(*case, marks=pytest.mark.slow) for case in cases() if case 
 
 
 @pytest.mark.parametrize(("kind", "name", "make"), [*FIRST, *REST])
-def test_a_hostile_document_is_read_or_refused_within_its_bounds(
+def test_hostile_documents_are_read_or_rejected_within_limits(
     converter: Converter, kind: str, name: str, make: Make
 ) -> None:
     """A single clear error names the file, and the next document is read normally."""
@@ -77,12 +77,12 @@ def test_a_hostile_document_is_read_or_refused_within_its_bounds(
     assert converter.convert("good.html", HTML, ".html").parts == [("", "Trams are quiet.")]
 
 
-def test_a_slow_document_is_reported(converter: Converter) -> None:
+def test_slow_documents_are_reported(converter: Converter) -> None:
     with pytest.raises(BadFile, match=r"^a\.pdf: takes more than 2 s to read: split it, or save it as text"):
         converter.convert("a.pdf", ENDLESS(), ".pdf")
 
 
-def test_a_document_that_needs_too_much_memory_is_reported() -> None:
+def test_documents_that_need_too_much_memory_are_reported() -> None:
     limited = Converter(memory=120)
     try:
         with pytest.raises(BadFile, match=r"^a\.xlsx: takes more than 120 MB of memory to read"):
@@ -92,20 +92,20 @@ def test_a_document_that_needs_too_much_memory_is_reported() -> None:
 
 
 @pytest.mark.slow
-def test_a_document_that_crashes_its_converter_is_reported(converter: Converter) -> None:
-    """A library may end the whole process when it cannot allocate memory."""
+def test_documents_that_crash_the_converter_are_reported(converter: Converter) -> None:
+    """A library may terminate the whole process when it cannot allocate memory."""
     with pytest.raises(BadFile, match=r"^a\.pdf: ends the process that reads it: .* takes more than 400 MB of memory"):
         converter.convert("a.pdf", CORPUS["compression"]["twice.pdf"](), ".pdf")
 
 
 @linux
-def test_one_child_reads_many_documents_and_is_replaced_after_a_fault(converter: Converter) -> None:
+def test_child_processes_are_reused_and_replaced_after_a_fault(converter: Converter) -> None:
     """The child is idle between documents and ends when the converter is closed."""
-    before = children(os.getpid())
+    before = get_children(os.getpid())
 
     def read() -> set[int]:
         converter.convert("a.html", HTML, ".html")
-        return children(os.getpid()) - before
+        return get_children(os.getpid()) - before
 
     first = read()
     assert len(first) == 1
@@ -120,12 +120,12 @@ def test_one_child_reads_many_documents_and_is_replaced_after_a_fault(converter:
     assert len(third) == 1
     assert third != second
     converter.close()
-    assert children(os.getpid()) == before
+    assert get_children(os.getpid()) == before
 
 
 @pytest.mark.slow
 def test_slow_documents_do_not_block_others() -> None:
-    """Ten documents never end while a person waits for another one."""
+    """Ten documents never finish while a person waits for another one."""
     converter = Converter(seconds=4.0)
     problems: list[str] = []
 
@@ -174,7 +174,7 @@ if sys.stdin.readline() == "work\\n":
         *(pytest.param(number, "", marks=pytest.mark.slow) for number in (signal.SIGKILL, signal.SIGTERM)),
     ],
 )
-def test_no_child_outlives_its_parent(tmp_path: Path, ending: signal.Signals | None, work: str) -> None:
+def test_children_do_not_outlive_their_parent(tmp_path: Path, ending: signal.Signals | None, work: str) -> None:
     """The parent may end normally, by Ctrl-C, or by SIGKILL, while the child is working or idle."""
     (tmp_path / "a.pdf").write_bytes(ENDLESS())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -182,7 +182,7 @@ def test_no_child_outlives_its_parent(tmp_path: Path, ending: signal.Signals | N
         assert parent.stdin is not None
         assert parent.stdout is not None
         assert parent.stdout.readline() == "idle\n"
-        (child,) = children(parent.pid)
+        (child,) = get_children(parent.pid)
         parent.stdin.write(work)
         parent.stdin.flush()
         time.sleep(0.5 if work else 0)
@@ -199,12 +199,12 @@ def test_no_child_outlives_its_parent(tmp_path: Path, ending: signal.Signals | N
 
 
 @linux
-def test_a_child_knows_no_secret_of_its_parent(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
+def test_children_know_none_of_their_parents_secrets(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
     """A hostile document may control the child, so it has neither keys nor store addresses."""
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")
-    before = children(os.getpid())
+    before = get_children(os.getpid())
     converter.convert("a.html", HTML, ".html")
-    (child,) = children(os.getpid()) - before
+    (child,) = get_children(os.getpid()) - before
     assert b"canary" not in Path(f"/proc/{child}/environ").read_bytes()
-    assert 0 < peak(child) < 400
+    assert 0 < peak_memory(child) < 400

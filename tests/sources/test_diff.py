@@ -1,4 +1,4 @@
-"""Diffs of real repositories: what is compared, what is shown of each file, and what no change can hide or run."""
+"""Diffs of real repositories: what is compared and displayed, and what a change cannot hide or run."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def read(folder: Path, commits: str = "HEAD~1..HEAD", **options: list[str]) -> d
     return {source.name: source for source in read_diff(Diff(commits, folder=folder, **options))}
 
 
-def added(source: Source) -> list[str]:
-    """Return the lines that a diff adds."""
+def added_lines(source: Source) -> list[str]:
+    """Return the lines added by a diff."""
     return [line[1:] for line in source.text.split("\n") if line.startswith("+") and not line.startswith("+++")]
 
 
 @pytest.mark.parametrize("commits", ["main..branch", "main...branch"])
-def test_a_branch_is_compared_with_its_merge_base(repository: Path, commits: str) -> None:
-    """Newer commits of main are not deletions by the branch."""
+def test_branches_are_compared_with_their_merge_base(repository: Path, commits: str) -> None:
+    """Newer commits on main are not deletions by the branch."""
     base = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-qb", "branch")
     tip = commit(repository, {"branch.py": "two = 2\n"})
@@ -76,7 +76,7 @@ def test_a_branch_is_compared_with_its_merge_base(repository: Path, commits: str
     assert [*read(repository, "main")] == ["app.py", "branch.py"]
 
 
-def test_a_moved_file_is_one_file(repository: Path) -> None:
+def test_moved_files_are_one_file(repository: Path) -> None:
     """The lines may be unchanged, or the file may have a new mode."""
     git(repository, "mv", "old.py", "new name.py")
     commit(repository, {})
@@ -88,12 +88,12 @@ def test_a_moved_file_is_one_file(repository: Path) -> None:
     (repository / "third.py").chmod(0o755)
     commit(repository, {"third.py": f"{text}last\n"})
     [source] = read(repository).values()
-    assert added(source) == ["last"]
+    assert added_lines(source) == ["last"]
     assert "new mode 100755" in source.text
 
 
-def test_a_shallow_clone_says_how_to_fetch_its_history(repository: Path, tmp_path: Path) -> None:
-    """Nothing is compared with the empty tree if commits may only be missing."""
+def test_shallow_clones_explain_how_to_fetch_their_history(repository: Path, tmp_path: Path) -> None:
+    """If commits may be missing, nothing is compared with the empty tree."""
     commit(repository, {"app.py": "two = 2\n"})
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", "clone")
     for commits in ("HEAD~1..HEAD", "HEAD^...HEAD", "HEAD~1"):
@@ -101,8 +101,8 @@ def test_a_shallow_clone_says_how_to_fetch_its_history(repository: Path, tmp_pat
             read(tmp_path / "clone", commits)
 
 
-def test_a_first_commit_and_no_commit_are_compared_with_nothing(repository: Path, tmp_path: Path) -> None:
-    """All files are new."""
+def test_first_commits_are_compared_with_the_empty_tree(repository: Path, tmp_path: Path) -> None:
+    """So is a repository without commits. All files are new."""
     for commits in ("HEAD~1..HEAD", "HEAD^..HEAD", "HEAD~..", "main^"):
         assert [*read(repository, commits)] == ["app.py", "old.py"]
     with pytest.raises(BadFile, match="HEAD~7"):
@@ -110,11 +110,11 @@ def test_a_first_commit_and_no_commit_are_compared_with_nothing(repository: Path
     (tmp_path / "new").mkdir()
     git(tmp_path / "new", "init", "-q")
     (tmp_path / "new" / "a.py").write_text("a = 1\n")
-    assert added(read(tmp_path / "new", "HEAD")["a.py"]) == ["a = 1"]
+    assert added_lines(read(tmp_path / "new", "HEAD")["a.py"]) == ["a = 1"]
 
 
-def test_new_files_that_git_does_not_track_are_reviewed(repository: Path) -> None:
-    """Any folder of the repository works and the index is unchanged; ignored files are omitted."""
+def test_untracked_files_are_reviewed(repository: Path) -> None:
+    """Any folder in the repository works, and the index is unchanged; ignored files are omitted."""
     (repository / ".gitignore").write_text("*.log\n")
     (repository / "deep").mkdir()
     (repository / "deep" / "new.py").write_text("new = 1\n")
@@ -124,18 +124,18 @@ def test_new_files_that_git_does_not_track_are_reviewed(repository: Path) -> Non
     before = (repository / ".git" / "index").read_bytes()
     sources = read(repository / "deep", "HEAD")
     assert [*sources] == [".gitignore", "deep/new.py"]
-    assert added(sources["deep/new.py"]) == ["new = 1"]
+    assert added_lines(sources["deep/new.py"]) == ["new = 1"]
     assert (repository / ".git" / "index").read_bytes() == before
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-be"])
-def test_a_file_in_another_encoding_is_decoded(repository: Path, encoding: str) -> None:
+def test_files_in_other_encodings_are_decoded(repository: Path, encoding: str) -> None:
     """The contents are readable and the line numbers are correct."""
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     for text in ("# größer\nx = 1\n", "# größer\nx = 1\ny = 2\n"):
         commit(repository, {"a.py": f"{mark}{text}".encode(encoding)})
     source = read(repository)["a.py"]
-    assert added(source) == ["y = 2"]
+    assert added_lines(source) == ["y = 2"]
     assert "größer" in source.text
     assert [line.number for line in number_lines(source) if line.text == "y = 2"] == [3]
 
@@ -154,8 +154,8 @@ HIDING: dict[str, dict[str, str | bytes]] = {
 
 
 @pytest.mark.parametrize("way", HIDING)
-def test_a_change_cannot_hide_its_lines(repository: Path, way: str) -> None:
-    """Attributes that the change sets for its own files are ignored."""
+def test_changes_cannot_hide_their_lines(repository: Path, way: str) -> None:
+    """Git attributes that the change sets for its own files are ignored."""
     commit(repository, {"evil.py": BAD, **HIDING[way]})
     sources = read(repository)
     name = next((name for name in HIDING[way] if name.endswith(".py")), "evil.py")
@@ -163,7 +163,7 @@ def test_a_change_cannot_hide_its_lines(repository: Path, way: str) -> None:
     assert sources[name].left_out is None
 
 
-def test_a_changed_submodule_is_named(repository: Path) -> None:
+def test_changed_submodules_are_named(repository: Path) -> None:
     """`ignore = all` does not hide the new commit."""
     git(repository, "submodule", "add", "-q", str(repository), "sub")
     commit(repository, {})
@@ -173,7 +173,7 @@ def test_a_changed_submodule_is_named(repository: Path) -> None:
     assert read(repository)["sub"].left_out == "is a submodule"
 
 
-def test_secrets_are_masked_in_their_lines(repository: Path) -> None:
+def test_secrets_are_masked_within_their_lines(repository: Path) -> None:
     """All other lines and their numbers are unchanged."""
     commit(repository, {"deploy.py": "KEY = '''\n-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1234\n'''\nrun()\n"})
     source = read(repository)["deploy.py"]
@@ -181,8 +181,8 @@ def test_secrets_are_masked_in_their_lines(repository: Path) -> None:
     assert [line.number for line in number_lines(source) if line.text == "run()"] == [5]
 
 
-def test_git_runs_nothing_that_a_repository_names(repository: Path) -> None:
-    """Filters, hooks and other configured programs are not run."""
+def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> None:
+    """Such programs include filters and hooks."""
     mark = repository.parent / "ran"
     program = repository.parent / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
@@ -198,13 +198,16 @@ def test_git_runs_nothing_that_a_repository_names(repository: Path) -> None:
     (repository / "app.py").write_text("changed = 1\n")
     (repository / "new.py").write_text("new = 1\n")
     sources = read(repository, "HEAD")
-    assert added(sources["app.py"]) == ["changed = 1"]
-    assert added(sources["new.py"]) == ["new = 1"]
+    assert added_lines(sources["app.py"]) == ["changed = 1"]
+    assert added_lines(sources["new.py"]) == ["new = 1"]
     assert not mark.exists()
 
 
-def test_generated_files_come_last_and_folded(repository: Path) -> None:
-    """A long file is cut, with the number of omitted lines; a short one is complete; an excluded one is not shown."""
+def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
+    """A long file is cut, with the number of omitted lines.
+
+    A short one is complete, and an excluded one is not shown.
+    """
     code = {"package-lock.json": "{}\n" * 3_000, "go.sum": "a v1\n", "z.py": "z = 1\n", "b/app.js": "x" * 9_000}
     commit(repository, {**code, "yarn.lock": "x\n" * 50})
     sources = read(repository, exclude=["yarn.lock"])
@@ -216,7 +219,7 @@ def test_generated_files_come_last_and_folded(repository: Path) -> None:
         "yarn.lock": None,
         "z.py": None,
     }
-    assert added(sources["package-lock.json"]) == ["{}"] * 40
+    assert added_lines(sources["package-lock.json"]) == ["{}"] * 40
     assert "\n\\ 2,960 more changed lines, not shown\n" in sources["package-lock.json"].text
     assert sources["yarn.lock"].left_out == "is excluded"
     assert all(len(source.text) < 5_000 for source in sources.values())
@@ -225,8 +228,8 @@ def test_generated_files_come_last_and_folded(repository: Path) -> None:
     ]
 
 
-def test_excluded_files_are_left_out_with_the_reason(repository: Path) -> None:
-    """A change of excluded files alone is no change; one of images alone cannot be read."""
+def test_excluded_files_are_omitted_with_the_reason(repository: Path) -> None:
+    """If only excluded files changed, there is no change. If only images changed, they cannot be read."""
     commit(repository, {"package-lock.json": "{}\n" * 3, "docs/a.png": b"\x89PNG\0\1", "b.py": "b = 1\n"})
     sources = read(repository, exclude=["docs/*"])
     assert {name: (source.left_out, source.excluded) for name, source in sources.items()} == {

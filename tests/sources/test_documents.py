@@ -1,4 +1,4 @@
-"""Documents as sources: pages, slides and sheets, and the reasons why a document cannot be read."""
+"""Documents as sources: pages, slides and sheets, and reasons why a document cannot be read."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ VERDICT = {"reasoning": "It quotes.", "winner": None, "verdict": "Both."}
 
 
 def line(page: int, number: int) -> str:
-    """Return a line of the report that is unique."""
+    """Return a unique line for the report."""
     return f"In district {page * 40 + number} rents rose by {page}.{number} per cent within the year."
 
 
 def make_pdf(pages: int, *, password: str | None = None, text: bool = True) -> bytes:
-    """Write a report of this many pages."""
+    """Create a report with this many pages."""
     from reportlab.lib.pdfencrypt import StandardEncryption
     from reportlab.pdfgen.canvas import Canvas
 
@@ -126,8 +126,8 @@ def read(folder: Path, name: str, data: bytes) -> Any:
     return source
 
 
-def test_a_quote_from_a_long_report_is_located_by_page(tmp_path: Path) -> None:
-    """Judge, result and reader see the page; a quote across two lines is found, and an invented one is not."""
+def test_quotes_from_a_long_report_are_located_by_page(tmp_path: Path) -> None:
+    """Judge, result and reader see the page. A quote across two lines is found, and an invented one is not."""
     (tmp_path / "report.pdf").write_bytes(make_pdf(PAGES))
     sides = [Debater("ann", "cap rents"), Debater("bob", "free rents")]
     rent = debate(
@@ -161,7 +161,7 @@ def test_a_quote_from_a_long_report_is_located_by_page(tmp_path: Path) -> None:
 def test_documents_are_split_into_named_parts(
     tmp_path: Path, name: str, make: Callable[[], bytes], parts: dict[str, str]
 ) -> None:
-    """Each slide, sheet and page has a name; parts that are not page text are omitted."""
+    """Each slide, sheet and page has a name. Parts without page text are omitted."""
     texts = dict(read(tmp_path, name, make()).parts())
     assert texts.keys() == parts.keys()
     assert all(text in texts[part] for part, text in parts.items())
@@ -185,7 +185,7 @@ BOMB = {"word/document.xml": "0" * 100_000_001}
         ("a.xlsx", lambda: zipped({"x": "y"}), "is not a readable XLSX document"),
     ],
 )
-def test_a_document_that_cannot_be_read_is_named_with_the_reason(
+def test_unreadable_documents_are_named_with_the_reason(
     tmp_path: Path, name: str, make: Callable[[], bytes], why: str
 ) -> None:
     """The error is raised before any model is called."""
@@ -194,7 +194,7 @@ def test_a_document_that_cannot_be_read_is_named_with_the_reason(
 
 
 def office(name: str, **parts: str) -> bytes:
-    """Pack a Word document with a further part for each of `parts`; "document" is its body."""
+    """Pack a Word document with an additional part for each of `parts`; "document" is the body."""
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     space += ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
     files = {f"word/{part}.xml": f"<w:{part} {space}>{text}</w:{part}>" for part, text in parts.items()}
@@ -204,11 +204,11 @@ def office(name: str, **parts: str) -> bytes:
 
 
 def run_of(text: str, properties: str = "") -> str:
-    """Write a run of a Word document."""
+    """Write a run in a Word document."""
     return f"<w:r><w:rPr>{properties}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
 
 
-def test_a_hyphenated_word_is_found(tmp_path: Path) -> None:
+def test_hyphenated_words_are_found(tmp_path: Path) -> None:
     """The hyphen is kept as on the page, without a replacement character."""
     from reportlab.pdfgen.canvas import Canvas
 
@@ -225,7 +225,7 @@ def test_a_hyphenated_word_is_found(tmp_path: Path) -> None:
     assert [passage.source for passage in passages] == ["a.pdf"]
 
 
-def test_scanned_pages_of_a_pdf_are_named(tmp_path: Path) -> None:
+def test_scanned_pdf_pages_are_named(tmp_path: Path) -> None:
     """A blank page is not a scan."""
     from reportlab.pdfgen.canvas import Canvas
 
@@ -246,8 +246,8 @@ def test_scanned_pages_of_a_pdf_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("by_column", "unread"), [(False, "order of page 1: two columns are read as one"), (True, None)]
 )
-def test_columns_that_may_be_mixed_up_are_reported(tmp_path: Path, by_column: bool, unread: str | None) -> None:  # noqa: FBT001
-    """Some programs write the lines of a page one after the other, across its columns."""
+def test_possibly_mixed_up_columns_are_reported(tmp_path: Path, by_column: bool, unread: str | None) -> None:  # noqa: FBT001
+    """Some programs write the lines of a page across its columns."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -306,7 +306,7 @@ VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
     ],
     ids=["hidden", "shown", "style", "margins", "formula"],
 )
-def test_a_word_document_loses_nothing_silently(
+def test_word_documents_lose_nothing_silently(
     tmp_path: Path, body: str, parts: dict[str, str], text: str, unread: str | None
 ) -> None:
     """Invisible content is omitted and reported."""
@@ -316,7 +316,7 @@ def test_a_word_document_loses_nothing_silently(
 
 
 def sheet(rows: Sequence[Sequence[Any]], **formats: str) -> Any:
-    """Write a workbook of these rows; `formats` are number formats by cell."""
+    """Create a workbook with these rows; `formats` are number formats by cell."""
     from openpyxl import Workbook
 
     book = Workbook()
@@ -328,14 +328,14 @@ def sheet(rows: Sequence[Sequence[Any]], **formats: str) -> Any:
 
 
 def saved(book: Any) -> bytes:
-    """Return a workbook as a file."""
+    """Save a workbook and return the bytes of the file."""
     buffer = io.BytesIO()
     book.save(buffer)
     return buffer.getvalue()
 
 
-def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
-    """Values beside a blank cell are read; rows and columns without any value are omitted."""
+def test_spreadsheets_keep_their_values(tmp_path: Path) -> None:
+    """Values next to a blank cell are read; rows and columns without any value are omitted."""
     rows: list[list[Any]] = [
         ["Progress"],
         [],
@@ -354,8 +354,8 @@ def test_a_spreadsheet_keeps_its_values(tmp_path: Path) -> None:
     ]
 
 
-def test_hidden_parts_of_a_spreadsheet_are_omitted_and_named(tmp_path: Path) -> None:
-    """This holds for sheets, rows and columns; workbooks with macros are read like others."""
+def test_hidden_spreadsheet_parts_are_omitted_and_named(tmp_path: Path) -> None:
+    """This applies to sheets, rows and columns. Workbooks with macros are read like any other."""
     book = sheet([["a", "b"], ["c", "d"], ["e", "f"]])
     book.active.row_dimensions[2].hidden = True
     book.active.column_dimensions["B"].hidden = True
@@ -366,13 +366,13 @@ def test_hidden_parts_of_a_spreadsheet_are_omitted_and_named(tmp_path: Path) -> 
     assert source.unread == "hidden sheet Salaries; 4 hidden cells"
 
 
-def test_a_formula_without_a_cached_result_is_shown_as_text(tmp_path: Path) -> None:
+def test_formulas_without_a_cached_result_are_shown_as_text(tmp_path: Path) -> None:
     source = read(tmp_path, "a.xlsx", saved(sheet([["a", "b", "sum"], [2, 3, "=A2+B2"]])))
     assert "| 2 | 3 | =A2+B2 |" in source.text
     assert source.unread == "results of 1 formula: open and save it to have them"
 
 
-def test_hidden_slides_are_left_out_and_slides_without_text_are_named(tmp_path: Path) -> None:
+def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
     """Tables and notes are read."""
     from pptx import Presentation
 
@@ -395,7 +395,7 @@ def test_hidden_slides_are_left_out_and_slides_without_text_are_named(tmp_path: 
     assert source.unread == "slide 2 hidden; slide 3 without text; 1 hidden passage"
 
 
-def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
+def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
     """Images are omitted, since their base64 is useless to a reader."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
@@ -412,8 +412,8 @@ def test_a_notebook_is_its_cells_and_their_texts(tmp_path: Path) -> None:
     assert source.unread == "1 picture; 1 text/html output"
 
 
-def test_hidden_text_of_a_page_is_reported(tmp_path: Path) -> None:
-    """Selected values of forms are read."""
+def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
+    """Selected form values are read."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
         '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
@@ -425,7 +425,7 @@ def test_hidden_text_of_a_page_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be"])
-def test_a_byte_order_mark_determines_the_encoding(tmp_path: Path, encoding: str) -> None:
+def test_byte_order_marks_determine_the_encoding(tmp_path: Path, encoding: str) -> None:
     """Notepad and PowerShell write such files."""
     mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
     assert read(tmp_path, "a.txt", mark + "The price rosé.\n".encode(encoding)).text == "The price rosé.\n"
@@ -443,13 +443,13 @@ def test_a_byte_order_mark_determines_the_encoding(tmp_path: Path, encoding: str
         ("a.bin", b"\x7fELF\0\0\0", "is binary: only texts, documents and images"),
     ],
 )
-def test_an_unread_file_is_reported_with_the_true_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:
+def test_unread_files_are_reported_with_the_actual_reason(tmp_path: Path, name: str, data: bytes, why: str) -> None:
     with pytest.raises(BadFile, match=f"^{name}: {why}"):
         read(tmp_path, name, data)
 
 
 def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
-    """Unread parts are reported before any model is called, and in the notes of the result."""
+    """They are reported before any model is called, and in the notes of the result."""
     (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
     options = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
     plan = make_plan(PATTERNS["debate"], options)
@@ -462,8 +462,8 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
     assert "Left out: in a.docx: 1 hidden passage" in material_notes(result.raw)
 
 
-def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a file in a folder is omitted for this reason."""
+def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the file is in a folder, it is omitted for this reason."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

@@ -1,4 +1,4 @@
-"""Hostile documents at all front ends at once, while a user works."""
+"""Hostile documents at all front ends at once, while a user is working."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of processes is read from /proc")
 def test_hostile_documents_leave_the_server_responsive_and_clean() -> None:
-    """One document of each kind is sent by HTTP, by MCP and by the command line."""
+    """One document of each kind is sent over HTTP, over MCP and on the command line."""
     from tests.soak.documents import attack
 
     documents = [[*documents.items()][-1] for documents in CORPUS.values()]

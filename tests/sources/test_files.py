@@ -1,4 +1,4 @@
-"""Reading of sources: what is read of files and folders, and what never is."""
+"""Reading sources: which files and folders are read, and which never are."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "docs"
 
 
-def test_a_folder_is_read_without_secrets_links_and_what_git_ignores(folder: Path) -> None:
-    """Omitted files are listed with the reason, and none of their bytes is read."""
+def test_folders_are_read_without_secrets_links_and_ignored_files(folder: Path) -> None:
+    """Omitted files are listed with the reason, and not a single byte of them is read."""
     sources = read_sources([str(folder)])
     assert {source.name: source.text for source in sources if source.left_out is None} == {
         "docs/plan.md": "Build trams.",
@@ -112,10 +112,10 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
         ("nul\0.txt", None, "cannot be read"),
     ],
 )
-def test_an_invalid_source_file_is_named_with_the_reason(
+def test_invalid_source_files_are_named_with_the_reason(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
-    """The name is quoted as given, before anything else happens, also for an enclosing folder or a link."""
+    """The name is quoted verbatim, before anything else happens, including for an enclosing folder or a link."""
     for secret in (".ssh/config", "me/.docker/notes/config", ".env"):
         (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / secret).write_text("canary")
@@ -129,7 +129,7 @@ def test_an_invalid_source_file_is_named_with_the_reason(
     assert why in refused.value.problem
 
 
-def test_links_pipes_and_folders_without_text_are_refused(tmp_path: Path) -> None:
+def test_links_pipes_and_folders_without_text_are_rejected(tmp_path: Path) -> None:
     """A link may point to a file in its folder; special files are not opened."""
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.txt").write_text("canary")
@@ -148,8 +148,8 @@ def test_links_pipes_and_folders_without_text_are_refused(tmp_path: Path) -> Non
             read_sources([name], folder=tmp_path)
 
 
-def test_sources_may_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file has its own name, or another one with NAME=FILE, even if its own contains an equals sign."""
+def test_sources_can_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file has its own name, or another one with NAME=FILE, even if its own name contains an equals sign."""
     (tmp_path / "a.md").write_text("\ufeffOne.\r\nTwo.", newline="")
     (tmp_path / "b=a.md").write_text("Three.")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"Piped."), isatty=lambda: False))
@@ -190,8 +190,8 @@ def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
             check_sources(wrong, location="x")
 
 
-def test_a_place_in_a_source_is_on_a_page() -> None:
-    """A place between the beginnings of two pages belongs to the first of them."""
+def test_positions_in_a_source_belong_to_a_page() -> None:
+    """A position between the starts of two pages belongs to the first one."""
     source = Source.of("r", "One. Two. Three.", pages=[Page(start=0, name="page 1"), Page(start=5, name="page 2")])
     assert [source.page_at(place) for place in (0, 4, 5, 15)] == ["page 1", "page 1", "page 2", "page 2"]
     assert list(source.parts()) == [("r, page 1", "One."), ("r, page 2", "Two. Three.")]

@@ -41,12 +41,12 @@ SHORT: dict[str, tuple[str, ...]] = {
 }
 CHAIR = {"answer": "Wait.", "dissent": None}
 OUTPUTS: dict[str, Any] = {"critique": {"claims": []}}
-"""Answers of the model by pattern; the default is `CHAIR`."""
+"""Model answers by pattern; the default is `CHAIR`."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a folder of notes with secrets among them, and make it the working directory."""
+    """Create a folder of notes with secrets among them, and change the working directory to it."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "report.md").write_text(REPORT)
     (tmp_path / "notes" / ".env").write_text("TOKEN=canary-env")
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(on: Stage, verb: str, *flags: str, text: str | None = None) -> Any:
-    """Return the result of a command with a scripted model."""
+    """Run a command with a scripted model and return its result."""
     arguments = [verb, *flags, "--model", "staged", "--base-url", on.base_url]
     return CliRunner().invoke(app, arguments, input=text, catch_exceptions=False)
 
@@ -72,8 +72,8 @@ def kept_in(store: Path) -> str:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_every_pattern_command_reads_a_folder_without_secrets(pattern: str, folder: Path, store: Path) -> None:
-    """The first lines list what is sent and what is omitted; no request and no store contains a secret."""
+def test_pattern_commands_read_a_folder_without_secrets(pattern: str, folder: Path, store: Path) -> None:
+    """The first lines list the sent and the omitted files. No request and no store contains a secret."""
     short = SHORT.get(pattern, ("--max-rounds", "1"))
     with serve_stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
         result = call(on, PATTERNS[pattern].verb, "Should we cap rents?", "--source", "notes", *short)
@@ -99,8 +99,8 @@ def test_every_pattern_command_reads_a_folder_without_secrets(pattern: str, fold
     assert folder.joinpath("notes", ".env").exists()
 
 
-def test_a_question_or_a_source_from_stdin(folder: Path) -> None:
-    """The error for both at once comes before any model is called."""
+def test_stdin_can_be_a_question_or_a_source(folder: Path) -> None:
+    """Using it for both raises an error before any model is called."""
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
     with serve_stage() as on:
         question_piped = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
@@ -114,8 +114,8 @@ def test_a_question_or_a_source_from_stdin(folder: Path) -> None:
     assert "Only one of QUESTION and --source can be -" in " ".join(both_piped.stderr.split())
 
 
-def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
-    """The working directory makes no difference; the texts may also be in the plan."""
+def test_plan_files_name_files_relative_to_them(folder: Path) -> None:
+    """The working directory makes no difference. The texts may also be in the plan."""
     plan = 'pattern = "council"\nquestion = "Cap rents?"\nreview = "none"\nsources = ["report.md", "n=report.md"]\n'
     (folder / "notes" / "plan.toml").write_text(plan)
     with serve_stage(output=CHAIR) as on:
@@ -124,7 +124,7 @@ def test_a_plan_file_names_files_beside_it(folder: Path) -> None:
 
 
 def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
-    """The sources of a row replace those of the batch; a missing file is reported before any model is called."""
+    """A row's sources replace those of the batch; a missing file is reported before any model is called."""
     rows: list[dict[str, Any]] = [
         {"question": "Should we cap rents?", "sources": ["notes/report.md"]},
         {"question": "Ban cars?", "sources": {"memo": "Cars are loud."}},
@@ -152,7 +152,7 @@ def test_batch_rows_may_have_their_own_sources(folder: Path) -> None:
 
 
 class Reading:
-    """Model that records its requests."""
+    """A model that records its requests."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -167,8 +167,8 @@ class Reading:
         return FunctionModel(answer)
 
 
-def test_http_requests_send_texts_or_name_allowed_files(folder: Path) -> None:
-    """Without an allowed folder no path is read; with one, only those below it."""
+def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> None:
+    """Without an allowed folder, no path is read; with one, only paths below it."""
     inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
     outside.write_text("canary-env")
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as plain:
@@ -194,8 +194,8 @@ def test_http_requests_send_texts_or_name_allowed_files(folder: Path) -> None:
     assert not any("canary" in prompt for prompt in reading.shown)
 
 
-def test_a_service_stays_responsive_while_reading_documents() -> None:
-    """Documents are read in a thread: a sheet of 100,000 cells takes 17 seconds."""
+def test_services_stay_responsive_while_reading_documents() -> None:
+    """Documents are read in a thread: a sheet with 100,000 cells takes 17 seconds."""
     readers: list[Thread] = []
 
     async def begin() -> None:
@@ -209,8 +209,8 @@ def test_a_service_stays_responsive_while_reading_documents() -> None:
     assert current_thread() not in readers
 
 
-def test_mcp_hosts_send_texts_or_name_allowed_files(folder: Path) -> None:
-    """The rules are those of HTTP, and a rejection says what is allowed."""
+def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
+    """The rules are the same as for HTTP, and a rejection says what is allowed."""
     reading = Reading()
     cases: list[tuple[Any, bool]] = [
         (["notes/report.md"], True),
@@ -238,8 +238,8 @@ def test_mcp_hosts_send_texts_or_name_allowed_files(folder: Path) -> None:
     assert any("[memo] Loud." in prompt for prompt in reading.shown)
 
 
-def test_excluded_files_of_a_folder_are_not_shown(folder: Path) -> None:
-    """A gate does not wait for them either."""
+def test_excluded_files_in_a_folder_are_not_shown(folder: Path) -> None:
+    """They do not leave a gate undecided either."""
     with serve_stage(output=CHAIR) as on:
         result = call(
             on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"

@@ -54,7 +54,7 @@ URL = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
 
 @pytest.fixture
 def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create an image in the folder in which a command is run."""
+    """Create an image in the command's working directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "chart.png").write_bytes(png())
     return tmp_path / "chart.png"
@@ -70,10 +70,10 @@ def servers() -> Iterator[dict[Any, Vendor]]:
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-def test_each_vendor_receives_the_image_before_the_transcript(
+def test_vendors_receive_the_image_before_the_transcript(
     transport: Any, chart: Path, servers: dict[Any, Vendor]
 ) -> None:
-    """This includes openai's SDK and, for Anthropic, its own; the judge receives none."""
+    """This includes OpenAI's SDK and, for Anthropic, its own. The judge receives no image."""
     pytest.importorskip("anthropic")
     custom_model = OpenAIModel("gpt-5-mini", transport=transport)
     sides = [Debater("pro", "rents rise", model=custom_model)]
@@ -102,8 +102,8 @@ def test_each_vendor_receives_the_image_before_the_transcript(
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_every_speaker_of_a_pattern_sees_the_image(pattern: str, chart: Path) -> None:
-    """This holds for every command; pages and traces show the request without the image."""
+def test_all_speakers_in_a_pattern_see_the_image(pattern: str, chart: Path) -> None:
+    """This holds for every command. Pages and traces show the request without the image."""
     info = PATTERNS[pattern]
     plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
     has_image = [
@@ -114,7 +114,7 @@ def test_every_speaker_of_a_pattern_sees_the_image(pattern: str, chart: Path) ->
 
 
 def requests_of(pattern: Any, question: str) -> list[Any]:
-    """Return the first requests of a run, which then reaches its limit."""
+    """Run a pattern until it reaches its limit, and return the first requests."""
     requests: list[Any] = []
 
     def answer(request: Any) -> Any:
@@ -129,8 +129,8 @@ def requests_of(pattern: Any, question: str) -> list[Any]:
     return requests
 
 
-def test_an_image_is_stored_once_and_restored(chart: Path) -> None:
-    """The plan of a run has its data URL, so that a resumed run does not need the file."""
+def test_images_are_stored_once_and_restored(chart: Path) -> None:
+    """The run's plan has the data URL, so a resumed run does not need the file."""
     plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
     stored = stored_plan(plan)
     chart.unlink()
@@ -139,7 +139,7 @@ def test_an_image_is_stored_once_and_restored(chart: Path) -> None:
     assert str(stored).count(URL) == 1
 
 
-def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Path) -> None:
+def test_durable_runs_keep_the_image_in_their_journal(chart: Path, tmp_path: Path) -> None:
     """The journal contains the image once, and a resumed run uses it."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
     store = tmp_path / "runs.sqlite3"
@@ -158,7 +158,7 @@ def test_a_durable_run_keeps_the_image_in_its_journal(chart: Path, tmp_path: Pat
     assert kept_in(store).count(URL) == 1
 
 
-def test_a_budget_counts_the_tokens_of_an_image() -> None:
+def test_budgets_count_the_tokens_of_an_image() -> None:
     """The characters of the base64 do not count."""
     from flowdebate.models import ModelRequest
 
@@ -171,10 +171,10 @@ def test_a_budget_counts_the_tokens_of_an_image() -> None:
 
 
 @pytest.mark.parametrize("name", ["cerebras/gpt-oss-120b", "deepseek/deepseek-flash", "openai/gpt-4", "local"])
-def test_a_model_without_vision_is_rejected_before_any_call(
+def test_models_without_vision_are_rejected_before_any_call(
     name: str, chart: Path, servers: dict[Any, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the seat, the model and the file, also for one of two possible models."""
+    """The error names the seat, the model and the file, even if only one of two possible models lacks vision."""
     for variable in ("CEREBRAS_API_KEY", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(variable, "key")
     for model in (name, Fallback("openai/gpt-5-mini", name)):
@@ -190,7 +190,7 @@ def test_a_model_without_vision_is_rejected_before_any_call(
 
 
 def test_vision_support_depends_on_the_model_name() -> None:
-    """Models whose names exclude vision have none; an option decides for others."""
+    """Models are assumed to support images unless their name excludes it; an option overrides this."""
     for name in ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest", "ollama/gemma3"):
         assert has_eyes(resolve_model(name)), name
     for name in ("groq/openai/gpt-oss-120b", "mistral/codestral-latest", "ollama/llama3", "openai/o3-mini"):
@@ -203,7 +203,7 @@ def test_vision_support_depends_on_the_model_name() -> None:
 
 
 @pytest.mark.parametrize("name", BEGINS)
-def test_an_image_is_known_by_its_bytes(name: str, tmp_path: Path) -> None:
+def test_images_are_recognized_by_their_bytes(name: str, tmp_path: Path) -> None:
     """The file name makes no difference."""
     path = tmp_path / name
     path.write_bytes(BEGINS[name])
@@ -214,7 +214,7 @@ def test_an_image_is_known_by_its_bytes(name: str, tmp_path: Path) -> None:
 
 
 def test_images_have_limits(tmp_path: Path) -> None:
-    """Limits apply to each image and to all together; invalid or damaged images are errors."""
+    """Limits apply to each image and to all images together; invalid or damaged images are errors."""
     big, image = tmp_path / "big.png", tmp_path / "a.png"
     big.write_bytes(png() + bytes(3_750_000))
     image.write_bytes(png() + bytes(3_500_000))
@@ -230,16 +230,16 @@ def test_images_have_limits(tmp_path: Path) -> None:
             council(name="c", members=[{"name": "a"}, {"name": "b"}], sources={"chart": text})
 
 
-def test_images_of_a_folder_are_left_out(tmp_path: Path) -> None:
-    """Most are logos; a relevant one can be named explicitly."""
+def test_images_in_a_folder_are_omitted(tmp_path: Path) -> None:
+    """Most of them are logos; a relevant one can be named explicitly."""
     (tmp_path / "notes.md").write_text("Rents rose.")
     (tmp_path / "logo.png").write_bytes(png())
     reasons = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}
     assert reasons == {"docs/notes.md": None, "docs/logo.png": "is an image: name it itself to show it"}
 
 
-def test_a_request_over_http_brings_an_image_as_a_data_url() -> None:
-    """The page lists the image, and the prompt on it mentions the image; invalid images are rejected."""
+def test_http_requests_can_include_images_as_data_urls() -> None:
+    """The page lists the image, and the prompt on it mentions the image. Invalid images are rejected."""
     from flowdebate.service import Service
 
     with staged(lambda: Service(store="memory:", model=FunctionModel(debater))) as server:

@@ -1,4 +1,4 @@
-"""Material as models read it: whole files and their diffs, unaltered, every visible line of which can be quoted."""
+"""Material as models read it: whole files and their diffs, unaltered, so that every visible line can be quoted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILES["windows.md"] = FILES["notes.md"].replace("\n", "\r\n").removesuffix("\n")
 
 
 def diff_of(name: str, after: str) -> str:
-    """Return the change that leads to a file, in git's format: some lines are new, and some are modified."""
+    """Return a diff, in git's format, that results in this file: some lines are new, and some are modified."""
     lines = after.splitlines(keepends=True)
     before = [f"old {line}" if number % 7 == 3 else line for number, line in enumerate(lines) if number % 5 != 2]
     changed = "".join(unified_diff(before, lines, f"a/{name}", f"b/{name}"))
@@ -47,12 +47,12 @@ each_material = pytest.mark.parametrize("name", MATERIAL)
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a file, whatever their line ends."""
+    """Return the lines of a file, whatever its line endings."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
-    """Return the lines of a source in a prompt, without its tag, bars and numbers."""
+def strip_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
+    """Return the lines of a source in a prompt, without tag, bars and numbers."""
     begin = prompt.index(f"[{name}] ") + len(name) + 3
     first, *rest = re.findall(r"\A[^\n]*(?:\n  \| [^\n]*)*", prompt[begin:])[0].split("\n")
     lines = [first, *(line.removeprefix("  | ") for line in rest)]
@@ -62,8 +62,8 @@ def without_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
 @each_material
 @pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
 def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa: FBT001
-    """Without the frame, only lines that contain a listed token differ."""
-    lines = without_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
+    """Apart from the frame, only lines that contain a listed token differ."""
+    lines = strip_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
     expected = lines_of(MATERIAL[name])
     if numbers and expected[-1] == "":
         expected.pop()  # no line of its own
@@ -76,7 +76,7 @@ def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa:
 
 @each_material
 def test_alterations_are_reported(name: str) -> None:
-    """The prompt reports them in a separate line below the sources, and only if there are any."""
+    """The prompt reports them on a separate line below the sources, and only if there are any."""
     prompt = render_sources(SOURCES[name])
     notes = [line for line in prompt.splitlines() if line.startswith("(The texts above have ")]
     if "chat.rb" in name:
@@ -89,27 +89,27 @@ def test_alterations_are_reported(name: str) -> None:
 
 @each_material
 def test_passages_show_file_lines_unchanged(name: str) -> None:
-    """In every passage each whole line is a line of the file, with its indentation."""
+    """In every passage, each whole line is a line of the file, with its indentation."""
     [source] = SOURCES[name]
     file_lines = {*lines_of(MATERIAL[name])}
     for passage in cut(source):
         text = source.text[passage.start : passage.end]
         if not (text.endswith("\n") and source.text[: passage.start].endswith(("\n", ""))):
             continue
-        passage_lines = without_frame(render_passages([passage], [source]), name, numbers=False)
+        passage_lines = strip_frame(render_passages([passage], [source]), name, numbers=False)
         assert {unescaped(line) if "chat.rb" in name else line for line in passage_lines} <= file_lines
 
 
 @cache
 def body_of(name: str) -> list[str]:
-    """Return the lines of a file as a reviewer's prompt shows them."""
+    """Return the lines of a file as displayed in a reviewer's prompt."""
     prompt = render_sources(SOURCES[name], numbers=True)
     return re.findall(r"^  \| .*", prompt[prompt.index(f"[{name}] ") :], re.MULTILINE)
 
 
 @st.composite
 def copies(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
-    """Return the name of a file, one to three lines as a reviewer's prompt shows them, and the lines themselves."""
+    """Draw the name of a file, one to three lines as displayed in a reviewer's prompt, and the lines themselves."""
     name = draw(st.sampled_from(sorted(MATERIAL)))
     body = body_of(name)
     begin = draw(st.integers(0, len(body) - 1))
@@ -117,7 +117,7 @@ def copies(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
     return name, copied, [line[10:] for line in copied]
 
 
-def frames_of(copied: list[str], lines: list[str]) -> list[str]:
+def copy_formats(copied: list[str], lines: list[str]) -> list[str]:
     """Return the formats in which models copy lines from a prompt."""
     bars, numbered = "\n".join(copied), "\n".join(line[4:] for line in copied)
     first_bare = "\n".join([copied[0][4:], *copied[1:]])
@@ -126,26 +126,26 @@ def frames_of(copied: list[str], lines: list[str]) -> list[str]:
 
 
 @given(copies(), st.data())
-def test_a_line_copied_from_a_prompt_is_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
-    """The quote is located at an equal line of the file, whatever was copied with it."""
+def test_lines_copied_from_a_prompt_are_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
+    """The quote is located at an equal line of the file, whatever was copied along with it."""
     name, copied, lines = copy
-    check_place(name, copied, lines, data.draw(st.sampled_from(frames_of(copied, lines))))
+    check_location(name, copied, lines, data.draw(st.sampled_from(copy_formats(copied, lines))))
 
 
 @each_material
-def test_every_line_of_every_file_is_found(name: str) -> None:
+def test_all_lines_in_all_files_are_found(name: str) -> None:
     """Each line is copied alone and with the next one, in every format."""
     body = body_of(name)
     for count in (1, 2):
         for begin in range(len(body) - count + 1):
             copied = body[begin : begin + count]
             lines = [line[10:] for line in copied]
-            for quote in frames_of(copied, lines):
-                check_place(name, copied, lines, quote)
+            for quote in copy_formats(copied, lines):
+                check_location(name, copied, lines, quote)
 
 
-def check_place(name: str, copied: list[str], lines: list[str], quote: str) -> None:
-    """Check that a quote of these lines is found, both as shown and as in the file."""
+def check_location(name: str, copied: list[str], lines: list[str], quote: str) -> None:
+    """Check that a quote of these lines is found, both as displayed and as in the file."""
     sources = SOURCES[name]
     numbers = [int(line[4:9]) for line in copied if line[4:9].strip()]
     place = locate(sources, file=None, line=numbers[0] if numbers else None, end_line=None, quote=quote)
@@ -176,8 +176,8 @@ def test_faithful_quotes_are_never_unverified(
 @pytest.mark.parametrize(
     "name", ["Index.java", "ring.hpp", "Panel.tsx", "Main.elm", "Windows.java", "chat.rb", "page.html.diff"]
 )
-def test_a_reviewer_may_quote_its_prompt(name: str) -> None:
-    """Each line of the prompt that a model copies, with its bar and number, is an existing place."""
+def test_reviewers_may_quote_their_prompt(name: str) -> None:
+    """Each line that a model copies from the prompt, with its bar and number, is an existing location."""
 
     def copy(request: ModelRequest) -> Any:
         system = str(request.messages[0]["content"])
@@ -191,7 +191,7 @@ def test_a_reviewer_may_quote_its_prompt(name: str) -> None:
 
 
 def test_compared_texts_are_shown_unchanged() -> None:
-    """This includes a reference answer: a judge of code reads code."""
+    """This includes a reference answer, because a judge of code reads code."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:
@@ -218,7 +218,7 @@ def test_compared_texts_are_shown_unchanged() -> None:
 
 
 def test_arguments_are_still_escaped() -> None:
-    """Texts of other models are escaped by pattern, which covers unlisted and future tokens."""
+    """Texts by other models are escaped by pattern, which also covers unlisted and future tokens."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -233,7 +233,7 @@ def test_arguments_are_still_escaped() -> None:
 
 
 @given(st.lists(st.sampled_from([*CONTROL_TOKENS[:60], *"<>[]|/\r\n\f", "s", "\u2028", "\u202e"]), max_size=12))
-def test_a_frame_contains_any_text(pieces: list[str]) -> None:
+def test_frames_can_contain_any_text(pieces: list[str]) -> None:
     """No listed token and no unframed line remains, and alterations are reported."""
     text = "".join(pieces)
     rendered = f"[x] {frame(text)}"
@@ -253,14 +253,14 @@ ORDINARY = (
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_not_a_control_token(text: str) -> None:
-    """This holds for material and for what the local model receives of it."""
+    """This holds for the material and for the local model's input."""
     assert frame(text) == text
     assert without_control_tokens(text, listed=True) == text
     assert explain_escapes(text) == ""
 
 
 @pytest.mark.parametrize("name", ["INST", "/INST", "gMASK", "SYSTEM_PROMPT", "|user|"])
-def test_a_file_name_cannot_be_a_control_token(name: str) -> None:
+def test_file_names_cannot_be_control_tokens(name: str) -> None:
     """Brackets around a name do not create a token."""
     for tag in (tag_text(name), tag_name(name)):
         assert f"[{tag}]" not in CONTROL_TOKENS

@@ -1,4 +1,4 @@
-"""Passages: the parts of sources that a prompt contains if they are too long for it."""
+"""Passages: parts of sources that are included in a prompt if the whole text is too long."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LONG = Source.of(
 
 @given(st.text(alphabet="ab .\n", max_size=6_000), st.lists(st.integers(0, 6_000), max_size=5))
 def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
-    """Passages are in order, none is too long or spans two pages, and only white space is missing."""
+    """Passages are in order, none is too long or spans two pages, and only whitespace is missing."""
     begins = sorted({start for start in starts if start < len(text)})
     source = Source.of("s", text, pages=[Page(start=start, name=f"page {start}") for start in begins])
     passages = list(cut(source))
@@ -57,7 +57,7 @@ def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
 
 
 def test_relevant_passages_are_found_with_their_pages() -> None:
-    """Passages fill the budget, in the order of the source, and are the same for the same question."""
+    """Passages fill the budget in the order of the source, and are the same for the same question."""
     passages = find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert passages == find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert {passage.page for passage in passages} == {"page 4"}
@@ -67,7 +67,7 @@ def test_relevant_passages_are_found_with_their_pages() -> None:
 
 
 def test_passages_fill_their_budget() -> None:
-    """Material of just over the limit loses no more than the excess, whatever the number of passages."""
+    """Material slightly over the limit loses no more than the excess, whatever the number of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", f"limit_{number} = {number}\n" * 10) for number in range(700))
     total = sum(len(source.text) for source in files)
     room = total * 9 // 10
@@ -78,8 +78,11 @@ def test_passages_fill_their_budget() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
-def test_readers_share_a_source_that_is_too_long(readers: int, room: int, files: int) -> None:
-    """No reader exceeds its room, all get the best half, and the other halves overlap only if nothing else is left."""
+def test_readers_share_sources_that_are_too_long(readers: int, room: int, files: int) -> None:
+    """No reader exceeds its budget.
+
+    All get the best half, and the other halves overlap only if nothing else is left.
+    """
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
     ranges = [{(passage.source, passage.start, passage.end) for passage in passages} for passages in shares]
@@ -96,8 +99,8 @@ def test_readers_share_a_source_that_is_too_long(readers: int, room: int, files:
 
 
 @pytest.mark.parametrize("pattern", ["council", "deliberation", "round_robin", "consensus", "debate"])
-def test_a_panel_reads_more_than_one_member(pattern: str) -> None:
-    """Competing debaters get the same passages as far as their questions are the same."""
+def test_panels_read_more_than_a_single_member(pattern: str) -> None:
+    """Competing debaters get the same passages if their questions are the same."""
     files = {f"file_{number:02}": f"limit_{number} = {number}\n" * 50 for number in range(40)}
     talkers = Talkers()
     raw = talk(pattern, sources=Sources(files, tokens=1_000)).run_sync(QUESTION, model=talkers.model(), seed=1).raw
@@ -109,8 +112,8 @@ def test_a_panel_reads_more_than_one_member(pattern: str) -> None:
     assert f"Shown: {len(everything)} of 40 files, in the passages that fit each turn best" in material_notes(raw)
 
 
-def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:
-    """The names of files without any passage would take the room of passages."""
+def test_files_without_a_passage_are_counted_but_not_named() -> None:
+    """With many files, their names would take the space of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
     listed = render_sources(files, complete=False).partition("\n\n")[0]
     assert listed.startswith("Sources:\n2,000 sources with 360,000 characters, too long to be shown in full")
@@ -118,21 +121,21 @@ def test_many_files_are_counted_in_a_prompt_and_their_passages_named() -> None:
     assert "[src/file_7.py] (180 characters" in render_sources(files[:10], complete=False)
 
 
-def test_the_context_of_a_model_decides_how_much_is_shown() -> None:
-    """The context of the local model is known, even behind a policy; that of a function model is not."""
+def test_model_context_determines_the_size_of_passages() -> None:
+    """The local model's context is known, even behind a policy; a function model's is not."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
     assert context_of(FunctionModel(lambda _: "")) is None
 
 
-def shown_in(request: ModelRequest) -> list[str]:
-    """Return the tags of passages in the last message."""
+def get_passage_tags(request: ModelRequest) -> list[str]:
+    """Return the passage tags in the last message."""
     lines = str(request.messages[-1]["content"]).splitlines()
     return [line.partition("]")[0][1:] for line in lines if line.startswith("[book, page")]
 
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in TURNS if pattern != "review"])  # which divides them
 def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
-    """Passages precede the task; the result lists them, and quotes are looked up in the whole text."""
+    """Passages precede the task, the result lists them, and quotes are looked up in the whole text."""
 
     def quoting(request: ModelRequest) -> Any:
         reply = talkers.reply(request)
@@ -148,7 +151,7 @@ def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
         system, last = request.messages[0]["content"], request.messages[-1]["content"]
         assert "characters: too long to be shown in full; each turn shows relevant passages)" in system
         assert "Harbour" not in system
-        assert "book, page 4" in shown_in(request)
+        assert "book, page 4" in get_passage_tags(request)
         assert not last.rpartition("\n\n")[2].startswith("[book")
         assert len(last.partition("Passages from the sources")[2]) < 4_000
     assert len(raw.passages) == len(speaking)
@@ -159,10 +162,8 @@ def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["debate", "consensus"])
-def test_a_resumed_run_uses_the_recorded_passages(
-    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Today's search results make no difference: no call is repeated, and no answer belongs to another prompt."""
+def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a search would now give other results, no call is repeated, and every answer matches its prompt."""
     talkers, calls = Talkers(), 0
 
     def failing(request: ModelRequest) -> Any:
@@ -193,7 +194,7 @@ def test_a_resumed_run_uses_the_recorded_passages(
     assert len(requests) < len(result.raw.passages)
 
 
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call is made with an arbitrary part of the sources."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, second = Talkers(), Source.of("other", LONG.text)
@@ -208,7 +209,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 
 @given(st.text("ab\n\r", max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_passages_are_numbered_line_by_line(text: str, start: int, end: int) -> None:
-    """Each line with a character or its line break in the passage is shown whole."""
+    """A line is numbered and displayed in full if any of its characters, or its line break, is in the passage."""
     lines, numbered_lines, at = text.removesuffix("\n").split("\n") if text else [], [], 0
     for number, line in enumerate(lines, start=1):
         if at < end and at + len(line) + 1 > start:
@@ -218,7 +219,7 @@ def test_passages_are_numbered_line_by_line(text: str, start: int, end: int) -> 
 
 
 def test_long_sources_are_numbered_in_linear_time() -> None:
-    """2 MB in 50,000 lines took 22 s of CPU when each line copied the rest of the text."""
+    """2 MB in 50,000 lines took 22 s of CPU time when each line copied the rest of the text."""
     source = Source.of("long.txt", "A line of forty characters, more or less\n" * 50_000)
     before = time.process_time()
     assert numbered(source).count("\n") == 49_999

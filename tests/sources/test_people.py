@@ -1,4 +1,4 @@
-"""Sources as presented to human participants: in Python, in a terminal, over HTTP, on a page, and by an MCP host."""
+"""Sources as presented to people: in Python, in a terminal, over HTTP, on a page, and by an MCP host."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VERDICT = {"reasoning": "It answered.", "winner": None, "verdict": "Both."}
 
 
 def answer(request: HumanRequest) -> Any:
-    """Return an answer that fits any request."""
+    """Return a valid answer to any request."""
     if request.schema is None:
         return "Capped."
     fields = request.schema["properties"]
@@ -93,7 +93,7 @@ SEATS: dict[str, Callable[[Any], Block[Any, Any]]] = {
 }
 
 
-def says(request: Any) -> Any:
+def answer_as_model(request: Any) -> Any:
     """Answer as a model in any role."""
     schema = request.output_schema
     if schema is None:
@@ -103,15 +103,15 @@ def says(request: Any) -> Any:
 
 
 @pytest.mark.parametrize("seat", SEATS)
-def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
-    """Each source is complete, but the text of a long one does not precede the question in a terminal."""
+def test_people_in_any_role_receive_the_sources(seat: str) -> None:
+    """Each source is complete, but in a terminal the text of a long one does not precede the question."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> Any:
         requests.append(request)
         return answer(request)
 
-    SEATS[seat](human(name="ann", ask=ask)).run_sync(QUESTION, model=FunctionModel(says))
+    SEATS[seat](human(name="ann", ask=ask)).run_sync(QUESTION, model=FunctionModel(answer_as_model))
     assert requests
     for request in requests:
         assert {source.name: source.text for source in request.sources} == REPORT
@@ -121,11 +121,11 @@ def test_a_person_in_any_seat_is_given_the_sources(seat: str) -> None:
 
 
 @pytest.mark.parametrize("seat", SEATS)
-def test_a_suspended_person_gets_sources_from_the_journal(seat: str) -> None:
+def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
     """The stored request is the same as without sources, whose texts are already in the journal."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
-    model = FunctionModel(says)
+    model = FunctionModel(answer_as_model)
     result = block.run_sync(QUESTION, model=model, store=store, run_id="it")
     [request] = result.pending
     [stored] = asyncio.run(open_requests(store, "it"))
@@ -135,8 +135,8 @@ def test_a_suspended_person_gets_sources_from_the_journal(seat: str) -> None:
     assert set(json.loads(request.text)) == {"block", "shown", "expects", "schema", "problem"}
 
 
-def test_two_debates_of_one_run_show_their_own_sources() -> None:
-    """Otherwise humans would quote sources that readers in their own debate do not have."""
+def test_two_debates_in_one_run_show_their_own_sources() -> None:
+    """Otherwise, people would quote sources that readers in their own debate do not have."""
 
     def of(name: str) -> Block[Any, Any]:
         sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]
@@ -144,16 +144,16 @@ def test_two_debates_of_one_run_show_their_own_sources() -> None:
 
     store = MemoryStore()
     pipeline = sequencer(name="both").tap(of("one")).tap(of("two"))
-    pipeline.run_sync(QUESTION, model=FunctionModel(says), store=store, run_id="it")
+    pipeline.run_sync(QUESTION, model=FunctionModel(answer_as_model), store=store, run_id="it")
     [first] = asyncio.run(open_requests(store, "it"))
     assert [source.name for source in first.sources] == ["one"]
     submit_answer_sync(store, "it", "Capped.")
-    pipeline.resume_sync("it", model=FunctionModel(says), store=store)
+    pipeline.resume_sync("it", model=FunctionModel(answer_as_model), store=store)
     [second] = asyncio.run(open_requests(store, "it"))
     assert [source.name for source in second.sources] == ["two"]
 
 
-async def test_a_terminal_lists_the_sources() -> None:
+async def test_terminals_list_the_sources() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"Capped.\n\n")
     os.close(writing)
@@ -170,7 +170,7 @@ SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 
 @pytest.fixture
 def waits() -> Iterator[tuple[Stage, str]]:
-    """Start a server with a run that waits for a human and has a text and an image as sources."""
+    """Start a server with a run that waits for a person and has a text and an image as sources."""
     with staged(lambda: Service(store=MemoryStore(), model=FunctionModel(debater))) as stage:
         options = {
             "max_rounds": 1,
@@ -183,8 +183,8 @@ def waits() -> Iterator[tuple[Stage, str]]:
         yield stage, run_id
 
 
-def test_an_http_request_lists_sources_and_serves_their_texts(waits: tuple[Stage, str]) -> None:
-    """The request has name, size and kind; the text or the image is served by request, and no other file is."""
+def test_http_requests_list_sources_and_serve_their_texts(waits: tuple[Stage, str]) -> None:
+    """The request has name, size and kind. The text or the image is served on demand, and no other file is."""
     stage, run_id = waits
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
     text, image = request["sources"]
@@ -200,8 +200,11 @@ def test_an_http_request_lists_sources_and_serves_their_texts(waits: tuple[Stage
     assert stage.get(f"/runs/{run_id}/sources/notes/a.md").status_code == 404
 
 
-def test_the_page_of_a_person_lists_the_sources(waits: tuple[Stage, str]) -> None:
-    """The list is folded, escaped and has the image; so is the page of a link, which opens nothing else."""
+def test_the_page_for_a_person_lists_the_sources(waits: tuple[Stage, str]) -> None:
+    """The list is folded and escaped, and has the image.
+
+    The page behind a link shows the same and gives no other access.
+    """
     stage, run_id = waits
     path = stage.post(f"/runs/{run_id}/links", {"seconds": 60}).json()["page"]
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -211,8 +214,8 @@ def test_the_page_of_a_person_lists_the_sources(waits: tuple[Stage, str]) -> Non
     assert f'<img src="{URL.replace("+", "&#43;")}"' in page or f'<img src="{URL}"' in page
 
 
-async def test_an_mcp_host_reads_sources_with_the_request() -> None:
-    """The sources are in `shown`, which the host presents to the human."""
+async def test_mcp_hosts_read_sources_with_the_request() -> None:
+    """The sources are in `shown`, which the host displays to the person."""
     async with Service(store=MemoryStore(), model=FunctionModel(debater)) as service:
         options = {"max_rounds": 1, "debaters": SIDES, "humans": ["Ann"], "sources": {"a.md": "Rents rose."}}
         handle = await service.begin("debate", QUESTION, options=options)
@@ -220,10 +223,10 @@ async def test_an_mcp_host_reads_sources_with_the_request() -> None:
     assert "[a.md] Rents rose." in report.pending[0].shown
 
 
-def test_quotes_are_marked_at_proposals_and_revisions_of_a_consensus() -> None:
-    """Each quote is marked at its own text; a critique in between does not shift the marks."""
+def test_quotes_in_consensus_proposals_and_revisions_are_marked() -> None:
+    """Each quote is marked in its own text; a critique in between does not shift the marks."""
 
-    def says(request: Any) -> Any:
+    def answer_as_model(request: Any) -> Any:
         if request.output_schema is None:
             return "It reads “Rents rose by 4 %.”"
         answers: dict[str, Any] = {"proposal": "It reads “Rents fell by half again”.", "position": "-", "enough": False}
@@ -232,7 +235,7 @@ def test_quotes_are_marked_at_proposals_and_revisions_of_a_consensus() -> None:
 
     agents = [Persona(name) for name in ("ann", "bob", "cy")]
     pattern = consensus(name="it", agents=agents, max_rounds=1, sources=REPORT)
-    raw = pattern.run_sync(QUESTION, model=FunctionModel(says)).raw
+    raw = pattern.run_sync(QUESTION, model=FunctionModel(answer_as_model)).raw
     entries = [
         section for section in document_of(raw.to_wire(), location="it").sections() if isinstance(section, Entry)
     ]

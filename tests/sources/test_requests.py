@@ -1,4 +1,4 @@
-"""Sources of requests, forks and imported runs: texts, or files in data URLs, within limits."""
+"""Sources in requests, forks and imported runs: texts, or files in data URLs, within limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytest.importorskip("mammoth", reason="the extra flowdebate[documents]")
 
 
-def url(data: bytes) -> str:
+def data_url(data: bytes) -> str:
     """Return a file as a data URL, as in a request."""
     return f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
 
@@ -56,8 +56,8 @@ TEXT = {"text": "Rents rose."}
         ({"memo": {"text": LONG}}, "`memo` is a table"),
         ({"memo": LONG}, "memo: makes more than 2 MB of text"),
         ({"a": LONG[:1_500_000], "b": LONG[:1_500_000]}, "b: makes more than 2 MB of text"),
-        ({"memo": url(LONG.encode())}, "memo: makes more than 2 MB of text"),
-        ({"memo.html": url(html(f"<p>{LONG}</p>"))}, "memo.html: makes more than 2 MB of text"),
+        ({"memo": data_url(LONG.encode())}, "memo: makes more than 2 MB of text"),
+        ({"memo.html": data_url(html(f"<p>{LONG}</p>"))}, "memo.html: makes more than 2 MB of text"),
         ({"x" * 201: "Rents rose."}, "sources whose name has at most 200 characters"),
         ({"a\nb": "Rents rose."}, "sources whose name has no line breaks and no other control characters"),
         ({"a\x1b[2Jb": "Rents rose."}, "sources whose name has no line breaks and no other control characters"),
@@ -68,8 +68,8 @@ TEXT = {"text": "Rents rose."}
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_a_request_cannot_set_computed_fields_or_exceed_limits(sources: Any, reason: str) -> None:
-    """The status is 422 with the reason, before a run is stored; forks are included."""
+def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reason: str) -> None:
+    """The status is 422 with the reason, before a run is stored. Forks are included."""
     with staged(make_service) as server:
         run_id = server.finished()
         options = {"options": {"sources": sources}}
@@ -81,8 +81,8 @@ def test_a_request_cannot_set_computed_fields_or_exceed_limits(sources: Any, rea
         assert len(server.get("/runs").json()["runs"]) == 1
 
 
-def test_a_path_with_a_nul_byte_is_rejected(tmp_path: Path) -> None:
-    """Such a path is treated like any path outside of allowed folders."""
+def test_paths_with_a_nul_byte_are_rejected(tmp_path: Path) -> None:
+    """Such a path is treated like any path outside the allowed folders."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422
@@ -93,7 +93,7 @@ def test_size_and_hash_describe_the_bytes_of_a_source() -> None:
     """The source is a text, or the file in a data URL."""
     page = html("<p>Rents rose.</p>")
     with staged(make_service) as server:
-        sources = {"memo": "Rents rose.", "page.html": url(page)}
+        sources = {"memo": "Rents rose.", "page.html": data_url(page)}
         run_id = server.finished(options={"max_rounds": 1, "sources": sources})
         listed = server.get(f"/runs/{run_id}").json()["document"]["raw"]["sources"]
     assert [(row["name"], row["size"], row["characters"]) for row in listed] == [
@@ -103,9 +103,9 @@ def test_size_and_hash_describe_the_bytes_of_a_source() -> None:
 
 
 @pytest.mark.parametrize(("verb", "number"), [("begin", 4), pytest.param("fork", 12, marks=pytest.mark.slow)])
-def test_documents_of_one_request_do_not_delay_others(verb: str, number: int) -> None:
-    """While any number never ends, health, pages, lists and runs with other sources respond within a second."""
-    endless = {"options": {"max_rounds": 1, "sources": {"a.pdf": url(CORPUS["pages"]["empty-pages.pdf"]())}}}
+def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) -> None:
+    """While many documents never finish, health, pages, lists and runs with other sources respond within a second."""
+    endless = {"options": {"max_rounds": 1, "sources": {"a.pdf": data_url(CORPUS["pages"]["empty-pages.pdf"]())}}}
     problems: list[str] = []
     with staged(make_service) as server:
         run_id = server.finished()
@@ -146,13 +146,18 @@ def test_documents_of_one_request_do_not_delay_others(verb: str, number: int) ->
     assert problems == ["422 a.pdf: takes more than 1.5 s to read: split it, or save it as text"] * number
 
 
-def test_a_host_is_told_why_a_document_cannot_be_read() -> None:
+def test_hosts_receive_the_reason_for_unreadable_documents() -> None:
     """MCP, HTTP and the command line report the reason."""
     nested = CORPUS["nesting"]["paragraphs.docx"]()
 
     async def refusal() -> str:
         async with make_service() as service, Client(create_server(service)) as host:
-            brief = {"question": "Should we ship?", "max_rounds": 1, "sources": {"a.docx": url(nested)}, "wait": 30}
+            brief = {
+                "question": "Should we ship?",
+                "max_rounds": 1,
+                "sources": {"a.docx": data_url(nested)},
+                "wait": 30,
+            }
             result = await host.call_tool("start_debate", brief)
             assert result.is_error
             return str(result.content)
@@ -160,7 +165,7 @@ def test_a_host_is_told_why_a_document_cannot_be_read() -> None:
     assert "a.docx: is not a readable DOCX document" in asyncio.run(refusal())
 
 
-def test_the_command_line_names_the_document(tmp_path: Path) -> None:
+def test_command_line_names_the_document(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     path.write_bytes(CORPUS["nesting"]["paragraphs.docx"]())
     refused = CliRunner().invoke(app, ["debate", "Should we ship?", "--source", str(path), "--model", "openai/gpt-5"])
@@ -176,8 +181,8 @@ IN_PLAN: tuple[tuple[str, Callable[[], bytes]], ...] = (
 
 @pytest.mark.parametrize(("name", "make"), IN_PLAN)
 def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Callable[[], bytes]) -> None:
-    """The plan of an export may say anything: listing, verifying and forking the run convert nothing."""
-    hostile = url(make())
+    """The plan in an export may contain anything: listing, verifying and forking the run convert nothing."""
+    hostile = data_url(make())
 
     async def forged() -> list[str]:
         async with make_service() as service:
@@ -202,9 +207,9 @@ def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Ca
     assert time.monotonic() - start < 10
 
 
-def test_the_text_of_a_file_is_stored_for_a_resumed_run(tmp_path: Path) -> None:
+def test_file_texts_are_stored_for_resumed_runs(tmp_path: Path) -> None:
     """The text may look like a file in a data URL."""
-    looks = url(b"Rents rose.")
+    looks = data_url(b"Rents rose.")
     (tmp_path / "a.txt").write_text(looks)
     (source,) = read_sources([str(tmp_path / "a.txt")])
     assert source.text == looks

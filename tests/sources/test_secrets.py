@@ -69,8 +69,8 @@ KEYS = [
 ]
 
 
-def test_files_that_hold_secrets_are_left_out_by_name(tmp_path: Path) -> None:
-    """Such files may be anywhere in a folder; files with ordinary names are read."""
+def test_files_with_secrets_are_omitted_by_name(tmp_path: Path) -> None:
+    """Such files may be anywhere in a folder. Files with ordinary names are read."""
     for name in (*NAMES, *ORDINARY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("canary\n" if name in NAMES else "Ordinary.\n")
@@ -115,12 +115,12 @@ def test_tokens_are_masked_in_place(token: str) -> None:
     ],
 )
 def test_ordinary_text_is_not_masked(text: str) -> None:
-    """Examples are placeholders, names of variables, hashes and words."""
+    """Examples are placeholders, variable names, hashes and words."""
     assert mask_secrets(text) == (text, None)
 
 
-def test_masks_are_reported_and_models_see_no_token(tmp_path: Path) -> None:
-    """The command line reports them beside the file, and the document of a run does; no prompt contains the token."""
+def test_masks_are_reported_and_no_token_reaches_a_model(tmp_path: Path) -> None:
+    """The command line reports them next to the file, and so does the run's document."""
     (tmp_path / "deploy.yml").write_text(f"on: push\ntoken: {TOKENS[0]}\n")
     messages: list[str] = []
 
@@ -142,7 +142,7 @@ def test_masks_are_reported_and_models_see_no_token(tmp_path: Path) -> None:
 
 @given(st.text("ab \n:/@=.-_'\"" + LETTERS[:4]), st.sampled_from(TOKENS), st.text("ab \n,;)"))
 def test_masking_preserves_all_positions(before: str, token: str, after: str) -> None:
-    """Only characters of secrets become stars, and masking twice changes nothing."""
+    """Only characters in secrets become stars, and masking is idempotent."""
     text = f"{before} {token} {after}"
     masked, _ = mask_secrets(text)
     assert len(masked) == len(text)

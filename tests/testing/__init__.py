@@ -1,1 +1,1 @@
-"""Tests of `flowdebate.testing`."""
+"""Tests for `flowdebate.testing`."""

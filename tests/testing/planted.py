@@ -1,6 +1,6 @@
 """Planted bugs that checks must find, and correct patterns in which they must find none.
 
-`python -m tests.testing.planted` records how many examples it takes to find each bug.
+`python -m tests.testing.planted` records the number of examples needed to find each bug.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 SEEDS = range(10)
 EXAMPLES = 100
 CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1, "a side that is never called": 10}
-"""Number of examples for bugs that show only after the last one, when a run without failures is checked."""
+"""Number of examples for bugs found only after the last example, when a run without failures is checked."""
 PAGE = Path(__file__).parents[2] / "evidence" / "records" / "planted-bugs.md"
 
 SIDES = (Debater("ann", "for"), Debater("bob", "against"))
@@ -77,9 +77,9 @@ class Planted:
     library: Callable[[], AbstractContextManager[None]] = nullcontext
     """Context manager that plants the bug in the library instead of the pattern."""
     of_debates: bool = True
-    """Whether the pattern is a debate."""
+    """True if the pattern is a debate."""
     apart_from: tuple[str, ...] = ()
-    """Kinds of debates in which the behaviour is not a bug."""
+    """Kinds of debates in which the behavior is not a bug."""
     also: tuple[str, ...] = ()
     """Other promises that the bug breaks in some kinds of debates."""
 
@@ -102,7 +102,7 @@ class TakenAlready(Exception):
 
 
 def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
-    """Build a debate of `ann` against a debater whose block is `block`."""
+    """Build a debate between `ann` and a debater whose block is `block`."""
     if conflicts := options.keys() & _VARIED.keys():
         raise TakenAlready(", ".join(conflicts))
     options = {"synthesizer": False, "ann": None, **options, **_VARIED}
@@ -128,12 +128,12 @@ def verdict_for(winner: object) -> dict[str, object]:
 
 
 def a_predicate_that_never_fires() -> Any:
-    """Stop predicate that waits for a debater who is not in the debate."""
+    """Build a debate with a predicate that waits for a debater who does not take part."""
     return rent(max_rounds=3, terminate_when=lambda ctx: any(entry.agent_name == "eve" for entry in entries_of(ctx)))
 
 
 def a_moderator_naming_strangers() -> Any:
-    """Moderator that calls an unknown debater in the second round."""
+    """Build a debate with a moderator that names an unknown debater in the second round."""
 
     def moderate(_: object, ctx: Any) -> dict[str, Any]:
         return {"next_speakers": ["ann", "bob"] if ctx.sequencer.state.round == 1 else ["bob", "eve"]}
@@ -142,7 +142,7 @@ def a_moderator_naming_strangers() -> Any:
 
 
 def empty_arguments() -> Any:
-    """Debater that says nothing when contradicted in its own words."""
+    """Build a debate with a debater that returns nothing when contradicted in its own words."""
 
     def contradict(_: object, ctx: Any) -> str:
         texts = [entry.text for entry in entries_of(ctx)]
@@ -152,29 +152,29 @@ def empty_arguments() -> Any:
 
 
 def a_winner_that_is_no_stance() -> Any:
-    """Judge that names the winning debater instead of the stance."""
+    """Build a debate with a judge that names the winning debater instead of the stance."""
     return rent(judge=lambda _, ctx: verdict_for(max(entries_of(ctx), key=lambda entry: len(entry.text)).agent_name))
 
 
 def a_verdict_that_needs_a_winner() -> Any:
-    """Output function that fails without a winner."""
+    """Build a debate with an output function that fails without a winner."""
     return rent(synthesizer=lambda raw: raw.verdict.winner.upper())
 
 
 def state_of_two_runs() -> Any:
-    """Predicate that counts its calls and thus depends on earlier runs."""
+    """Build a debate with a predicate that counts its calls and thus depends on earlier runs."""
     numbers = count()
     return rent(max_rounds=3, terminate_when=lambda _: next(numbers) % 3 == 2)
 
 
 def a_condition_that_never_holds() -> Any:
-    """Condition in an expression that never becomes true."""
+    """Build a debate with a stop condition that never becomes true in its expression."""
     never = stop.when(lambda ctx: entries_of(ctx)[-1].agent_name == "eve")
     return rent(max_rounds=3, terminate_when=never & stop.rounds(1) | stop.seconds(60))
 
 
 def state_between_runs() -> Any:
-    """A block with a mutable attribute."""
+    """Build a debate with a block that has a mutable attribute."""
 
     class Counts:
         def __init__(self) -> None:
@@ -188,7 +188,7 @@ def state_between_runs() -> Any:
 
 
 def a_remembered_question() -> Any:
-    """Block that asks a model about the first question it ever received."""
+    """Build a debate with a block that asks a model about the first question it ever received."""
 
     @cache
     def prompt() -> list[str]:
@@ -202,7 +202,7 @@ def a_remembered_question() -> Any:
 
 
 def format_on_a_question() -> Any:
-    """Prompt that is formatted twice, so that braces in the question become fields."""
+    """Build a debate with a prompt that is formatted twice, so that braces in the question become fields."""
     template = "You argue against: {question} Answer as {{name}}."
 
     def ask(question: Any) -> str:
@@ -212,12 +212,12 @@ def format_on_a_question() -> Any:
 
 
 def percent_on_a_question() -> Any:
-    """Prompt that formats the question with percent signs."""
+    """Build a debate with a prompt that inserts the question using percent formatting."""
     return rent(generator(name="rent-debater-bob", user=lambda question: f"{question.question} %s." % "Answer as bob"))
 
 
 def a_question_without_its_markup() -> Any:
-    """Prompt that strips HTML-like text from the question."""
+    """Build a debate with a prompt that strips HTML-like text from the question."""
 
     def ask(question: Any) -> str:
         return re.sub("<[^>]*>", "", question.question)
@@ -226,13 +226,13 @@ def a_question_without_its_markup() -> Any:
 
 
 def an_answer_kept_without_its_question() -> Any:
-    """Block that repeats its first answer to every question without calling a model."""
+    """Build a debate with a block that repeats its first answer to every question without calling a model."""
     answers: dict[str, str] = {}
     return rent(lambda request: answers.setdefault("bob", f"{len(request.question)} letters are too many."))
 
 
 def a_block_that_swallows_cancellation() -> Any:
-    """Block that mistakes a cancellation for a model failure."""
+    """Build a debate with a block that mistakes a cancellation for a model failure."""
     speak = generator(name="speak", user="Argue against it.")
 
     async def argue(value: object, ctx: Any) -> str:
@@ -248,27 +248,27 @@ def a_block_that_swallows_cancellation() -> Any:
 
 
 def an_output_with_a_lock() -> Any:
-    """Output that no store can serialize."""
+    """Build a debate with an output that no store can serialize."""
     return rent(synthesizer=lambda raw: {"verdict": raw.verdict, "lock": threading.Lock()})
 
 
 def a_moderator_with_a_favourite() -> Any:
-    """Moderator that never calls the second debater."""
+    """Build a debate with a moderator that never calls the second debater."""
     return rent(moderator=lambda _: {"next_speakers": ["ann"]})
 
 
 def a_cleared_transcript() -> Any:
-    """Block that clears the transcript, which the library rejects."""
+    """Build a debate with a block that clears the transcript, which the library rejects."""
     return rent(lambda _, ctx: ctx.resources.transcript.set(DebateTranscriptState()))
 
 
 def a_rewound_round() -> Any:
-    """Block that goes back a round, which the library rejects."""
+    """Build a debate with a block that goes back a round, which the library rejects."""
     return rent(lambda _, ctx: ctx.sequencer.update(round=0))
 
 
 def a_round_rewound_past_the_guard() -> Any:
-    """Block that rewinds the round in the scope of the steps."""
+    """Build a debate with a block that rewinds the round in the scope of the steps."""
 
     def speak(_: object, ctx: Any) -> str:
         ctx.scope.handle.update(round=max(ctx.sequencer.state.round - 1, 0))
@@ -278,7 +278,7 @@ def a_round_rewound_past_the_guard() -> Any:
 
 
 def a_judge_that_depends_on_order() -> Any:
-    """Judge that always picks the first position it reads."""
+    """Build a debate with a judge that always picks the first position it reads."""
 
     def judge(_: object, ctx: Any) -> dict[str, Any]:
         view = format_transcript_for_judge(entries_of(ctx), random=ctx.random)
@@ -289,12 +289,12 @@ def a_judge_that_depends_on_order() -> Any:
 
 
 def a_draw_without_the_seed() -> Any:
-    """Judge that draws lots without the run's seed."""
+    """Build a debate with a judge that decides at random without using the run's seed."""
     return rent(judge=lambda _: {**verdict_for(random.choice(["for", "against"])), "reasoning": f"{random.random()}"})
 
 
 def an_endless_debater() -> Any:
-    """Block that calls its model until it likes the answer."""
+    """Build a debate with a block that calls its model until it accepts the answer."""
     draft = generator(name="draft", user="Argue against it.")
 
     async def speak(value: object, ctx: Any) -> str:
@@ -306,7 +306,7 @@ def an_endless_debater() -> Any:
 
 
 def a_task_of_its_own() -> Any:
-    """Block that bypasses the guard and completes its turn's task with a different text."""
+    """Build a debate with a block that bypasses the guard and completes its turn's task with a different text."""
 
     def speak(_: object, ctx: Any) -> str:
         audit = ctx.scope.handles["audit"]
@@ -318,7 +318,7 @@ def a_task_of_its_own() -> Any:
 
 
 def an_event_of_the_librarys() -> Any:
-    """Debater that emits the library's event for verdicts."""
+    """Build a debate with a debater that emits the library's own verdict event."""
 
     def speak(_: object, ctx: Any) -> str:
         ctx.emit(VerdictReached(block="rent-judge", verdict=DebateVerdict(**verdict_for("against"))))
@@ -328,7 +328,7 @@ def an_event_of_the_librarys() -> Any:
 
 
 def moderated() -> Any:
-    """Build a debate with the given moderator."""
+    """Build a debate with this moderator."""
     return rent() if "moderator" in _VARIED else rent(moderator=True)
 
 
@@ -346,7 +346,7 @@ def patched(location: object, name: str, value: object) -> Iterator[None]:
 
 
 def forgetting(_: object, *entries: DebateContributionEntry) -> DebateTranscriptState:
-    """Return a transcript reduced to the last entry."""
+    """Return a transcript reduced to its last entry."""
     return DebateTranscriptState(entries=list(entries))
 
 
@@ -362,7 +362,7 @@ def misattributing(state: DebateTranscriptState, *entries: DebateContributionEnt
 
 
 async def for_another_reason(condition: AnotherRound, value: object, ctx: Context) -> bool:
-    """Return whether another round follows, and always attribute the end to the moderator."""
+    """Return True if another round follows, but always attribute the end to the moderator."""
     wrong = replace(condition, stop_reason=lambda state: condition.stop_reason(state) and "moderator_done")
     return await ANOTHER_ROUND(wrong, value, ctx)
 
@@ -387,7 +387,7 @@ def announced_backwards(**event: Any) -> TurnsOrdered:
 
 
 def without_rounds(output: DebateRawOutput) -> dict[str, Any]:
-    """Return a wire form in which every entry is in the first round."""
+    """Return a wire format in which every entry is in the first round."""
     wire = output.model_dump(mode="json", by_alias=True)
     return {**wire, "transcript": [{**entry, "round": 1} for entry in wire["transcript"]]}
 
@@ -405,7 +405,7 @@ _COUNT = Run._count
 
 
 def a_discussion_that_the_first_decides() -> Any:
-    """Moderator that lets the first answer decide."""
+    """Build a deliberation with a moderator that lets the first answer decide."""
     speak = generator(name="speak", user="Speak.")
 
     def member(name: str) -> Persona:
@@ -423,13 +423,13 @@ def a_discussion_that_the_first_decides() -> Any:
 
 
 def a_speaker_that_hands_over_to_a_stranger() -> Any:
-    """Speaker that hands over to an unknown name, without a retry or a random choice."""
+    """Build a handoff with a speaker that hands over to an unknown name, without a retry or a random choice."""
     lost = Persona("bob", block=lambda _: {"response": "Ask her.", "next_agent_name": "eve"})
     return handoff(name="rent", debaters=[MEMBERS[0], lost], max_turns=3, on_invalid="error")
 
 
 def a_referee_that_grows_stricter() -> Any:
-    """Referee that depends on the number of its earlier calls."""
+    """Build a panel with a referee that depends on the number of its earlier calls."""
     requests: list[object] = []
 
     def audit(_: object) -> dict[str, Any]:
@@ -440,12 +440,12 @@ def a_referee_that_grows_stricter() -> Any:
 
 
 def a_chair_that_draws_lots() -> Any:
-    """Chair that draws lots without the run's seed."""
+    """Build a council with a chair that decides at random without using the run's seed."""
     return council(name="rent", members=MEMBERS, chair=lambda _: f"Lot {random.random()}")
 
 
 def an_agent_without_a_proposal() -> Any:
-    """Agent whose proposal is blank."""
+    """Build a consensus with an agent whose proposal is blank."""
 
     def act(request: Any) -> Any:
         if request.kind == "proposal":
@@ -578,7 +578,7 @@ PLANTED: dict[str, Planted] = {
 
 
 def correct_patterns() -> dict[str, Callable[[], Any]]:
-    """Return patterns of all six kinds without a bug."""
+    """Return bug-free patterns of all six kinds."""
 
     def agreed(ctx: Any) -> bool:
         return any("I concede" in entry.text for entry in entries_of(ctx))
@@ -642,7 +642,7 @@ _TABLE = re.compile(rf"^\| {HEADER[0]} \|.*?\n\n", re.MULTILINE | re.DOTALL)
 
 
 def main() -> None:
-    """Write the table of the record, or fail if a bug is found in a correct pattern."""
+    """Write the table in the record, or fail if a bug is found in a correct pattern."""
     for name, make in correct_patterns().items():
         for seed in SEEDS:
             broken = find_broken_promise(make, seed=seed, max_examples=EXAMPLES).broken

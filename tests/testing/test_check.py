@@ -1,4 +1,4 @@
-"""`check_debate` finds every planted bug, and nothing in correct patterns."""
+"""`check_debate` finds every planted bug, and none in correct patterns."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 SEED = SEEDS[0]
-"""Seed of these tests; the script that writes the table tries several."""
+"""Seed for these tests; the script that writes the table tries several."""
 
 
 @pytest.mark.parametrize("name", slow_but_first(PLANTED, lambda name: PLANTED[name].promise))
-def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
-    """The error reports the promise that the bug breaks."""
+def test_planted_bugs_are_found_within_a_hundred_examples(name: str) -> None:
+    """The error reports the broken promise."""
     planted = PLANTED[name]
     finding = search(planted, SEED, max_examples=CHEAP.get(name, EXAMPLES))
     assert finding.broken is not None
@@ -59,14 +59,14 @@ def test_a_planted_bug_is_found_within_a_hundred_examples(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", slow_but_first(correct_patterns()))
-def test_no_bug_is_found_in_a_correct_pattern(name: str) -> None:
+def test_correct_patterns_have_no_bug(name: str) -> None:
     pattern = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
     check_pattern(pattern, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
 
 
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("name", slow_but_first(FORMATS))
-def test_no_bug_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: FBT001
+def test_formats_have_no_bug(name: str, mirror: bool) -> None:  # noqa: FBT001
     """Questions, answers, failures and speaking orders are arbitrary."""
     members: Any = list(FORMATS[name].members) or SIDES
     pattern: Any
@@ -77,19 +77,19 @@ def test_no_bug_is_found_in_a_format(name: str, mirror: bool) -> None:  # noqa: 
     check_pattern(pattern, seed=SEED, max_examples=4)
 
 
-def test_every_promise_is_broken_by_a_planted_bug() -> None:
+def test_each_promise_is_broken_by_a_planted_bug() -> None:
     assert {planted.promise for planted in PLANTED.values()} == set(PROMISES)
     assert all(promise.__doc__ for promise in PROMISES.values())
 
 
-def test_the_page_lists_every_promise() -> None:
+def test_page_lists_every_promise() -> None:
     page = (PAGE.parents[2] / "docs" / "testing.md").read_text("utf-8")
     assert re.findall(r"^\| `(\w+)` \| [^|]+ \|$", page, re.MULTILINE) == list(PROMISES)
     assert f"finds [{len(PLANTED)} planted bugs]" in page
 
 
-def test_the_page_lists_every_planted_bug() -> None:
-    """The record has a row for each with its promise and at most a hundred examples."""
+def test_page_lists_every_planted_bug() -> None:
+    """The record has a row for each bug, with its promise and at most a hundred examples."""
     page = PAGE.read_text("utf-8")
     lines = page[page.index(f"| {HEADER[0]} |") :].split("\n\n")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -101,21 +101,21 @@ def test_the_page_lists_every_planted_bug() -> None:
 
 
 @pytest.mark.parametrize("pattern", [rent(), rent], ids=["an instance", "a function"])
-def test_two_lines_check_a_debate(pattern: Any) -> None:
+def test_debates_can_be_checked_in_two_lines(pattern: Any) -> None:
     """The argument is a pattern or a function that builds one."""
     check_debate(pattern, max_examples=5, seed=1)
 
 
-def failing(make: Callable[[], Any], **options: Any) -> PromiseBroken:
-    """Return the error of a check."""
+def check_error(make: Callable[[], Any], **options: Any) -> PromiseBroken:
+    """Return the error raised by a check."""
     with pytest.raises(PromiseBroken) as caught:
         check_debate(make, seed=1, **options)
     return caught.value
 
 
-def test_the_error_names_promise_example_and_reproduction() -> None:
-    """The AssertionError has a small example that fails by itself."""
-    broken = failing(PLANTED["`.format` on a question"].make)
+def test_error_has_the_promise_the_example_and_a_reproduction() -> None:
+    """The `AssertionError` has a small example that fails on its own."""
+    broken = check_error(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
     assert lines[0].startswith("fails_only_for_a_reason: Check that runs fail, or continue without an answer, only if")
@@ -126,54 +126,54 @@ def test_the_error_names_promise_example_and_reproduction() -> None:
     assert eval(repr(example), {"Example": Example}) == example  # noqa: S307 - it is our own
     assert "{" in example.question
     assert (example.texts, example.choices, example.faults, example.delays) == (("Yes.",), (0,), {}, ())
-    repeated = failing(PLANTED["`.format` on a question"].make, examples=[example], max_examples=1)
+    repeated = check_error(PLANTED["`.format` on a question"].make, examples=[example], max_examples=1)
     assert repeated.example == example
 
 
-async def wait_for_ever(_: object, ctx: Any) -> str:
+async def wait_forever(_: object, ctx: Any) -> str:
     """Wait forever without blocking the event loop."""
     ready: asyncio.Event = ctx.session.state.setdefault("ready", asyncio.Event())
     await ready.wait()
     return "Yes."
 
 
-def block_for_ever(_: object) -> str:
+def block_forever(_: object) -> str:
     """Block the event loop forever."""
     while True:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("block", [wait_for_ever, block_for_ever])
-def test_an_endless_run_without_calls_is_found(block: Any) -> None:
-    broken = failing(lambda: rent(block), max_seconds=0.3)
+@pytest.mark.parametrize("block", [wait_forever, block_forever])
+def test_endless_runs_without_calls_are_found(block: Any) -> None:
+    broken = check_error(lambda: rent(block), max_seconds=0.3)
     assert broken.promise == "ends_within_its_rounds"
     line = block.__code__.co_firstlineno + 3
     assert f"no end after 0.3 seconds: it is at test_check.py:{line}, in {block.__name__}" in str(broken)
 
 
-def test_a_slow_check_estimates_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_checks_estimate_their_duration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowdebate.testing.check._LONG", 0)
     with pytest.warns(FlowDebateWarning, match=r"an example takes \d+\.\d s, so 4 take about \d+ s"):
         check_debate(rent(), max_examples=4, seed=1)
 
 
-def test_leaks_of_an_earlier_question_are_found_in_a_reused_pattern() -> None:
+def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
     """If the pattern cannot be rebuilt, the leaked words reveal the bug."""
     answers: dict[str, str] = {}
-    broken = failing(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
+    broken = check_error(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
     assert broken.promise == "answers_the_question_asked"
 
 
-def test_the_same_seed_finds_the_same() -> None:
+def test_the_same_seed_gives_the_same_result() -> None:
     planted = PLANTED["a question without its markup"]
     search(planted, 5)  # it imports what it needs: hypothesis draws constants from the modules that are loaded
     assert str(search(planted, 5).broken) == str(search(planted, 5).broken)
-    never = failing(PLANTED["a predicate that never fires"].make, max_examples=10)
+    never = check_error(PLANTED["a predicate that never fires"].make, max_examples=10)
     assert never.reproduce == "check_debate(…, seed=1)"
     assert never.example is None
 
 
-def test_a_bug_that_occurs_only_once_is_reported() -> None:
+def test_bugs_that_occur_only_once_are_reported() -> None:
     """A pattern that is not rebuilt may fail only in its first run."""
     spent: list[object] = []
 
@@ -181,15 +181,15 @@ def test_a_bug_that_occurs_only_once_is_reported() -> None:
         spent.append(None)
         return "" if len(spent) == 1 else "Yes."
 
-    assert failing(lambda: rent(speak)).promise == "arguments_say_something"
+    assert check_error(lambda: rent(speak)).promise == "arguments_say_something"
 
 
-def test_a_promise_may_be_skipped() -> None:
+def test_promises_can_be_skipped() -> None:
     make = PLANTED["empty arguments"].make
     check_debate(make, max_examples=5, seed=1, skip=["arguments_say_something"])
 
 
-def test_models_do_not_fail_without_failures() -> None:
+def test_models_never_fail_if_failures_are_disabled() -> None:
     requests = []
 
     def note(request: Any) -> None:
@@ -208,7 +208,7 @@ def test_models_do_not_fail_without_failures() -> None:
 
 
 def test_models_named_by_a_pattern_are_not_called() -> None:
-    """The example's model answers for all of them; a real substitute is rejected."""
+    """The example's model answers for all of them; a real model as a fallback is rejected."""
     real = ScriptedModel()
     sides = [Debater("ann", "for", model="openai/gpt-5-mini"), Debater("bob", "against", model=real)]
     policy = FailurePolicy(on_failure=StandIn(model="openai/gpt-5-mini"))
@@ -217,7 +217,7 @@ def test_models_named_by_a_pattern_are_not_called() -> None:
 
 
 class Deal(BaseModel):
-    """A deliverable whose valid values no example knows."""
+    """A deliverable whose valid values no example can guess."""
 
     price: int
 
@@ -229,7 +229,7 @@ class Deal(BaseModel):
         return self
 
 
-def test_answers_may_be_supplied_by_the_user() -> None:
+def test_users_can_supply_answers() -> None:
     """Without `answers`, the error names the block that needs one."""
     deal = debate(name="rent", debaters=SIDES, output_schema=Deal)
     with pytest.raises(ConfigurationError, match=r"a function that answers block 'rent-synthesizer'.*too cheap"):
@@ -241,7 +241,7 @@ def test_answers_may_be_supplied_by_the_user() -> None:
     )
 
 
-def test_models_say_the_words_that_a_predicate_waits_for() -> None:
+def test_models_use_the_words_that_a_predicate_waits_for() -> None:
     """String constants in its code, and `texts`, are among the drawn arguments."""
 
     def agreed(ctx: Any) -> bool:
@@ -256,12 +256,12 @@ def test_models_say_the_words_that_a_predicate_waits_for() -> None:
     def make() -> Any:
         return debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=hidden)
 
-    assert failing(make, max_examples=5).promise == "terminate_when_can_fire"
+    assert check_error(make, max_examples=5).promise == "terminate_when_can_fire"
     check_debate(make, texts=[word], seed=1, max_examples=5)
 
 
 class Settled(stop.Condition):
-    """An application's stop condition as a class."""
+    """A custom stop condition as a class."""
 
     @property
     def name(self) -> str:
@@ -272,7 +272,7 @@ class Settled(stop.Condition):
 
 
 class Agreed:
-    """An application's stop condition as a callable object."""
+    """A custom stop condition as a callable object."""
 
     def __call__(self, ctx: Context) -> bool:
         return "So it is." in [entry.text for entry in entries_of(ctx)]
@@ -281,8 +281,8 @@ class Agreed:
         return self(ctx) or "Let us agree." in [entry.text for entry in entries_of(ctx)]
 
 
-def said(word: str, ctx: Context) -> bool:
-    """Return a stop condition for a word."""
+def word_condition(word: str, ctx: Context) -> bool:
+    """Return True once a debater has said the word."""
     return (
         f"{word}, so it is!" in [entry.text for entry in entries_of(ctx)] or "That is so." in entries_of(ctx)[-1].text
     )
@@ -291,7 +291,7 @@ def said(word: str, ctx: Context) -> bool:
 STOPPING: dict[str, Any] = {
     "an object": Agreed(),
     "a method": Agreed().later,
-    "a part of a function": partial(said, "Yes"),
+    "a part of a function": partial(word_condition, "Yes"),
     "a class of its own": Settled(),
     "one of several": Settled() | stop.rounds(2) & stop.repeated() | stop.seconds(60),
     "all of several": stop.rounds(1) & stop.when(Agreed(), name="agreed"),
@@ -302,8 +302,8 @@ STOPPING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", STOPPING)
-def test_any_stop_condition_may_be_checked(kind: str) -> None:
-    """Models say the words that conditions look for; conditions on time, tokens or flags may stay false."""
+def test_any_stop_condition_can_be_checked(kind: str) -> None:
+    """Models use the words that conditions look for. Conditions on time, tokens or flags may stay false."""
     max_examples = (
         30 if kind == "a part of a function" else 4
     )  # it has to be the last word; the others' words come at once
@@ -312,12 +312,12 @@ def test_any_stop_condition_may_be_checked(kind: str) -> None:
     )
 
 
-def test_a_judge_of_the_last_word_does_not_depend_on_reading_order() -> None:
+def test_last_word_judges_do_not_depend_on_reading_order() -> None:
     check_debate(rent(judge=lambda _, ctx: verdict_for(entries_of(ctx)[-1].stance)), max_examples=20, seed=1)
 
 
-def test_a_nested_debate_does_not_count_as_rounds() -> None:
-    """Only events of the outermost pattern are compared with its output."""
+def test_nested_debates_do_not_count_as_rounds() -> None:
+    """Only events from the outermost pattern are compared with its output."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     cut_off = Example(question="Why?", seed=0, texts=("Yes.",), choices=(0,), faults={2: "cut off"}, delays=())
     check_debate(rent(inner), max_examples=10, seed=1, examples=[cut_off])
@@ -341,7 +341,7 @@ def test_invalid_options_are_rejected(case: str) -> None:
         check_debate(**{"pattern": rent(), "max_examples": 1, **options})
 
 
-def test_a_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hypothesis is an optional dependency."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
@@ -361,7 +361,7 @@ def test_examples_fit_any_roster(members: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_each_fault_is_a_provider_failure(fault: str) -> None:
+def test_faults_are_provider_failures(fault: str) -> None:
     """A debate that skips failures continues without the answer, whatever the fault."""
     example = Example(faults={1: fault}, texts=("Yes.",))
     model = ExampleModel(example)
@@ -371,7 +371,7 @@ def test_each_fault_is_a_provider_failure(fault: str) -> None:
     assert [loss.name for loss in result.raw.losses] == ["ann"]
 
 
-def test_an_answer_depends_on_the_prompt_and_not_on_the_order_of_calls() -> None:
+def test_answers_depend_on_the_prompt_but_not_on_the_call_order() -> None:
     example = Example(texts=("Yes.", "No.", "Perhaps."), choices=(3, 1, 2), delays=(2, 0, 1))
     pattern = council(name="x", members=MEMBERS)
     first, second = (

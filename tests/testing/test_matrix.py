@@ -1,4 +1,4 @@
-"""Every promise of `check_debate` in every kind of debate, with and without bugs."""
+"""All `check_debate` promises in every kind of debate, with and without bugs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROMISES = set(check.PROMISES) - {"arrival_does_not_matter"}
 
 
 class Forked(Wrapped):
-    """Fork of a finished run that requests the latter half of its answers again."""
+    """A fork of a finished run that requests the latter half of its answers again."""
 
     async def act(self, value: Any, ctx: Any, /) -> Any:
         return await self._inner.act(value, ctx)
@@ -58,7 +58,7 @@ class Forked(Wrapped):
 
 @stop.when
 def agreed(ctx: Any) -> bool:
-    """Return whether a debater has conceded."""
+    """Return True if a debater has conceded."""
     return any("I am convinced." in entry.text for entry in entries_of(ctx))
 
 
@@ -85,7 +85,7 @@ NOT_IN = {
     "person moderates": {"hears_every_side", "ends_when_cancelled"},
 }
 ELSEWHERE = "fails_only_for_a_reason"
-"""Promise that a crash breaks, since a journal detects a different order or path."""
+"""Promise broken by a crash, since a journal detects a different order or path."""
 
 
 def bugs_in(variant: str) -> dict[str, Planted]:
@@ -111,7 +111,7 @@ def find_all(variant: str, names: Iterable[str]) -> None:
 
 
 @pytest.mark.parametrize("variant", slow_but_first(VARIANTS))
-def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> None:
+def test_broken_promises_are_found_in_every_kind_of_debate(variant: str) -> None:
     """Stop conditions are an exception, since their bugs are themselves stop conditions."""
     bugs = bugs_in(variant)
     assert PROMISES - {bug.promise for bug in bugs.values()} == NOT_IN.get(variant, set())
@@ -120,7 +120,7 @@ def test_every_broken_promise_is_found_in_every_kind_of_debate(variant: str) -> 
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_planted_bug_is_found_in_every_kind_of_debate(variant: str) -> None:
+def test_planted_bugs_are_found_in_every_kind_of_debate(variant: str) -> None:
     find_all(variant, bugs_in(variant))
 
 
@@ -134,7 +134,7 @@ PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].key
 
 
 @pytest.mark.parametrize("kinds", slow_but_first([*((name,) for name in VARIANTS), *PAIRS], len), ids=", ".join)
-def test_no_bug_is_found_in_a_correct_debate_of_any_kind(kinds: tuple[str, ...]) -> None:
+def test_correct_debates_of_any_kind_have_no_bug(kinds: tuple[str, ...]) -> None:
     """Combinations of two kinds, failures, and verdicts without a winner are included."""
     options = {key: value for kind in kinds for key, value in VARIANTS[kind].items()}
     with varied(**options):

@@ -1,4 +1,4 @@
-"""Test doubles: a model that follows a script, and one backed by a function."""
+"""Test doubles: a scripted model, and one backed by a function."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ASK = generator(name="ask")
 ASK_FOR = generator(name="ask-for", output_schema=Answer)
 
 
-def test_replies_are_given_in_order() -> None:
-    """Each call takes one reply, and its request is recorded."""
+def test_replies_are_returned_in_order() -> None:
+    """Each call consumes one reply, and its request is recorded."""
     model = ScriptedModel("one", "two")
     assert [ASK.run_sync(text, model=model).output for text in ("a", "b")] == ["one", "two"]
     assert [(call.block, call.prompt) for call in model.calls] == [("ask", "a"), ("ask", "b")]
@@ -34,8 +34,8 @@ def test_replies_are_given_in_order() -> None:
     model.assert_complete()
 
 
-def test_a_call_beyond_the_script_is_an_error() -> None:
-    """ScriptError is also an AssertionError and gives the caller and the call's number."""
+def test_calls_beyond_the_script_are_an_error() -> None:
+    """`ScriptError` is also an `AssertionError` and reports the caller and the call's number."""
     with pytest.raises(ScriptError, match="call 1 is not in the script, which has 0 replies") as caught:
         ASK.run_sync("a", model=ScriptedModel())
     assert isinstance(caught.value, AssertionError)
@@ -51,32 +51,32 @@ def test_unused_replies_fail_assert_complete() -> None:
 
 
 @pytest.mark.parametrize("reply", [{"n": 7}, Answer(n=7), '{"n": 7}', ModelResponse(text='{"n": 7}')], ids=repr)
-def test_a_structured_reply_has_many_forms(reply: Any) -> None:
-    """A dict, a pydantic model, JSON text and a whole response are all validated like a model's answer."""
+def test_structured_replies_can_have_several_forms(reply: Any) -> None:
+    """A dict, a pydantic model, JSON text and a complete response are all validated like a model's answer."""
     assert ASK_FOR.run_sync("?", model=ScriptedModel(reply)).output == Answer(n=7)
 
 
 @pytest.mark.parametrize("reply", [{"n": "x"}, "{}", _construct(Answer, n="x")], ids=repr)
-def test_an_invalid_structured_reply_is_rejected(reply: Any) -> None:
-    """A double cannot bypass the schema, and constructed pydantic models do not warn."""
+def test_invalid_structured_replies_are_rejected(reply: Any) -> None:
+    """A double cannot bypass the schema, and constructed pydantic models do not cause a warning."""
     with pytest.raises(SchemaViolation):
         ASK_FOR.run_sync("?", model=FunctionModel(lambda _: reply))
 
 
 @pytest.mark.parametrize("reply", [None, 7, {"n": 7}, [], ["x"]], ids=repr)
-def test_a_non_text_reply_to_a_text_request_is_rejected(reply: Any) -> None:
+def test_non_text_replies_to_text_requests_are_rejected(reply: Any) -> None:
     with pytest.raises(MalformedResponse, match="the reply must be text, tool calls or a ModelResponse"):
         ASK.run_sync("?", model=ScriptedModel(reply))
 
 
-def test_a_reply_to_a_letter_request_must_have_numbers() -> None:
-    """The error says that log-probabilities of the choices are missing."""
+def test_replies_to_letter_requests_need_log_probabilities() -> None:
+    """The error says that log probabilities of the choices are missing."""
     vote = generator(name="vote", choices=["A", "B"])
     with pytest.raises(MalformedResponse, match="the reply must be one of 'A', 'B', a dict of their log-probabilities"):
         vote.run_sync("?", model=ScriptedModel({"A": None, "B": "1"}))
 
 
-def test_an_exception_reply_is_raised_unchanged() -> None:
+def test_exception_replies_are_raised_unchanged() -> None:
     failure = OSError("down")
 
     def fail(_: ModelRequest) -> str:
@@ -112,7 +112,7 @@ def test_recorded_requests_are_snapshots() -> None:
     assert model.calls[0].prompt == "then"
 
 
-def test_a_function_may_be_async() -> None:
+def test_functions_may_be_async() -> None:
     async def answer(request: ModelRequest) -> str:
         await asyncio.sleep(0)
         return str(request.messages[-1]["content"]).upper()
@@ -120,8 +120,8 @@ def test_a_function_may_be_async() -> None:
     assert ASK.run_sync("a", model=FunctionModel(answer)).output == "A"
 
 
-def test_a_function_sees_the_schema_and_the_block() -> None:
-    """The value of `output_schema` is the JSON Schema of a structured answer, or None for text."""
+def test_functions_see_the_schema_and_the_block() -> None:
+    """`output_schema` is the JSON Schema of a structured answer, or None for text."""
     requests: list[tuple[str, Any]] = []
 
     def answer(request: ModelRequest) -> Any:

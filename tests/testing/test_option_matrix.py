@@ -34,13 +34,13 @@ FAILING = Example(question="Should rents be capped?", texts=("Yes.", "No."), cho
 
 
 def lookup(city: str) -> str:
-    """Return the rents of a city."""
+    """Look up the rents in a city."""
     return f"{city}: 12"
 
 
 @dataclass(frozen=True)
 class Options:
-    """Values for the options of a pattern, each tried alone."""
+    """Values for the options of a pattern, each tried separately."""
 
     needed: dict[str, Any]
     values: dict[str, list[Any]]
@@ -188,15 +188,15 @@ CASES = [
 
 @pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # a judge that sees its own model's name
 @pytest.mark.parametrize(("pattern", "name", "index"), CASES)
-def test_no_bug_is_found_in_a_pattern_with_an_option(pattern: str, name: str, index: int) -> None:
+def test_patterns_with_an_option_have_no_bug(pattern: str, name: str, index: int) -> None:
     options = PATTERNS[pattern]
     values = {**options.needed, name: options.values[name][index]}
     block = getattr(flowdebate, pattern)(name="x", **values)
     check_pattern(block, seed=1, max_examples=1, examples=[FAILING], skip=["terminate_when_can_fire"])
 
 
-def test_a_critique_without_issues_is_valid() -> None:
-    """A critique of severity 0 is not an empty entry."""
+def test_critiques_without_issues_are_valid() -> None:
+    """A critique with severity 0 is not an empty entry."""
 
     def agree(request: ModelRequest) -> dict[str, Any] | None:
         fields = (request.output_schema or {}).get("properties", {})

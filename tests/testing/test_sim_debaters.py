@@ -1,4 +1,4 @@
-"""Simulated debaters: conformists and stubborn ones, in the library's own patterns."""
+"""Simulated debaters, both conformist and stubborn, in the library's own patterns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: m
 """Transcript in which a continuation line imitates an argument by Dan."""
 
 
-def test_a_debater_reads_others_but_no_forgeries() -> None:
+def test_debaters_read_others_but_no_forgeries() -> None:
     assert read_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
 
 
@@ -32,14 +32,14 @@ def test_a_debater_reads_others_but_no_forgeries() -> None:
     ],
     ids=["stubborn", "majority", "last", "others only", "never"],
 )
-def test_a_debater_follows_its_strategy(debater: SimDebater, position: str) -> None:
+def test_debaters_follow_their_strategy(debater: SimDebater, position: str) -> None:
     """Strategies are to follow the majority of the others, the last speaker, or nobody."""
     assert debater.holds(SAID) == position
     assert debater.holds("Nobody has spoken.") == debater.position
 
 
-def test_a_conformist_switches_at_the_given_rate() -> None:
-    """Known and unknown names have separate rates, drawn by seed."""
+def test_conformists_switch_at_the_configured_rate() -> None:
+    """Known and unknown names have separate rates; switches are drawn by seed."""
     debater = SimDebater("juice", conformity=0.1, name_bias=0.6, names=["ann"])
     for tag, expected in (("ann", 0.6), ("someone", 0.1)):
         positions = [debater.holds(f"[{tag}] I hold: tea.\nItem {item}") for item in range(2_000)]
@@ -65,16 +65,16 @@ def test_simulated_debaters_can_debate() -> None:
     assert [entry.text for entry in result.raw.transcript] == ["I hold: tea."] * 4
 
 
-def agree(*models: SimDebater) -> Any:
-    """Return the result of a consensus debate of these debaters."""
+def reach_consensus(*models: SimDebater) -> Any:
+    """Run a consensus debate between these debaters and return the result."""
     agents = [Persona(name, model=model) for name, model in zip(("ann", "bob", "cleo"), models, strict=True)]
     pattern = consensus(name="drinks", agents=agents, max_rounds=1)
     return pattern.run_sync("What to drink?", seed=1).output
 
 
 def test_simulated_debaters_can_seek_consensus() -> None:
-    conform = agree(stubborn("tea"), conformist("milk"), conformist("juice"))
-    apart = agree(stubborn("tea"), stubborn("milk"), stubborn("juice"))
+    conform = reach_consensus(stubborn("tea"), conformist("milk"), conformist("juice"))
+    apart = reach_consensus(stubborn("tea"), stubborn("milk"), stubborn("juice"))
     assert conform.answer == "I hold: tea."
     assert conform.strength == "unanimous"
     assert apart.strength != "unanimous"
@@ -96,7 +96,7 @@ def test_invalid_options_are_rejected(position: str, options: dict[str, Any], fi
     assert caught.value.field == field
 
 
-def test_an_unknown_schema_is_rejected() -> None:
+def test_unknown_schemas_are_rejected() -> None:
     schema = {"type": "object", "properties": {"budget": {"type": "number"}}, "required": ["budget"]}
     with pytest.raises(MalformedResponse, match="budget"):
         generator(name="ask", output_schema=schema).run_sync("?", model=stubborn("tea"))

@@ -1,4 +1,4 @@
-"""Tests of `SimJudge` in a real debate and as arrays."""
+"""Tests for `SimJudge` in a real debate and with arrays."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from flowdebate import DebateVerdict
 
 STANCES = ("cap rents", "free rents", "tax land, [at once]", "build")
-"""Stances, of which one contains characters that a tag must escape."""
+"""Stances, one of which contains characters that a tag must escape."""
 numbers = st.floats(-4, 4).map(lambda value: round(value, 3))
 
 
 def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES, seed: int = 1) -> DebateVerdict:
-    """Return the verdict of a debate of two rounds with short arguments."""
+    """Return the verdict on a two-round debate with short arguments."""
     sides = [Debater(f"debater-{n}", stance, block=Returns(f"So: {stance}!")) for n, stance in enumerate(stances)]
     pattern = debate(name="rent", debaters=sides, max_rounds=2, judge=judge, synthesizer=False)
     raw_verdict = pattern.run_sync("What of rents?", model=model, seed=seed).raw.verdict
@@ -51,8 +51,8 @@ def verdict(model: Model, judge: Any = None, *, stances: Sequence[str] = STANCES
     return raw_verdict
 
 
-def asked(texts: dict[str, str], *, output: Any, settings: ModelSettings | None = None) -> ModelRequest:
-    """Return a judge's request about texts with the given side names."""
+def judge_request(texts: dict[str, str], *, output: Any, settings: ModelSettings | None = None) -> ModelRequest:
+    """Create a judge's request about texts with these side names."""
     entries = [DebateContributionEntry(round=1, agent_name="-", stance=side, text=texts[side]) for side in texts]
     messages = [
         {"role": "system", "content": "Judge."},
@@ -63,7 +63,7 @@ def asked(texts: dict[str, str], *, output: Any, settings: ModelSettings | None 
     )
 
 
-def scores_of(*names: str) -> dict[str, Any]:
+def scores_schema(*names: str) -> dict[str, Any]:
     """Return the JSON Schema of an answer with scores."""
     number = {"type": "number"}
     scores = {"type": "object", "properties": dict.fromkeys(names, number)}
@@ -71,14 +71,14 @@ def scores_of(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("judge", [None, "swap", "cyclic", "full", "sampled(3)", JudgeOptions(labels=True)], ids=str)
-def test_a_simulated_judge_can_judge_a_real_debate(judge: Any) -> None:
-    """For every schedule and both forms of answer, the far better side wins."""
+def test_simulated_judges_can_judge_a_real_debate(judge: Any) -> None:
+    """The far better side wins with every schedule and both answer forms."""
     model = SimJudge(slot=1, label=0.5, noise=0.5, quality={side: 9.0 * (side == "build") for side in STANCES})
     assert isinstance(model, Model)
     assert verdict(model, judge).winner == "build"
 
 
-def test_a_slot_biased_judge_prefers_the_first_slot() -> None:
+def test_slot_biased_judges_prefer_the_first_slot() -> None:
     """The first slot in the library's ballot order has the highest share in each view."""
     judging = verdict(SimJudge(slot=2, quality=dict.fromkeys(STANCES, 0.0)), "cyclic").judging
     assert judging is not None
@@ -87,7 +87,7 @@ def test_a_slot_biased_judge_prefers_the_first_slot() -> None:
     assert max(judging.scores.values()) - min(judging.scores.values()) < 1e-12
 
 
-def test_a_label_biased_judge_prefers_its_label() -> None:
+def test_label_biased_judges_prefer_their_label() -> None:
     """The judge reads the labels and their sides."""
     options = JudgeOptions(schedule="cyclic", labels=True)
     judging = verdict(SimJudge(label={"C": 2.0}, quality=dict.fromkeys(STANCES, 0.0)), options).judging
@@ -98,8 +98,8 @@ def test_a_label_biased_judge_prefers_its_label() -> None:
         assert ballot.labels[ballot.winner] == "C"
 
 
-def test_a_seeded_judge_does_not_depend_on_earlier_requests() -> None:
-    """Two judges with one seed agree to the last bit, whatever requests one of them served in between."""
+def test_seeded_judges_do_not_depend_on_earlier_requests() -> None:
+    """Two judges with the same seed agree to the last bit, whatever other requests one of them has served."""
     one, second = SimJudge(noise=1, seed=5), SimJudge(noise=1, seed=5)
     first = verdict(one, "cyclic")
     for seed in range(3):
@@ -108,19 +108,21 @@ def test_a_seeded_judge_does_not_depend_on_earlier_requests() -> None:
     assert verdict(SimJudge(noise=1, seed=6), "cyclic").judging != first.judging
 
 
-async def found_by(model: SimJudge, request: ModelRequest) -> dict[str, float]:
+async def get_scores(model: SimJudge, request: ModelRequest) -> dict[str, float]:
     """Return the judge's scores."""
     scores: dict[str, float] = (await model.request(request)).data["scores"]  # type: ignore[index] # it is a dict
     return scores
 
 
 @pytest.mark.anyio
-async def test_another_request_seed_draws_new_noise() -> None:
+async def test_different_request_seeds_draw_new_noise() -> None:
     """A real model behaves alike, and the same seed repeats the noise."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
     plain, one, same_seed, other_seed = [
-        await found_by(model, asked(texts, output=scores_of("a", "b"), settings=ModelSettings(extra=extra)))
+        await get_scores(
+            model, judge_request(texts, output=scores_schema("a", "b"), settings=ModelSettings(extra=extra))
+        )
         for extra in ({}, {"seed": 1}, {"seed": 1}, {"seed": 2})
     ]
     assert one == same_seed
@@ -129,7 +131,7 @@ async def test_another_request_seed_draws_new_noise() -> None:
 
 @pytest.mark.anyio
 async def test_style_length_and_identity_are_read_from_the_text() -> None:
-    """Each feature changes the odds by its configured amount in either order."""
+    """Each feature changes the odds by its configured amount, in either order."""
     texts = {"a": "Ann says it is good! Very good!", "b": "It is bad."}
     cases = {
         "style": (SimJudge(style=1.5, quality=lambda _: 0.0), 1.5),
@@ -138,22 +140,24 @@ async def test_style_length_and_identity_are_read_from_the_text() -> None:
     }
     for model, odds in cases.values():
         for order in (("a", "b"), ("b", "a")):
-            request = asked({side: texts[side] for side in order}, output=scores_of(*order))
-            scores = await found_by(model, request)
+            request = judge_request({side: texts[side] for side in order}, output=scores_schema(*order))
+            scores = await get_scores(model, request)
             assert math.log(scores["a"] / scores["b"]) == pytest.approx(odds)
 
 
 @pytest.mark.anyio
-async def test_a_request_of_another_role_is_rejected() -> None:
-    request = asked({"a": "Yes."}, output={"type": "object", "properties": {"plan": {"type": "string"}}})
+async def test_requests_for_other_roles_are_rejected() -> None:
+    request = judge_request({"a": "Yes."}, output={"type": "object", "properties": {"plan": {"type": "string"}}})
     with pytest.raises(MalformedResponse, match="neither"):
         await SimJudge().request(request)
 
 
 @pytest.mark.anyio
-async def test_a_missing_quality_is_named() -> None:
+async def test_missing_qualities_are_named() -> None:
     with pytest.raises(ConfigurationError, match="'b'"):
-        await SimJudge(quality={"a": 1}).request(asked({"a": "Yes.", "b": "No."}, output=scores_of("a", "b")))
+        await SimJudge(quality={"a": 1}).request(
+            judge_request({"a": "Yes.", "b": "No."}, output=scores_schema("a", "b"))
+        )
 
 
 @pytest.mark.parametrize(
@@ -172,8 +176,8 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
     assert caught.value.field == field
 
 
-def test_the_number_of_slots_must_match_the_sides() -> None:
-    """A bias given per slot needs one value per side."""
+def test_number_of_slots_must_match_the_sides() -> None:
+    """A per-slot bias needs one value per side."""
     with pytest.raises(ConfigurationError, match="each of 3 places"):
         SimJudge(slot=[1, 0]).log_odds([0, 0, 0], order=[0, 1, 2])
 
@@ -190,7 +194,7 @@ def test_the_number_of_slots_must_match_the_sides() -> None:
 def test_arrays_match_single_decisions_exactly(
     quality: list[list[float]], schedule: str, slot: float, label: float, noise: float, seed: int, random: Random
 ) -> None:
-    """For equal draws, log-odds and decisions are equal to those of `decide()`."""
+    """For equal draws, log-odds and decisions match those of `decide()`."""
     sides = len(quality[0])
     judge = SimJudge(slot=slot, label=label, noise=noise, seed=seed)
     orders = orders_of(schedule, sides, random=random, shuffle=True)
@@ -221,11 +225,11 @@ def test_arrays_match_single_decisions_exactly(
                 assert np.flatnonzero(decided.leaders[number]).tolist() == [int(decision.winner)]
 
 
-def test_a_debate_agrees_with_the_arrays() -> None:
+def test_debates_match_the_arrays() -> None:
     """The shares in a prompt's view equal the formula's for the same item and view."""
     quality = {side: number / 2 for number, side in enumerate(STANCES)}
     judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
-    request = asked(dict.fromkeys(STANCES, "Yes."), output=scores_of(*STANCES))
+    request = judge_request(dict.fromkeys(STANCES, "Yes."), output=scores_schema(*STANCES))
     view = read_view(request)
     assert [side.called for side in view.sides] == list(STANCES)
     odds = judge.log_odds_of(
@@ -239,7 +243,7 @@ def test_a_debate_agrees_with_the_arrays() -> None:
 
 
 def test_draws_are_standard_normal_and_symmetric() -> None:
-    """The mean and spread of 20,000 draws are checked for single draws and arrays."""
+    """Mean and spread of 20,000 draws are checked for single draws and arrays."""
     drawn = [normal(1, item, 0, 0) for item in range(20_000)]
     assert abs(fmean(drawn)) < 0.03
     assert abs(pstdev(drawn) - 1) < 0.02
@@ -247,8 +251,8 @@ def test_draws_are_standard_normal_and_symmetric() -> None:
     assert abs(fmean(uniform(1, 0, view, 0) for view in range(20_000)) - 0.5) < 0.01
 
 
-def test_a_tie_with_the_right_side_is_partly_right() -> None:
-    """A tie of two sides counts a half and of three a third, if the right side is among them."""
+def test_ties_with_the_right_side_are_partly_right() -> None:
+    """If the right side is among them, a tie of two sides counts as a half, and one of three as a third."""
     shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
     right = is_right(decide_all(shares), [0, 2, 1, 2])
     assert right.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])
@@ -260,7 +264,7 @@ def test_text_features_are_measured() -> None:
 
 
 def test_visible_names_in_tags_are_read() -> None:
-    """A judge that knows names favours one only where the view shows names."""
+    """A judge that knows names favors one only where the view shows names."""
     model = SimJudge(identity={"debater-1": 9.0}, quality=dict.fromkeys(STANCES, 0.0))
     sides = [Debater(f"debater-{n}", stance, block=Returns("So.")) for n, stance in enumerate(STANCES)]
     winners = []

@@ -1,4 +1,4 @@
-"""The strategies draw valid values, cover all kinds of them, and shrink to readable ones."""
+"""Strategies draw valid values, cover all kinds of them, and shrink to readable ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def drawn(strategy: SearchStrategy[Any], condition: Callable[[Any], bool] = lamb
 
 @pytest.mark.parametrize("strategy", [questions(), names(), stances(), arguments()], ids=["q", "n", "s", "a"])
 @given(data=st.data())
-def test_texts_are_valid_unicode_that_is_not_blank(strategy: SearchStrategy[str], data: st.DataObject) -> None:
+def test_texts_are_valid_non_blank_unicode(strategy: SearchStrategy[str], data: st.DataObject) -> None:
     """Drawn text can be encoded and passes the library's cleaning unchanged."""
     text = data.draw(strategy)
     assert text.strip()
@@ -91,7 +91,7 @@ def test_arguments_try_to_forge_the_transcript(needle: str) -> None:
 
 @given(st.data())
 def test_rosters_are_valid(data: st.DataObject) -> None:
-    """A roster has between `min_size` and `max_size` debaters with distinct names that `debate()` accepts."""
+    """A roster has between `min_size` and `max_size` debaters with distinct names accepted by `debate()`."""
     min_size = data.draw(st.integers(2, 3))
     max_size = data.draw(st.integers(min_size, 5))
     roster = data.draw(debaters(min_size=min_size, max_size=max_size))
@@ -106,20 +106,20 @@ def test_rosters_have_the_requested_kind(as_dicts: bool | None, kinds: set[type]
     assert {type(side) for side in roster} == kinds
 
 
-def test_a_roster_shrinks_to_two_sides() -> None:
+def test_rosters_shrink_to_two_sides() -> None:
     """The smallest roster has two debaters with the shortest names."""
     assert smallest(debaters(as_dicts=False)) == [Debater("a", "for"), Debater("advocate", "against")]
 
 
-def test_stances_may_come_from_a_custom_strategy() -> None:
-    """A strategy passed as `stance` replaces the default; there are at least two stances."""
+def test_stances_can_come_from_a_custom_strategy() -> None:
+    """A strategy passed as `stance` replaces the default, and there are at least two stances."""
     assert {side.stance for side in smallest(debaters(as_dicts=False, stance=st.sampled_from("xy")))} == {"x", "y"}
 
 
 @QUICK
 @given(transcripts(), transcripts(SIDES, max_rounds=2, max_turns=3))
 def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTranscriptState) -> None:
-    """Rounds ascend from 1, names keep their stance, and a given roster is respected."""
+    """Rounds ascend from 1, names keep their stance, and a roster passed in is respected."""
     for transcript in (any_, fixed):
         rounds = [entry.round for entry in transcript.entries]
         assert rounds == sorted(rounds)
@@ -131,7 +131,7 @@ def test_transcripts_are_consistent(any_: DebateTranscriptState, fixed: DebateTr
     assert all([e.round for e in fixed.entries].count(number) <= 3 for number in (1, 2))
 
 
-def test_transcripts_may_be_empty_and_may_be_long() -> None:
+def test_transcripts_can_be_empty_or_long() -> None:
     assert smallest(transcripts(SIDES)).entries == []
     assert len(drawn(transcripts(SIDES), lambda state: len(state.entries) > 4).entries) > 4
 
@@ -146,8 +146,8 @@ def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
 
 
 @pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
-def test_a_roster_may_be_names_dicts_or_debaters(roster: Any) -> None:
-    """Decisions may be drawn for names alone."""
+def test_rosters_can_be_names_dicts_or_debaters(roster: Any) -> None:
+    """Decisions can be drawn for names alone."""
     speaking = drawn(moderator_decisions(roster), lambda decision: bool(decision.get("next_speakers")))
     assert set(speaking["next_speakers"]) <= {"x", "y"}
 
@@ -173,7 +173,7 @@ MISCHIEF: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def test_hostile_decisions_are_of_many_kinds() -> None:
+def test_hostile_decisions_have_many_kinds() -> None:
     missing = set(MISCHIEF)
 
     def all_seen(value: Any) -> bool:
@@ -187,7 +187,7 @@ def test_hostile_decisions_are_of_many_kinds() -> None:
     assert not missing
 
 
-def test_decisions_may_be_valid_or_hostile() -> None:
+def test_decisions_can_be_valid_or_hostile() -> None:
     decisions = moderator_decisions(SIDES, valid=None)
     assert _is_valid_decision(drawn(decisions, _is_valid_decision))
     assert not _is_valid_decision(drawn(decisions, lambda value: not _is_valid_decision(value)))
@@ -199,7 +199,7 @@ def test_valid_verdicts_validate_and_name_only_stances(verdict: Any) -> None:
     assert DebateVerdict.model_validate(verdict).winner in {"for", "against", None}
 
 
-def test_hostile_verdicts_name_strangers() -> None:
+def test_hostile_verdicts_have_unknown_names() -> None:
     smallest_verdict = smallest(
         verdicts(["for"], valid=False), lambda v: isinstance(v, dict) and v.get("winner") == "a"
     )
@@ -223,20 +223,20 @@ def test_predicates_cover_every_kind(measure: str, wait: bool) -> None:  # noqa:
 
 
 def test_hostile_values_include_exceptions() -> None:
-    """An exception stands for one that a block or model raises."""
+    """The exception is raised by a block or a model."""
     for strategy in (hostile_values(), hostile_replies()):
         assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), (Sabotage, ModelError))
 
 
 @given(debates())
-def test_a_users_property_test_reads_like_this(case: DebateCase) -> None:
-    """A drawn debate runs to its end by `case.run_sync()`."""
+def test_user_property_tests_can_run_a_drawn_debate(case: DebateCase) -> None:
+    """`case.run_sync()` runs it to its end."""
     result = case.run_sync()
     assert result.raw.rounds <= case.max_rounds
 
 
 @pytest.mark.slow
-def test_a_debate_shrinks_to_one_round_of_two_debaters() -> None:
+def test_debates_shrink_to_one_round_with_two_debaters() -> None:
     """The smallest case has one round, no moderator, default blocks, and short words."""
     case = smallest(debates())
     assert case.roster == (Debater("a", "for"), Debater("advocate", "against"))
@@ -275,7 +275,7 @@ def test_fixed_options_are_preserved(case: DebateCase) -> None:
 
 
 @given(st.sampled_from(names_of("debate")).flatmap(lambda name: debates(format=name, debaters=SIDES, moderated=False)))
-def test_a_format_runs_with_custom_blocks(case: DebateCase) -> None:
+def test_formats_run_with_custom_blocks(case: DebateCase) -> None:
     """The phases set the number of rounds, and a deciding audience votes before and after."""
     raw = case.run_sync().raw
     phases = check_phases(FORMATS[case.options["format"]].phases, location="test", members=2)
@@ -296,26 +296,26 @@ def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
     assert isinstance(case.run_sync().output, Deal)
 
 
-def test_deliverables_may_be_given() -> None:
+def test_deliverables_can_be_supplied() -> None:
     """For a JSON Schema, the application supplies valid values."""
     schema = {"type": "object", "properties": {"n": {"const": 7}}, "required": ["n"]}
     assert drawn(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
 
 
 @given(debates(judge=Returns({"verdict": "v", "winner": None, "reasoning": "r"}), up_to_rounds=1))
-def test_a_custom_judge_can_be_tested(case: DebateCase) -> None:
+def test_custom_judges_can_be_tested(case: DebateCase) -> None:
     assert case.run_sync().raw.verdict.winner is None
 
 
-def test_a_case_can_be_run_twice() -> None:
-    """Each run has its own model, which starts its answers again."""
+def test_cases_can_be_run_twice() -> None:
+    """Each run has its own model, which starts its answers over."""
     case = drawn(debates(), lambda case: case.max_rounds == 2 and len(set(case.answers.arguments)) == 2)
     first, second = case.run_sync(), case.run_sync()
     assert first.raw == second.raw
     assert first.run_id != second.run_id
 
 
-def test_a_case_runs_in_an_event_loop_too() -> None:
+def test_cases_run_in_an_event_loop_too() -> None:
     """Async tests use `await case.run()` instead of `run_sync`."""
     case = drawn(debates())
     assert asyncio.run(case.run(session={"user": 1})).session.state == {"user": 1}
@@ -331,7 +331,7 @@ def test_answers_fit_the_schema_of_each_block() -> None:
 
 
 @given(debates(judge="swap", debaters=SIDES, up_to_rounds=1, synthesizer=False))
-def test_a_scoring_judge_returns_the_drawn_winner(case: DebateCase) -> None:
+def test_scoring_judges_return_the_drawn_winner(case: DebateCase) -> None:
     verdict = case.run_sync().raw.verdict
     assert isinstance(case.answers.verdict, dict)
     assert verdict.winner == case.answers.verdict["winner"]
@@ -339,8 +339,8 @@ def test_a_scoring_judge_returns_the_drawn_winner(case: DebateCase) -> None:
     assert not verdict.judging.flipped
 
 
-def test_a_hostile_debate_can_fail_in_each_way() -> None:
-    """A block may raise, an answer may not fit, and a debate may still succeed."""
+def test_hostile_debates_can_fail_in_each_way() -> None:
+    """A block may raise, an answer may be invalid, and a debate may still succeed."""
 
     def outcome(case: Any) -> str:
         with warnings.catch_warnings():
@@ -360,8 +360,8 @@ def test_a_hostile_debate_can_fail_in_each_way() -> None:
     assert drawn(debates(hostile=True), all_seen)
 
 
-def test_a_function_is_shown_as_its_constructor_call() -> None:
-    """The repr of `Returns` shows its values per round, its exceptions and its delays."""
+def test_repr_of_a_function_is_its_constructor_call() -> None:
+    """The repr of `Returns` has its values per round, its exceptions and its delays."""
     sides = [Debater("anna", "for", block=Returns("one", {"text": "two"}, wait=True)), SIDES[1]]
     assert repr(sides[0].block) == "Returns('one', {'text': 'two'}, wait=True)"
     verdict = {"verdict": "v", "winner": None, "reasoning": "r"}
@@ -374,6 +374,6 @@ def test_a_function_is_shown_as_its_constructor_call() -> None:
 
 
 @given(text=arguments())
-def test_an_argument_is_not_empty_without_control_tokens(text: str) -> None:
-    """An answer of "<|eot|>" alone would otherwise be empty."""
+def test_arguments_are_not_empty_without_control_tokens(text: str) -> None:
+    """Otherwise, an answer consisting of "<|eot|>" would be empty."""
     assert separate_thinking(text).text.strip()
