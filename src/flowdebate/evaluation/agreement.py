@@ -1,4 +1,4 @@
-"""Agreement beyond chance: Cohen's and Fleiss' kappa, Krippendorff's alpha, and a rate corrected by human labels."""
+"""Agreement beyond chance: Cohen's and Fleiss' kappa, Krippendorff's alpha, and rates corrected with human labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from flowdebate.evaluation.statistics import two_sided_z
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
     """Compute the agreement of two raters beyond chance (Cohen 1960): 1 for full agreement, 0 for agreement by chance.
 
-    None without items, or if both raters always give the same rating, because chance then explains everything.
+    Return None if there are no items, or if both raters always give the same rating, because chance then explains
+    everything.
 
     >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
     (0.5, None)
@@ -34,10 +35,10 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
 
 
 def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
-    """Compute the agreement of several raters beyond chance (Fleiss 1971), from the counts of ratings of each item.
+    """Compute the agreement of several raters beyond chance (Fleiss 1971) from rating counts per item.
 
-    All items need the same number of ratings, at least two; use `krippendorff_alpha` if the numbers differ. None if all
-    ratings are the same.
+    All items need the same number of ratings, at least two; use `krippendorff_alpha` if the numbers differ. Return None
+    if all ratings are the same.
 
     >>> fleiss_kappa([{"a": 3}, {"b": 3}, {"a": 1, "b": 2}])
     0.55
@@ -56,9 +57,9 @@ def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | None:
-    """Compute the agreement beyond chance of any number of raters, for nominal ratings (Krippendorff 2011).
+    """Compute the agreement of any number of raters beyond chance, for nominal ratings (Krippendorff 2011).
 
-    `ratings` has one row per rater and one rating per item; None is a missing rating. Return None if no item has two
+    `ratings` has one row per rater and one rating per item; None marks a missing rating. Return None if no item has two
     ratings, or if all ratings are the same.
 
     >>> round(krippendorff_alpha([["a", "a", "b", None], ["a", "b", "b", "a"]]), 3)
@@ -89,12 +90,12 @@ class CorrectedRate(NamedTuple):
 def corrected_rate(
     judged: Sequence[float], human: Sequence[float | None], *, confidence: float = 0.95
 ) -> CorrectedRate:
-    """Estimate the rate of a judge over all items, corrected by human labels for some of them (None: unlabelled).
+    """Estimate a judge's rate over all items, corrected with human labels for some of them (None: unlabeled).
 
-    The estimate is the judge's mean plus the mean difference between people and judge on the labelled items. It is
-    unbiased whatever the judge's errors, if the labelled items were drawn at random (prediction-powered inference,
-    Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow: use 20 or more. Raise
-    ConfigurationError for fewer than two labelled or two unlabelled items.
+    The estimate is the judge's mean plus the mean difference between people and judge on the labeled items. If the
+    labeled items were drawn at random, it is unbiased regardless of the judge's errors (prediction-powered inference,
+    Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow, so use 20 or more. Raise
+    ConfigurationError for fewer than two labeled or two unlabeled items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)
     >>> [round(part, 2) for part in found]

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from flowdebate.chassis.anonymity.aliases import LeakReport
 
 
-# The last sentence of every audit.
+# Last sentence of every audit.
 LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: see the "
     "last word."
 )
-SATURATED = 0.99  # minimum share of a side that counts as all of a ballot
-_BLUNT = 0.8  # minimum saturation of all-or-nothing scores: two orders then gain only .007 of .208 over one
-_FEW = 10  # minimum number of ballots, or of debates with votes, for a share of them
+SATURATED = 0.99  # minimum share of a side that counts as the whole ballot
+_BLUNT = 0.8  # minimum saturation of all-or-nothing scores, for which two orders gain only .007 of .208 over one
+_FEW = 10  # minimum number of ballots, or of debates with votes, for reporting a share
 PlaceKind = Literal["slot", "label", "turn"]
 """Kind of place: a position in the judge's reading order, the label of a side, or a position in the speaking order."""
 
 
 class AuditItem(WireModel):
-    """Transcript with all its ballots; one line of a data set."""
+    """Transcript with all its ballots; corresponds to one line of a data set."""
 
     id: str | None = None
     ballots: list[JudgeBallot]
@@ -58,16 +58,16 @@ class PlaceRate(WireModel):
     """Wins of one slot, label or turn."""
 
     place: str
-    """Number of the slot or turn, counted from "1", or the label."""
+    """Number of the slot or turn, starting at "1", or the label."""
     wins: int
     rate: float
-    """`wins` as a share of all verdicts for a side; the rates of all places sum to 1."""
+    """`wins` as a share of all verdicts for a side; the rates of all places add up to 1."""
     low: float | None = None
     high: float | None = None
 
 
 class Places(WireModel):
-    """Wins of all slots, labels or turns, for items with the same number of sides."""
+    """Wins by slot, label or turn, for items with the same number of sides."""
 
     kind: PlaceKind
     places: list[PlaceRate]
@@ -76,21 +76,21 @@ class Places(WireModel):
     items: int
     """Number of items with at least one such verdict. Items are independent, but verdicts on the same item are not."""
     leaning: int
-    """Number of items in which the first and the last place won unequally often. With two places, only these enter the
-    test.
+    """Number of items in which the first and the last place did not win equally often. With two places, the test only
+    uses these items.
     """
     first: int
     """Number of `leaning` items in which the first place won more often."""
     arrangements: int
-    """Number of different side orders or label assignments, counted up to about 1,000. At least two are needed to find
+    """Number of distinct side orders or label assignments, counted up to about 1,000. At least two are needed to detect
     a bias.
     """
     apart: bool = True
     """True if labels varied independently of slots; otherwise a label bias cannot be distinguished from a slot bias."""
     p: float | None = None
-    """P-value: the probability that a fair judge gives results at least this uneven."""
+    """P-value: the probability that a fair judge's results are at least this uneven."""
     p_holm: float | None = None
-    """P-value adjusted by Holm's method for the number of tests in the audit."""
+    """P-value adjusted by Holm's method for all tests in the audit."""
     test: Literal["sign_flip", "permutation"] | None = None
 
     @property
@@ -99,46 +99,46 @@ class Places(WireModel):
 
     @property
     def separable(self) -> bool:
-        """True if a preference for a place can be distinguished from one for a side (for labels: also for a slot)."""
+        """True if a preference for a place is distinguishable from one for a side (for labels: also for a slot)."""
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
     @property
     def favoured(self) -> PlaceRate:
-        """The place with the most wins; the first one if several are equal."""
+        """Place with the most wins; the first such place if several are tied."""
         return max(self.places, key=lambda place: place.wins)
 
 
 class LastWord(WireModel):
-    """Wins of the last speaker in the last round, for any number of sides."""
+    """Wins of the last speaker in the last round, for items with any number of sides."""
 
     wins: int
     n: int
     """Number of verdicts for a side."""
     rate: float
     even: float
-    """Expected rate for a judge unaffected by the last word: one half with two sides."""
+    """Expected rate for a judge not influenced by the last word: one half with two sides."""
     low: float | None = None
     high: float | None = None
     items: int
     """Number of items with at least one verdict."""
     orders: int
-    """Number of different speaking orders; at least two are needed to find a preference."""
+    """Number of distinct speaking orders; at least two are needed to detect a preference."""
     p: float | None = None
-    """P-value of the preference; if all items have two sides, the p-value of their `turns`."""
+    """P-value of the preference; if all items have two sides, it equals the p-value of their `turns`."""
     p_holm: float | None = None
-    """P-value adjusted by Holm's method for the number of tests in the audit."""
+    """P-value adjusted by Holm's method for all tests in the audit."""
 
     @property
     def separable(self) -> bool:
-        """True if a preference for the last word can be distinguished from one for a side."""
+        """True if a preference for the last word can be distinguished from a preference for a side."""
         return self.items == 1 or self.orders > 1
 
 
 class JudgeFigures(WireModel):
-    """Figures of one judge, computed from its ballots."""
+    """Figures for one judge, computed from its ballots."""
 
     items: int
-    """Number of items with a ballot of the judge."""
+    """Number of items judged by this judge."""
     ballots: int
     unparsed: int
     """Number of ballots with an unusable answer (`problem`)."""
@@ -149,31 +149,31 @@ class JudgeFigures(WireModel):
     undecided: int
     """Number of ballots without a winner."""
     slots: list[Places] = Field(default_factory=list)
-    """Wins of slots, one entry per number of sides."""
+    """Wins by slot, with one entry per number of sides."""
     labels: list[Places] = Field(default_factory=list)
-    """Wins of labels, one entry per set of labels."""
+    """Wins by label, with one entry per set of labels."""
     turns: list[Places] = Field(default_factory=list)
-    """Wins of turns in the speaking order, one entry per number of sides; only for items with a known order."""
+    """Wins by turn in the speaking order, with one entry per number of sides; only for items with a known order."""
     last_word: LastWord | None = None
     """Wins of the last speaker; None if the speaking order is unknown or nobody had the last word."""
     repetition_stability: Figure | None = None
-    """RS: the share of the most frequent verdict, over views judged repeatedly."""
+    """RS: share of the most frequent verdict among repeated judgments of a view."""
     position_consistency: Figure | None = None
-    """PC: the share of items with the same verdict in every order, among items judged in several orders."""
+    """PC: share of items with the same verdict in every order, among items judged in several orders."""
     preference_fairness: Figure | None = None
-    """PF: from -1, if all verdicts went to the first slot (primacy), to +1, if they went to the last slot (recency)."""
+    """PF: from -1 if all verdicts went to the first slot (primacy) to +1 if they went to the last slot (recency)."""
     flip_probability: Figure | None = None
-    """Share of pairs of orders of the same item that led to different verdicts."""
+    """Share of order pairs on the same item with different verdicts."""
     saturation: Figure | None = None
-    """Share of scored ballots in which one side has at least .99. Ballots by letter are excluded, because their
-    log-odds are graded.
+    """Share of scored ballots with at least .99 for one side. Ballots by letter are excluded, because their log-odds
+    are graded.
     """
     slot_log_odds: Figure | None = None
-    """Lead of the first slot over the last one in ballots by letter, over items judged in balanced orders."""
+    """Lead of the first slot over the last one in ballots by letter, for items judged in balanced orders."""
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """Places with a meaningful p-value; with two sides, the test of the turns also covers the last word."""
+        """Places with a meaningful p-value; with two sides, the test of turns also covers the last word."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -181,7 +181,7 @@ class JudgeFigures(WireModel):
 
     @property
     def unparsed_share(self) -> float:
-        """`unparsed` as a share of all ballots; 0 without ballots."""
+        """`unparsed` as a share of all ballots; 0 if there are no ballots."""
         return self.unparsed / self.ballots if self.ballots else 0.0
 
 
@@ -189,24 +189,24 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     """Judge audit: figures over all ballots and per model, and the correlation between models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
-    """Figures by model if there are several; the key "" collects ballots of an unknown model."""
+    """Figures by model if there are several models; the key "" collects ballots from unknown models."""
     rho: Figure | None = None
-    """Mean pairwise correlation of models over items; None for a single model or too few items."""
+    """Mean pairwise correlation between models over items; None for a single model or too few items."""
     rho_of: Literal["errors", "scores"] | None = None
     """Basis of `rho`: errors if the truth is known, otherwise scores, which also correlate if one side is better."""
     effective_n: float | None = None
-    """Number of independent judges equivalent to the models: n / (1 + (n - 1) rho)."""
+    """Number of independent judges that would carry the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
-    """Bounds of the 95% interval of `effective_n`, computed from the interval of `rho`."""
+    """Bounds of the 95% interval for `effective_n`, computed from the interval for `rho`."""
     tests: int = 0
-    """Number of tests used to adjust `p_holm`."""
+    """Number of tests that `p_holm` is adjusted for."""
     seed: int | None = None
     """Seed of the p-values and intervals; None if none were computed."""
 
     @property
     def findings(self) -> list[str]:
-        """Findings of the audit in sentences; the last one states the limits of any audit.
+        """Findings of the audit, in sentences; the last one states the limits that apply to any audit.
 
         >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
@@ -236,8 +236,8 @@ class ReaderAgreement(InNotebooks, WireModel):
     """Agreement between judges and readers who voted before seeing the verdict."""
 
     agreement: Figure | None = None
-    """Share of debates won by the side with the most reader votes, with Wilson's interval. Only debates in which both
-    the readers and the judge preferred a side are counted.
+    """Share of debates won by the side with the most reader votes, with Wilson's interval. Debates in which the readers
+    or the judge preferred no side are not counted.
     """
     debates: int
     undecided: int
@@ -248,7 +248,7 @@ class ReaderAgreement(InNotebooks, WireModel):
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
-        """Compute the agreement over debates, each with its winner and its votes; return None without any votes.
+        """Compute the agreement over debates, each with its winner and its votes; return None if there are no votes.
 
         >>> found = ReaderAgreement.of([("yes", ["yes", "yes", None]), ("no", ["yes"]), (None, ["no"]), ("no", [])])
         >>> found.agreement.value, found.agreement.n, found.undecided, found.votes, found.same
@@ -300,14 +300,14 @@ class VoteCounts:
         self.votes += len(votes)
         self.same += counts[winner]
         (favourite, number), *runners_up = counts.most_common(2)
-        # neither (None) counts as a side here: readers who mostly vote for neither do not disagree with the judge
+        # "Neither" (None) counts as a side here: readers who mostly vote for neither do not disagree with the judge.
         if winner is not None and favourite is not None and not (runners_up and runners_up[0][1] == number):
             self.decided += 1
             self.agreeing += winner == favourite
 
     @property
     def agreement(self) -> ReaderAgreement | None:
-        """Agreement of readers and judges; None without any votes."""
+        """Agreement of readers and judges; None if there are no votes."""
         if not self.debates:
             return None
         figure = None
@@ -323,10 +323,10 @@ class VoteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit(InNotebooks):
-    """Judge audit of a single run. One debate shows little; `flowdebate eval audit` covers many."""
+    """Judge audit of a single run. One debate shows little; use `flowdebate eval audit` for many debates."""
 
     judge: JudgeAudit
-    """Figures of the judge's ballots; None for a custom judge."""
+    """Figures from the judge's ballots; None for a custom judge."""
     leaks: LeakReport | None = None
     """Number of names replaced by aliases in arguments; None if names were not hidden."""
     same_family: tuple[tuple[str, str], ...] = ()
@@ -390,7 +390,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
         if not small:
             yield f"{_name(places, favoured)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
-        # it was found nevertheless: the size only says that a weaker preference would not have been found
+        # The preference was found anyway; the size only says that a weaker preference could have been missed.
         yield f"favours {_name(places, favoured)}: {numbers}" + (
             f"; too few for a weaker one: {size}, {enough}" if small else ""
         )
@@ -407,7 +407,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
 
 
 def _inseparable(places: Places) -> str:
-    """Explain why a preference for a place cannot be distinguished from another preference."""
+    """Explain why a preference for a place cannot be distinguished from other preferences."""
     every = f"all {places.items} items"
     match places.kind:
         case "slot" if places.arrangements == 1:
@@ -421,7 +421,7 @@ def _inseparable(places: Places) -> str:
 
 
 def _about_orders(figures: JudgeFigures) -> Iterator[str]:
-    """Describe how much verdicts depend on the order, whether scores are graded, and what a slot changes."""
+    """Describe how much verdicts depend on the order, whether scores are graded, and how much a slot matters."""
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n

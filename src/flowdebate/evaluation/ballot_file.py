@@ -35,7 +35,7 @@ def _read_text(value: object) -> object:
 
 
 def _read_list(value: object) -> object:
-    """Read a list from a cell, as JSON or separated by "|"."""
+    """Read a list from a cell, either as JSON or separated by "|"."""
     if isinstance(value, str) and value.strip():
         if not value.lstrip().startswith("["):
             return value.split("|")
@@ -51,12 +51,12 @@ _Texts = Annotated[list[_Cell], BeforeValidator(_read_list)]
 
 
 class BallotRow(BaseModel):
-    """One ballot: the judge's choice in one order of the sides."""
+    """One ballot, the judge's choice for one order of the sides."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
     item: _Cell
-    """Item under judgment, such as the ID of a debate or of a pair of texts; shared by all its ballots."""
+    """ID of the judged item, such as a debate or a pair of texts; all ballots on the item share it."""
     order: _Texts
     """Sides in the judge's reading order."""
     choice: _Cell | None = None
@@ -65,11 +65,11 @@ class BallotRow(BaseModel):
     truth: _Cell | None = None
     """The correct side, if known."""
     cluster: _Cell | None = None
-    """Cluster of related items, such as a question or a motion."""
+    """Cluster of related items, for example by question or motion."""
     systems: _Texts | None = None
-    """Authors of the sides, in the order of `order`; None if the sides themselves are the systems."""
+    """Authors of the sides, in the same order as `order`; None if the sides themselves are the systems."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
-    """Lengths of the sides, in the order of `order`."""
+    """Lengths of the sides, in the same order as `order`."""
     problem: _Cell | None = None
     """Reason why the answer could not be parsed; None for a usable ballot."""
 
@@ -90,7 +90,7 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Parsed ballot file, convertible to the inputs of audits, judge quality and rankings."""
+    """Parsed ballot file that can be converted to input for audits, judge quality and rankings."""
 
     ballots: Sequence[BallotRow]
 
@@ -132,7 +132,7 @@ class BallotFile:
 
     @property
     def games(self) -> list[Game]:
-        """Games for `rank_games()`: one per pair of systems on each ballot."""
+        """Games for `rank_games()`, one per ballot and pair of systems."""
         games = []
         for ballot in self._usable():
             sides = list(zip(ballot.order, ballot.systems or ballot.order, strict=True))
@@ -165,7 +165,7 @@ class BallotFile:
 
 
 def read_ballots(path: BallotPath) -> BallotFile:
-    """Read a ballot file: CSV, JSON Lines or Parquet ("-": stdin), with the columns of `BallotRow`.
+    """Read a ballot file, CSV, JSON Lines or Parquet ("-": stdin), with the columns of `BallotRow`.
 
     In CSV, write a list as JSON or separate its values by "|". Raise BadFile with the line and the column.
     """
@@ -175,7 +175,7 @@ def read_ballots(path: BallotPath) -> BallotFile:
 def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[BallotRow]:
     """Validate the rows of the file at `path`.
 
-    Raise BadFile for invalid rows, conflicting truths of an item, or no rows.
+    Raise BadFile if a row is invalid, an item has conflicting truths, or there are no rows.
     """
     ballots: list[BallotRow] = []
     truths: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Paired comparison of debates with their baselines: accuracy, intervals, exact tests, cost, and a summary in words."""
+"""Paired comparison of debates and baselines: accuracy, intervals, exact tests, cost, and a summary in words."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from flowdebate.patterns.debate.benefit import benefit_item as benefit_item
 from flowdebate.patterns.debate.benefit import change_summary as change_summary
 
 _WHERE = "benefit_report()"
-DRAFTS = 3  # with so many first drafts, their vote can differ from a single answer
+DRAFTS = 3  # minimum number of first drafts for a vote that can differ from a single answer
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
-"""Result of a comparison: better than the baseline, worse, no gain of `min_gain` or more, or inconclusive."""
+"""Result of a comparison: better than the baseline, worse, no gain of at least `min_gain`, or inconclusive."""
 Missing = Literal["wrong", "left out"]
 """Rule for counting debates without a verdict."""
 
@@ -43,39 +43,42 @@ class MethodResult(WireModel):
     high: float
     """Bounds of Wilson's interval for the accuracy."""
     undecided: int
-    """Number of answers with several positions or none."""
+    """Number of answers with several positions or with no position."""
     calls: float
     tokens: float | None
-    """Mean usage per question; tokens are None unless they are known for every question."""
+    """Mean usage per question; tokens are None unless known for every question."""
     completion_tokens: float | None = None
     cost: float | None = None
 
 
 class PairedComparison(WireModel):
-    """Comparison of the debate with a baseline, on questions answered by both and questions whose debate failed."""
+    """Comparison of the debate with a baseline.
+
+    It covers questions answered by both, and questions with a failed debate.
+    """
 
     baseline: BaselineName
     n: int
     debate_right: float
     baseline_right: float
-    """Number of correct answers of the debate and of the baseline."""
+    """Numbers of correct answers by the debate and by the baseline."""
     better: int
     worse: int
-    """Discordant pairs: numbers of questions on which the debate scored higher and lower than the baseline."""
+    """Discordant pairs, as the numbers of questions on which the debate scored higher and lower than the baseline."""
     difference: float
     low: float
     high: float
-    """Accuracy of the debate minus that of the baseline, with the bounds of Newcombe's interval for paired
+    """Accuracy of the debate minus accuracy of the baseline, with the bounds of Newcombe's interval for paired
     proportions.
     """
     worst: float
     best: float
-    """Difference if, on every question with a failed debate, only the baseline or only the debate had been correct."""
+    """Difference if only the baseline, or only the debate, had been right on every question with a failed debate."""
     clusters: int
     """Number of independent groups of questions."""
     p: float
-    """P-value of the exact two-sided sign-flip test over clusters; equal to McNemar's exact test if every cluster has
-    one question.
+    """P-value of the exact two-sided sign-flip test over clusters; identical to McNemar's exact test if every cluster
+    has one question.
     """
     p_holm: float
     """P-value adjusted by Holm's method for the number of baselines."""
@@ -98,19 +101,21 @@ class BenefitReport(InNotebooks, WireModel):
     attempted: int
     """Number of all questions with a known answer."""
     failed: int = 0
-    """Number of counted questions whose debate ended without a verdict."""
+    """Number of counted questions with a debate that ended without a verdict."""
     missing: Missing = "wrong"
     """Rule for counting failed debates."""
     without_truth: int = 0
-    """Number of questions left out because their answer is unknown."""
+    """Number of questions omitted because their correct answer is unknown."""
     confidence: float
     min_gain: float
     """Smallest gain in accuracy that justifies the cost."""
     methods: list[MethodResult]
-    """Results of the debate, followed by the baselines."""
+    """Results for the debate, followed by the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if this holds against any of them."""
+    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if that is the result against any of
+    them.
+    """
     summary: str
     """Summary of the report in one or two sentences."""
 
@@ -134,13 +139,13 @@ def benefit_report(
     method for the number of baselines:
 
     - "helped", "harmed": the debate was right significantly more often, or less often, at `confidence`;
-    - "none_worth_it": neither, and a gain in accuracy of `min_gain` or more is excluded by an interval adjusted for the
-      number of baselines (Bonferroni);
+    - "none_worth_it": neither, and an interval adjusted for the number of baselines (Bonferroni) excludes a gain in
+      accuracy of `min_gain` or more;
     - "too_few": none of these.
 
-    `report.finding` is "helped" if this holds against every baseline, "harmed" or "none_worth_it" if it holds against
-    one, and otherwise "too_few". First drafts are compared if at least three of them voted. Raise ConfigurationError if
-    no item can be compared.
+    `report.finding` is "helped" if the debate helped against every baseline, "harmed" or "none_worth_it" if that is the
+    result against any baseline, and otherwise "too_few". First drafts are only compared if at least three of them
+    voted. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     labelled = [item for item in items if item.truth is not None]
@@ -188,16 +193,16 @@ def benefit_report(
 
 
 _PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
-"""Findings by precedence: "helped" must hold against every baseline, the others against one."""
+"""Findings by precedence: "helped" must hold against every baseline, the others against any of them."""
 
 
 def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
-    """Return the baselines with answers; include the vote of drafts only if it differs from a single call."""
+    """Return the baselines with answers; include the vote of drafts only if it can differ from a single call."""
     return [
         name
         for name in NAMES
         if any(
-            # a vote of two drafts, with ties counted as one half, is equivalent to one call
+            # A vote of two drafts, with ties counted as one half, is equivalent to one call.
             answer is not None and (name != "drafts" or answer.votes is None or answer.votes >= DRAFTS)
             for answer in (item.baselines.get(name) for item in items)
         )
@@ -241,7 +246,7 @@ def _mean_known(amounts: Sequence[float | None]) -> float | None:
 
 
 def _clusters(items: Sequence[BenefitItem]) -> list[object]:
-    """Return the cluster of each item; an item without a cluster forms its own."""
+    """Return the cluster of each item; items without a cluster form one of their own."""
     return [("alone", number) if item.cluster is None else item.cluster for number, item in enumerate(items)]
 
 
@@ -253,7 +258,7 @@ def _compare(
     min_gain: float,
     undecided: Undecided = "lot",
 ) -> list[PairedComparison]:
-    """Compare the debate with each baseline, with p-values adjusted for their number."""
+    """Compare the debate with each baseline, with p-values adjusted for the number of baselines."""
     counts = [_compare_with(name, items, confidence, len(names), undecided) for name in names]
     adjusted = holm([comparison.p for comparison, _ in counts])
     compared = []
@@ -261,7 +266,8 @@ def _compare(
         finding: Finding = "none_worth_it" if p_adjusted < min_gain else "too_few"
         if p < 1 - confidence and comparison.difference:
             finding = "helped" if comparison.difference > 0 else "harmed"
-        differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)  # above 0 if no pair differs
+        # stays above 0 even if no pair differs
+        differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)
         n = required_n(min_gain, differing=round(differing, 2), tests=len(names), alpha=round(1 - confidence, 9))
         full = comparison.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
         difference = f"{_difference(full, confidence)}; p = {p:.2g}"
@@ -277,7 +283,7 @@ def _compare(
 def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
-    """Compute counts, interval and test of a comparison, and the largest gain not excluded by `tests` comparisons."""
+    """Compute a comparison's counts, interval and test, and the largest gain not excluded by `tests` comparisons."""
     answered = [item for item in items if name in item.baselines]
     credits_ = [
         item.baselines[name].credit(str(item.truth), sides=item.sides, undecided=undecided) for item in answered
@@ -290,7 +296,7 @@ def _compare_with(
     other_credits = [
         *credits_,
         *[fmean(credits_)] * (len(paired) - len(answered)),
-    ]  # a failed debate's baselines were not asked
+    ]  # baselines of a failed debate were not run
     comparison = compare_credits(
         ones, other_credits, _clusters(paired), answered=len(answered), confidence=confidence, tests=tests
     )
@@ -375,7 +381,7 @@ def _summarize(
 
 
 def _otherwise(compared: PairedComparison, confidence: float, min_gain: float) -> str:
-    """Describe the finding with undecided answers counted as wrong, if that changes it."""
+    """Describe the finding if undecided answers count as wrong."""
     lead = _lead(compared.finding, min_gain)
     return f"With undecided answers counted as wrong: {lead}: {_right(compared)} ({_difference(compared, confidence)})."
 
@@ -401,7 +407,7 @@ def _cost(compared: PairedComparison) -> str:
 
 
 def _right(compared: PairedComparison) -> str:
-    def count(right: float) -> str:  # a tie may count as half an item
+    def count(right: float) -> str:  # a tie may count as half
         return f"{round(right):,}" if abs(right - round(right)) < 0.05 else f"{right:,.1f}"  # noqa: PLR2004 - one decimal
 
     who = "it" if compared.finding in ("helped", "harmed") else "the debate"

@@ -1,4 +1,4 @@
-"""Conditional logit model of choices: coefficients, separation, and intervals that hold for few clusters."""
+"""Conditional logit model of choices, with a separation test, and intervals that are valid for few clusters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _DOUBTFUL = 10.0
 _NO_VARIANCE = 1e-7
 """Threshold below which standard errors are rounding noise."""
 _FEWEST = 1.5
-"""Minimum degrees of freedom for an interval, because two clusters are often alike by chance."""
+"""Minimum degrees of freedom for an interval, because two clusters are often similar by chance."""
 _SOLE = 0.999
 """Leverage above which a single cluster holds all the information about a direction."""
 
 
 class ChoiceFit(NamedTuple):
-    """Fitted coefficients with their standard errors."""
+    """Fitted coefficients and their standard errors."""
 
     coefficients: list[float]
     errors: list[float | None]
@@ -62,20 +62,20 @@ def fit_choices(
 ) -> ChoiceFit | None:
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
-    `options` has a number for each choice, option and column; `shares` is the share of each choice given to each
+    `options` is an array over choices, options and columns; `shares` contains the share that each choice gives to each
     option. Only differences between the first `strengths` columns are identified, so their coefficients have a mean of
     0. `prior` is the standard deviation of a normal prior on all coefficients. `times` is the number of identical
-    clusters that each of `clusters` represents; None: one each.
+    clusters that each of `clusters` represents; None means one each.
 
     Standard errors are robust to clusters, with the correction of Bell and McCaffrey (2002) for few clusters. Degrees
     of freedom are the effective number of clusters minus one, from the entropy of their contributions to a coefficient:
-    a system with games on three questions has two, however many questions the others played on. Return None without a
-    prior if a coefficient would be infinite (tested exactly by linear programming when in doubt) or if columns are
+    a system with games on three questions has two, however many questions the others played on. Without a prior, return
+    None if a coefficient would be infinite (tested exactly by linear programming when in doubt) or if columns are
     collinear.
     """
     import numpy as np
 
-    # the columns of strengths add up to zero: use an orthonormal basis of the distinguishable directions
+    # The strengths add up to zero, so use an orthonormal basis of the distinguishable directions.
     width = options.shape[2]
     contrasts = np.linalg.svd(np.eye(strengths) - 1 / strengths)[0][:, : strengths - 1]
     basis = np.zeros((width, width - 1))
@@ -89,7 +89,8 @@ def fit_choices(
     place = np.array([places[cluster] for cluster in clusters])
     number = np.array([1 if times is None else times[name] for name in names], dtype=float)
     coefficients = np.zeros(width - 1)
-    # Towards an infinite optimum steps do not shrink: the exact test, 24 MB to import, is for cases in doubt.
+    # If the optimum is infinite, steps do not shrink. The exact test takes 24 MB to import, so it only runs in doubtful
+    # cases.
     is_finite = prior is not None
     for _ in range(500):
         worth = columns @ coefficients
@@ -124,7 +125,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Return whether all choices become more likely in some direction, which makes the best coefficients infinite."""
+    """Return whether some direction makes all choices more likely, so that the best coefficients are infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 
@@ -153,15 +154,15 @@ def _errors(
 ) -> tuple[list[float | None], list[float]]:
     """Return the standard errors and degrees of freedom of all coefficients.
 
-    `place` is the cluster index of each choice, and `number` the count of each cluster.
+    `place` is the cluster index of each choice, and `number` the multiplicity of each cluster.
     """
     import numpy as np
 
     values, vectors = np.linalg.eigh(curvature)
     root = vectors / np.sqrt(values) @ vectors.T
-    contrasts = root @ basis.T  # a column for each coefficient
+    contrasts = root @ basis.T  # one column per coefficient
     width = len(curvature)
-    # the prior counts as one more observation
+    # The prior counts as an additional observation.
     meat, alone = weight * root @ root, np.zeros((width, width))
     parts = []
     order = np.argsort(place, kind="stable")

@@ -1,4 +1,4 @@
-"""Blind comparison of texts by the judge of a debate, in all orders and with every ballot stored."""
+"""Blind comparison of texts by a debate judge, in all orders and with every ballot stored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 """Name of the block and of its runs."""
 NOBODY = "(none)"
-"""Placeholder verdict for "no text", used to compute the agreement of judges."""
+"""Placeholder verdict for "no text", used to compute the agreement between judges."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -63,7 +63,7 @@ TEMPLATE = JudgeTemplate(
     turn="Question: {question}\n\nThe texts:\n{transcript}\n\nWeigh them against each other. Which is best, and why?",
     rubric="Give each text a score on each of these criteria, considering that criterion alone:\n{criteria}",
 )
-"""Prompt of a comparison; it shows neither names nor positions."""
+"""Prompt of a comparison; it includes neither names nor positions."""
 
 
 class ComparedTexts(ArguedDebate):
@@ -78,7 +78,7 @@ class ComparedTexts(ArguedDebate):
     def of(
         cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, location: str = _WHERE
     ) -> ComparedTexts:
-        """Validate texts keyed by name; raise ConfigurationError with the reason if they are invalid."""
+        """Validate texts keyed by name; invalid texts raise ConfigurationError with the reason."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MOST:
             raise ConfigurationError(location, "texts", texts, f"2 to {_MOST} texts by name")
         fields = {"question": question, **{f"texts[{name!r}]": text for name, text in texts.items()}}
@@ -104,9 +104,9 @@ def create_comparison(
     orders: ScheduleLike = "all",
     quotes: bool = False,
 ) -> Sequencer[Any, DebateRawOutput]:
-    """Create the block for a comparison: it accepts `ComparedTexts`, or their JSON data, and returns a verdict on them.
+    """Create the block for a comparison; it turns `ComparedTexts`, or their JSON data, into a verdict.
 
-    Options are the same as for `compare`; without `judges`, the model of the run judges. Small models (with the profile
+    Options are the same as for `compare`; without `judges`, the run's model judges. Small models (with the profile
     "concise") judge by letter unless there are `criteria`; with `quotes` they also pick a sentence from each text.
     Raise ConfigurationError for invalid options.
     """
@@ -143,7 +143,7 @@ def create_comparison(
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)
 
-    # the judge depends on the texts, but its models are checked before the run begins
+    # The judge depends on the texts, but its models are checked before the run starts.
     like = Judge(judge_options, name=name, transcript=transcript, stances=("Text 1", "Text 2"), show=frame)
     reading: Handler[object, DebateRawOutput] = Handler(
         read_and_decide, name=f"{name}-texts", resources={"transcript": transcript}, runs=[like]
@@ -154,7 +154,7 @@ def create_comparison(
 def _judge_options(
     judges: Sequence[Model | str], criteria: Mapping[str, float] | None, orders: ScheduleLike
 ) -> JudgeOptions:
-    """Build the options of the judge; errors use the option names of `compare`."""
+    """Build the judge's options; errors use the option names of `compare`."""
     try:
         options = JudgeOptions(
             answer_form="scores",
@@ -176,21 +176,24 @@ def _judge_options(
 
 
 def _judge_by_letter(models: Iterable[Model]) -> bool:
-    """Return whether all models are small and support logprobs: their reasons may contradict their winner."""
+    """Return whether all models are small and support logprobs.
+
+    Small models may give reasons that contradict their winner.
+    """
     return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 
 
 class ComparedSide(WireModel):
-    """Combined result of all judges for one text."""
+    """Combined result from all judges for one text."""
 
     name: str
     share: float
-    """Share of the scores on all ballots; the shares of all texts sum to 1."""
+    """Share of the scores on all ballots; the shares of all texts add up to 1."""
     low: float
-    """Bounds of the 95% interval (Wilson) for judges like these; each judge is one observation."""
+    """Bounds of the 95% interval (Wilson) for similar judges; each judge is one observation."""
     high: float
     first: int
-    """Number of ballots with this text alone in first place."""
+    """Number of ballots that put this text, and no other, in first place."""
     characters: int
     """Length of the text in characters."""
     criteria: dict[str, float] | None = None
@@ -198,7 +201,7 @@ class ComparedSide(WireModel):
 
 
 class JudgeFound(WireModel):
-    """Results of one judge over all its reading orders."""
+    """Results from one judge over all its reading orders."""
 
     judge: str
     winner: str | None
@@ -216,22 +219,22 @@ class Comparison(InNotebooks, WireModel):
 
     question: str
     winner: str | None
-    """Text with the largest share (by letter: with a clear lead); None without a winner."""
+    """Text with the largest share (by letter: with a clear lead); None if there is no winner."""
     sides: list[ComparedSide]
     judges: list[JudgeFound]
     kappa: float | None
-    """Fleiss' kappa of the judges over the orders; None for a single judge or if undefined."""
+    """Fleiss' kappa of the judges over the orders; None if there is only one judge or if undefined."""
     alpha: float | None
-    """Krippendorff's alpha of the same ratings; None for a single judge or if undefined."""
+    """Krippendorff's alpha of the same ratings; None if there is only one judge or if undefined."""
     verdict: str
     reasoning: str
-    """Reasoning on the clearest ballot for the winner; it refers to texts by the labels used on that ballot."""
+    """Reasoning from the clearest ballot for the winner; it refers to texts by the labels on that ballot."""
     ballots: list[JudgeBallot]
     run_id: str
 
     @property
     def flips(self) -> int:
-        """Number of judges whose verdict changed with the order, including changes to or from a tie."""
+        """Number of judges with verdicts that changed with the order, including changes to or from a tie."""
         return sum(judge.flipped for judge in self.judges)
 
     @property
@@ -283,7 +286,10 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
 
 
 def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float | None]:
-    """Compute Fleiss' kappa and Krippendorff's alpha from one row per rater; kappa covers items rated by all."""
+    """Compute Fleiss' kappa and Krippendorff's alpha from one row per rater.
+
+    Kappa uses only items rated by all raters.
+    """
     if len(ratings) < _TWO or len({len(row) for row in ratings}) > 1:
         return None, None
     complete = [Counter(item) for item in zip(*ratings, strict=True) if None not in item]
@@ -309,7 +315,7 @@ def _name(words: str, names: Mapping[str, str]) -> str:
 
 
 def _rename(ballot: JudgeBallot, names: Mapping[str, str]) -> JudgeBallot:
-    """Rename the sides of a ballot to the names of the texts."""
+    """Replace the sides of a ballot with the names of the texts."""
     update: dict[str, Any] = {"order": [names[side] for side in ballot.order]}
     for field in ("labels", "scores", "criteria", "log_odds", "lengths"):
         if (of := getattr(ballot, field)) is not None:
@@ -329,15 +335,15 @@ async def compare(
     reference: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Comparison:
-    """Let judges choose the best answer to `question` among named `texts`, and measure their reliability.
+    """Let judges choose the best answer to `question` among named `texts`, and measure the judges' reliability.
 
     The judges work like the default judge of a debate. They read the texts under labels instead of names, once in each
     order.
 
-    - `judges`: one or more models; None: the model of the run.
-    - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`: each text is scored on each criterion, and the shares
-      use the weights.
-    - `orders`: "all" (for up to four texts), "cyclic" (each text in each place once), or another judge schedule.
+    - `judges`: one or more models; None: the run's model.
+    - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`: each text is scored on each criterion, and shares are
+      weighted accordingly.
+    - `orders`: "all" (for up to four texts), "cyclic" (each text is in each place once), or another judge schedule.
     - `reference`: a correct answer, shown to the judges.
     - `options`: options of `Block.run()`, such as `seed` and `store`.
 
@@ -360,7 +366,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
 
 
 def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) -> int:
-    """Return the number of ballots per judge for this many texts; raise ConfigurationError for too many texts."""
+    """Return the number of ballots per judge for this many texts; too many texts raise ConfigurationError."""
     how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)

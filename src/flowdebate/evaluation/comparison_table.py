@@ -45,17 +45,17 @@ _PAIR = 2
 
 
 class ComparedSystem(WireModel):
-    """Results of a system over all rows including it."""
+    """Results of a system over all rows in which it takes part."""
 
     name: str
     rows: int
     wins: int
     undecided: int
-    """Number of rows without a winner; `rate` splits each of them equally among the texts of the row."""
+    """Number of rows without a winner; `rate` splits each of them equally among the row's texts."""
     rate: Figure
     """Wins as a share of rows, with Wilson's interval."""
     share: float
-    """Mean share of the system."""
+    """Mean share of the system's texts."""
     characters: float
     """Mean length of the system's texts in characters."""
     criteria: dict[str, float] | None = None
@@ -66,18 +66,20 @@ class OrdersAgainstTruth(WireModel):
     """Accuracy of a judge in each order, and in rows where all orders lead to the same verdict."""
 
     rows: int
-    """Number of rows with a known right text and a ballot of the judge."""
+    """Number of rows with a known right text and a ballot from the judge."""
     orders: dict[str, Figure]
     """Share of correct ballots by order; "2 1" means that the second text of the row was read first."""
     one_order: Figure
-    """Share of correct ballots over all orders: the accuracy of asking once.
+    """Share of correct ballots over all orders, which is the accuracy of asking once.
 
     The interval treats each row as one observation.
     """
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """Share of rows won by the right text, among rows with the same winner in all orders; None without such rows."""
+    """Share of rows won by the right text among rows with the same winner in all orders; None if there are no such
+    rows.
+    """
 
 
 class VerdictsAgainstTruth(WireModel):
@@ -88,7 +90,7 @@ class VerdictsAgainstTruth(WireModel):
     decided: Figure
     """Coverage: the share of rows with a winner."""
     right: Figure | None
-    """Share of correct winners among rows with a winner; None without such rows."""
+    """Share of correct winners among rows with a winner; None if there are no such rows."""
     credit: Figure
     """Accuracy over all rows; a row without a winner counts as a random draw from its texts."""
 
@@ -99,17 +101,19 @@ class ComparingJudge(WireModel):
     judge: str
     rows: int
     flips: Figure | None
-    """Share of rows in which the judge preferred different texts in different orders; None for single orders."""
+    """Share of rows in which the judge preferred different texts in different orders; None if each row had a single
+    order.
+    """
     first_place: Figure | None
     """Share of ballots for the text read first; the interval treats each row as one observation."""
     even: float | None
-    """Expected `first_place` of a judge without a position bias."""
+    """Expected `first_place` for a judge without a position bias."""
     towards_first: Figure | None
     """Share of rows in which the first place won more often than the last, among rows where the two differ."""
     favours: Literal["first", "last"] | None
-    """Place favoured beyond chance (exact sign test, adjusted for the number of judges)."""
+    """Place preferred more often than by chance (exact sign test, adjusted for the number of judges)."""
     truth: OrdersAgainstTruth | None = None
-    """Accuracy of the judge; None without labelled rows."""
+    """Accuracy of the judge; None if there are no labeled rows."""
 
 
 class ComparisonTable(InNotebooks, WireModel):
@@ -118,12 +122,12 @@ class ComparisonTable(InNotebooks, WireModel):
     rows: int
     """Number of compared rows."""
     systems: list[ComparedSystem]
-    """Compared systems, ordered by wins."""
+    """Compared systems, those with the most wins first."""
     judges: list[ComparingJudge]
     kappa: float | None
-    """Fleiss' kappa of the judges' winners; None for a single judge."""
+    """Fleiss' kappa of the judges' winners; None if there is only one judge."""
     alpha: float | None
-    """Krippendorff's alpha of the same ratings; None for a single judge."""
+    """Krippendorff's alpha of the same ratings; None if there is only one judge."""
     longer: Figure | None
     """Share of decided rows won by the longest text."""
     ranking: Ranking | None
@@ -131,13 +135,13 @@ class ComparisonTable(InNotebooks, WireModel):
     p: float | None = None
     """P-value of the exact sign test over rows with a winner; None unless there are exactly two systems."""
     truth: VerdictsAgainstTruth | None = None
-    """Accuracy of the winners; None if the right text is unknown in every row."""
+    """Accuracy of the winners; None if the right text is unknown in all rows."""
     failed: dict[int, str]
     """Errors of failed rows, keyed by row index."""
     findings: list[str]
-    """Findings of the table, in sentences."""
+    """Findings about systems and judges, in sentences."""
     comparisons: list[Comparison | None]
-    """Comparisons in the order of the rows; None for a failed row."""
+    """Comparisons in row order; None for a failed row."""
 
 
 async def compare_all(  # noqa: PLR0913 - those of a batch
@@ -160,10 +164,11 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     - `rows`: each has a "question", optionally a "reference", and texts keyed by system. If a text is None or
       missing, the row compares the others.
     - `sides`: the keys of the texts; None for all keys except "question", "reference", "id" and `truth`.
-    - `truth`: the key of the right system's name. Judges do not see it; the table reports how often they were right, in
-      a single order and when all orders agree. Use None in a row where it is unknown.
-    - `store`: with a store (a path, for instance) the same call continues after an interruption and pays for nothing
-      twice; another `seed` starts afresh. `batch_id`: name of the batch in the store; None: derived from all arguments.
+    - `truth`: the key of the right system's name; its value is None in rows where it is unknown. Judges do not see
+      it. The table reports how often they were right, in a single order and when all orders agree.
+    - `store`: with a store (a path, for instance), repeating the call after an interruption continues without paying
+      for anything twice; another `seed` starts afresh. `batch_id`: name of the batch in the store; None: derived from
+      all arguments.
     - `limits` apply to each row; `progress(…)` is called after each row.
 
     A failed row is listed in `failed` and retried by the next call. Invalid arguments raise ConfigurationError, which
@@ -220,7 +225,7 @@ def tabulate(
     failed: Mapping[int, str] | None = None,
     truth: Sequence[str | None] | None = None,
 ) -> ComparisonTable:
-    """Summarize comparisons, one per row (None: failed); `truth` names the right text of each row, where known.
+    """Summarize comparisons, one per row (None: failed); `truth` names the right text of each row, if known.
 
     Rows are assumed to be independent.
     """
@@ -242,7 +247,7 @@ def tabulate(
         if c.winner is not None
         if len(longest_sides := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
-    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # for two systems, the rate shows it
+    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # for two systems, the rate is enough
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,
@@ -348,20 +353,20 @@ def _judge(
 
 
 def _rank(comparisons: Sequence[Comparison]) -> Ranking:
-    """Rank the systems by games between each pair of texts in a row."""
+    """Rank the systems, with each pair of texts in a row as a game."""
     games = [
         Game(one.name, other.name, (one.share > other.share) + (one.share == other.share) / 2, row)
         for row, c in enumerate(comparisons)
         for one, other in combinations(c.sides, 2)
     ]
-    return rank_games(games, order=False)  # a row is judged in several orders
+    return rank_games(games, order=False)  # no order effect, because each row is judged in several orders
 
 
 def _findings(table: ComparisonTable) -> list[str]:
     findings = []
     if table.failed:
         findings.append(f"left out, because their judging failed: {counted(len(table.failed), 'row')}")
-    if len(table.systems) == _PAIR:  # for more systems, the ranking shows it
+    if len(table.systems) == _PAIR:  # for more systems, the ranking shows the differences
         best = table.systems[0]
         p = 1.0 if table.p is None else table.p
         is_better = "is better" if p <= _ALPHA else "is not clearly better"
@@ -386,14 +391,14 @@ def _findings(table: ComparisonTable) -> list[str]:
 
 
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
-    """Describe how often winners were right, and the effect of rows without a winner."""
+    """Describe how often winners were right, and how rows without a winner affect this."""
     right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
     lot = f"; counted as a lot where there is none: {truth.credit.value:.1%}"
     return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"
 
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
-    """Describe how the order affects a judge."""
+    """Describe the effect of the order on a judge."""
     if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
         odd = judge.towards_first
         first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)

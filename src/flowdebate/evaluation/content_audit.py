@@ -1,4 +1,4 @@
-"""Content audit: length, order, style and model family in one regression, and win rates at equal length and style."""
+"""Content audit: a regression on length, order, style and model family, and win rates at equal length and style."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _UNITS = {
 
 
 class ContentChoice(WireModel):
-    """Ballot with the features of each side; all lists are in the judge's reading order."""
+    """Ballot with the features of all sides; lists are in the judge's reading order."""
 
     systems: list[str]
     """Authors of the sides."""
     shares: list[float]
-    """Shares of the sides: 1 and 0 if the ballot only names a winner."""
+    """Shares of the sides; 1 and 0 if the ballot only names a winner."""
     columns: dict[str, list[float]]
     """Features by name, with one number per side, such as the base-2 logarithm of its length."""
     cluster: str | None = None
@@ -62,7 +62,7 @@ class ContentAudit(InNotebooks, WireModel):
     effects: dict[str, Figure]
     """Change in a side's log-odds per unit, keyed by column; `n` is the number of clusters."""
     systems: list[ControlledSystem]
-    """Systems, ordered by their rate at equal length."""
+    """Systems, ordered by their win rate at equal length."""
     problem: str | None = None
     """Reason why there is no regression."""
     findings: list[str]
@@ -79,8 +79,8 @@ def content_choices(
     """Convert the usable `ballots` of one debate to choices.
 
     All arguments are keyed by side: `systems` are the authors (None: the sides are the systems), `texts` are the
-    arguments (None: lengths come from the ballots, without style), and `models` spoke for the sides (None: no model
-    family feature).
+    arguments (None: lengths come from the ballots, and style is ignored), and `models` are the sides' models (None:
+    model family is ignored).
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):
@@ -105,16 +105,16 @@ def content_choices(
 
 
 def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, confidence: float = 0.95) -> ContentAudit:
-    """Explain `choices` by the authors of the sides, and by all columns at once. Needs scipy.
+    """Explain `choices` by the authors of the sides, and by all columns at the same time. Needs scipy.
 
-    A path refers to a file of ballots (`read_ballots`).
+    A path refers to a ballot file (`read_ballots`).
 
     The model is a conditional logit (McFadden 1974), fitted to shares by quasi-likelihood; all intervals treat a
     cluster as one observation. A system's rate at equal length is the model's prediction for two sides with the same
-    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are left out. If
-    an effect would be infinite, there is no regression, and `problem` says why; an example is the effect of the order
-    on a judge that always picks the first text. Raise ConfigurationError without choices, and for choices with
-    different columns.
+    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are omitted. If an
+    effect would be infinite, there is no regression, and `problem` says why; an example is the effect of the order on a
+    judge that always picks the first text. Raise ConfigurationError if there are no choices, or if their columns
+    differ.
 
     >>> def ballot(chars, share):
     ...     return ContentChoice(systems=["a", "b"], shares=[share, 1 - share], columns={"length": [chars, 8.0]})
@@ -175,8 +175,8 @@ def _controlled_systems(
     strengths: Mapping[str, tuple[float, float | None, float | None]],
     clusters: int,
 ) -> list[ControlledSystem]:
-    """Convert the strength of each system, with its interval, to a rate at equal columns; highest rate first."""
-    # strengths have a mean of 0, so the mean of the others is lower by this
+    """Convert each system's strength and its interval to a rate at equal columns; highest rate first."""
+    # Strengths have a mean of 0, so the mean of the others is lower by this factor.
     apart = len(strengths) / max(len(strengths) - 1, 1)
     systems = []
     for name, strength in strengths.items():

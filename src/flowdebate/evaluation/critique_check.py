@@ -1,4 +1,4 @@
-"""Check of a critic before it is used: labelled answers show whether the critic helps its judge."""
+"""Check whether a critic helps its judge, based on labeled answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOCATION = "critique_check()"
 _WRONG_ANSWER = "The answer to the question is wrong."
-"""Claim on which the judge rules without a critic."""
+"""Claim that the judge rules on without a critic."""
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("right", "correct", "true", "yes", "1"), True),
     **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), False),
@@ -38,28 +38,28 @@ _WORDS: Mapping[str, bool] = {
 
 
 class CheckedAnswer(WireModel):
-    """Labelled answer with the decisions of both methods."""
+    """Labeled answer with the decisions of both methods."""
 
     question: str
     is_right: bool
-    """Label of the answer: True for a correct one."""
+    """Label of the answer; True if it is correct."""
     rejected: bool
-    """True if the critique rejected the answer, because at least one claim of the critic was upheld."""
+    """True if the critique rejected the answer, because the judge upheld at least one of the critic's claims."""
     judged_wrong: bool
-    """True if the judge alone called the answer wrong; no quote is required."""
+    """True if the judge alone called the answer wrong; unlike a claim, this needs no quote."""
     claims: int
-    """Number of claims about the answer."""
+    """Number of the critic's claims about the answer."""
 
 
 class MethodRates(WireModel):
     """Ability of a method to distinguish correct answers from wrong ones."""
 
     accuracy: Figure
-    """Share of answers on which the decision matches the label."""
+    """Share of answers with a decision that matches the label."""
     found: Figure | None
-    """Share of wrong answers called wrong; None without wrong answers."""
+    """Share of wrong answers called wrong; None if there are no wrong answers."""
     false_alarms: Figure | None
-    """Share of correct answers called wrong; None without correct answers."""
+    """Share of correct answers called wrong; None if there are no correct answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +70,16 @@ class CritiqueCheck(InNotebooks):
     alone: MethodRates
     """Rates of the judge without a critic."""
     comparison: Paired
-    """Accuracy of the critique minus that of the judge alone, on the same answers."""
+    """Accuracy of the critique minus accuracy of the judge alone, on the same answers."""
     found: Paired | None
-    """Accuracy of the critique minus that of the judge alone, on wrong answers only."""
+    """Accuracy of the critique minus accuracy of the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
-    """Number of answers without a decision, because a call failed or a limit was reached."""
+    """Number of answers that have no decision because a call failed or a limit was reached."""
     confidence: float
     min_gain: float
     calls: float
-    """Mean number of model calls per answer, including the calls of the judge alone."""
+    """Mean number of model calls per answer, including those of the judge alone."""
 
     @property
     def helps(self) -> bool | None:
@@ -125,7 +125,7 @@ class CritiqueCheck(InNotebooks):
 
     @property
     def summary(self) -> str:
-        """Return the figures as text of several lines."""
+        """Return the figures as multi-line text."""
         gain = self.comparison
         interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
         wrong = sum(not answer.is_right for answer in self.answers)
@@ -162,24 +162,25 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     min_gain: float = 0.05,
     **options: Unpack[EvaluationBatch],
 ) -> CritiqueCheck:
-    """Check on labelled answers whether a critic finds more faults than the judge alone.
+    """Check on labeled answers whether a critic finds more faults than the judge alone.
 
-    Each answer is criticized without a revision, and is also given to the judge alone: up to 3 model calls.
+    Each answer is criticized without a revision, and is also judged without a critique, which takes up to 3 model
+    calls.
 
     - `critics`, `judge`, `model`: as for `critique()`.
     - `sources`: sources for all rows; a row's "sources" replace them.
     - `question`, `answer`: a key of the row, or a function of the row.
-    - `truth`: key or function for the label: True or "right", False or "wrong", or the list of faults, empty for a
-    correct answer.
+    - `truth`: key or function for the label: True or "right", False or "wrong", or the list of faults, which is empty
+      for a correct answer.
     - `cluster`: key or function for the group of dependent rows; None: the question.
     - `confidence`, `min_gain`: confidence of the interval, and the smallest gain in accuracy worth the calls.
-    - `options`: options of `Block.batch`. With `store` and `batch_id` an interrupted check continues where it stopped.
+    - `options`: options of `Block.batch`. With `store` and `batch_id`, an interrupted check continues where it stopped.
 
-    Needs scipy. Raise ConfigurationError for a row without a question, an answer or a label, and if no answer has a
+    Needs scipy. Raise ConfigurationError for a row without a question, an answer or a label, or if no answer has a
     decision.
     """
     check_scipy(_LOCATION)
-    model = options.pop("model", None)  # vendors of the pattern's models, as roles may have different ones
+    model = options.pop("model", None)  # an option of the pattern, because roles may use models from different vendors
     check_share(_LOCATION, ends=False, confidence=confidence, min_gain=min_gain)
     readers = {"question": reader(question), "answer": reader(answer)}
     label = reader(truth)
@@ -208,7 +209,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
             checked = _checked_answer(item.output, readers["question"](item.row), is_right=labels[item.index])
             if checked is not None:
                 answers[item.index] = checked
-    if not answers and errors:  # every run failed, most likely for the same reason
+    if not answers and errors:  # all runs failed, most likely for the same reason
         raise errors[0]
     if not answers:
         raise ConfigurationError(_LOCATION, "rows", f"{len(rows)} of them", "answers that the models decide about")
@@ -290,7 +291,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block to decide on an answer twice: by a critique, and by the judge alone."""
+    """Create the block that decides on an answer twice: by a critique, and by the judge alone."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique
@@ -298,7 +299,7 @@ def _create_check(
     def state_claim(_: object) -> list[ClaimDraft]:
         return [ClaimDraft(claim=_WRONG_ANSWER, kind="false")]
 
-    # a model for critics has no seat if the critic is a function
+    # A model cannot be assigned to critics here, because this critic is a function.
     alone = {key: value for key, value in model.items() if key != "critic"} if isinstance(model, Mapping) else model
     shared: dict[str, Any] = {"answer": answer, "judge": judge, "sources": sources, "revise": False}
     checks = {

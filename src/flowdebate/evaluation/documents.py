@@ -1,4 +1,4 @@
-"""Reports of evaluations and batches as data, laid out once for terminals, notebooks and pages."""
+"""Reports of evaluations and batches as data, with a common layout for terminals, notebooks and pages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Summary:
     """Report in a form that any front end can render."""
 
     title: str
-    """Title of the report, for displays that mix several kinds of values."""
+    """Title of the report, for displays that mix several types of values."""
     subtitle: str = ""
     sections: tuple[ReportSection, ...]
 
@@ -145,7 +145,7 @@ def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
 
 
 def lay_out_critique_check(check: CritiqueCheck) -> Summary:
-    """Lay out the decisions of a critique and of its judge alone on labelled answers, with a recommendation."""
+    """Lay out the decisions on labeled answers, by a critique and by its judge alone, with a recommendation."""
 
     def cell(figure: Figure | None) -> str:
         return "none" if figure is None else f"{figure.value:.0%} ({figure.low:.0%} to {figure.high:.0%})"
@@ -181,7 +181,7 @@ def lay_out_benefit(
 ) -> Summary:
     """Lay out a benefit report: accuracy of each method, paired comparisons, and a conclusion in words.
 
-    Uncounted cases come last: debates without a verdict, omitted questions, and `failed` answers of baselines.
+    Uncounted cases come last: debates without a verdict, omitted questions, and `failed` baseline answers.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
@@ -374,7 +374,7 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
 
 
 def _first_place(ranking: Ranking, called: str) -> list[str]:
-    """Describe the advantage of the first place, if it was fitted."""
+    """Describe the advantage of the first place, if it was estimated."""
     if (order := ranking.order) is None:
         return []
     between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"
@@ -395,7 +395,7 @@ def _lay_out_tournament(tournament: Tournament) -> Summary:
     )
 
 
-_SHOWN_REPAIRS = 3  # maximum repairs of a model in a table
+_SHOWN_REPAIRS = 3  # maximum number of repairs per model in a table
 
 
 def lay_out_leaderboard(board: Leaderboard) -> Summary:
@@ -534,7 +534,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
 
 
 def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
-    """Describe the outcome of a batch as far as it is known: runs, results and cost."""
+    """Describe the known outcome of a batch: runs, results and cost."""
     usage = summary.usage
     total = summary.done if summary.total is None else summary.total
     not_done = [f"{total - summary.done:,} not done"] if total > summary.done else []
@@ -562,7 +562,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
 
 
 def rate_text(rate: float) -> str:
-    """Render a rate in the smallest unit of time giving about one run or more.
+    """Render a rate in the smallest unit of time with at least about one run.
 
     >>> rate_text(2.5), rate_text(0.1)
     ('2.5 a second', '6.0 a minute')
@@ -574,7 +574,7 @@ def _item_cells(item: BatchItem[Any]) -> tuple[str, ...]:
     if item.error is not None:
         came_to = error_text(item.error)
     else:
-        # the raw output of the batch's pattern has one of these
+        # Depending on the pattern, the raw output has one of these.
         winner = getattr(getattr(item.raw, "verdict", None), "winner", None)
         answer = getattr(item.raw, "answer", None) or (item.output if isinstance(item.output, str) else None)
         came_to = "; ".join(

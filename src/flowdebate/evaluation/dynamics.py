@@ -26,39 +26,39 @@ _WHERE = "dynamics()"
 class Dynamics(InNotebooks, WireModel):
     """Changes of answers during runs.
 
-    Intervals take into account that the voices of a run are not independent.
+    Intervals account for the fact that voices in the same run are not independent.
     """
 
     courses: int
     changed: Figure | None
-    """Share of voices whose first and last answers differ; None if no voice answered twice."""
+    """Share of voices with different first and last answers; None if no voice answered twice."""
     adopted: Figure | None
-    """Share of contradicted voices that adopted the first answer of a voice contradicting them."""
+    """Share of contradicted voices that later adopted a contradicting voice's first answer."""
     first_right: Figure | None
     """Share of voices with a correct first answer; like all fields below, None if no truth is known."""
     last_right: Figure | None
     right_to_wrong: Figure | None
-    """Share of voices with a wrong last answer, among voices that were right at first."""
+    """Share of voices with a wrong last answer, among voices with a correct first answer."""
     wrong_to_right: Figure | None
     outcome_right: Figure | None
     """Share of courses with the correct outcome."""
     oracle: Figure | None
-    """Share of courses in which any voice gave the correct answer at any time, or the outcome was correct."""
+    """Share of courses with a correct answer from any voice at any time, or a correct outcome."""
 
     @property
     def oracle_gap(self) -> float | None:
-        """Possible gain in accuracy from a perfect choice among all answers; None without truth."""
+        """Possible gain in accuracy from always choosing the best of all answers; None if no truth is known."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )
 
 
 def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
-    """Extract the courses from the raw output of a run (`result.raw`, or an item of a batch); empty if there are none.
+    """Extract the courses from a run's raw output (`result.raw`, or an item of a batch); empty if there are none.
 
     Voices are the agents of a consensus, the moderator of a deliberation (by decision), and the judge of a debate (by
-    ballot, in view order). A review has one course per finding, with "confirm" and "refute". `truth` is the correct
-    answer for all courses.
+    ballot, in view order). A review has one course per finding, with the answers "confirm" and "refute". `truth` is the
+    correct answer for all courses.
     """
     return [
         AnswerCourse(voices=voices, outcome=outcome, truth=truth, cluster=cluster)
@@ -73,7 +73,7 @@ def dynamics(
 
     `same` decides whether two answers are the same (by default if they have the same words, see
     `flowdebate.measures.same_answer`). A missing answer differs from all others and counts as wrong. Raise
-    ConfigurationError without a course.
+    ConfigurationError if there are no courses.
 
     >>> talked_out = AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]}, outcome="no", truth="yes")
     >>> found = dynamics([talked_out])
@@ -104,7 +104,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield the results with a known truth: first and last answers, outcomes, and all answers in between."""
+    """Yield the results with a known truth: first and last answers, outcomes, and all intermediate answers."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results of the escalation, or of the unconditional alternative, over all questions."""
+    """Results over all questions of either the escalation or the unconditional alternative."""
 
     accuracy: Figure
     """Share of correct answers, with Wilson's interval."""
@@ -43,9 +43,9 @@ class DecidedStep(WireModel):
     decided: Figure
     """Share of all questions that the step decided."""
     right: Figure | None
-    """Share of correct decisions among the questions that the step decided; None without such questions."""
+    """Share of correct decisions among the questions that the step decided; None if there are none."""
     always_right: float | None
-    """Share of the step's questions that the unconditional alternative answered correctly."""
+    """Share of the same questions that the unconditional alternative answered correctly."""
 
 
 class EscalationReport(WireModel):
@@ -54,21 +54,21 @@ class EscalationReport(WireModel):
     n: int
     """Number of questions; a failed run counts as wrong."""
     failed: int
-    """Number of questions for which at least one of the two runs failed."""
+    """Number of questions with at least one failed run."""
     confidence: float
     escalation: EscalationArm
     always: EscalationArm
     difference: Figure
-    """Accuracy of the escalation minus that of the alternative, with Newcombe's interval for paired proportions."""
+    """Accuracy of the escalation minus accuracy of the alternative, with Newcombe's interval for paired proportions."""
     better: int
     worse: int
     """Numbers of questions that only the escalation, and only the alternative, answered correctly."""
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
-    """Calls of the escalation as a share of the alternative's, with a bootstrap interval over questions."""
+    """Calls of the escalation as a share of those of the alternative, with a bootstrap interval over questions."""
     tokens_ratio: Figure | None
-    """Tokens of the escalation as a share of the alternative's; None if unknown."""
+    """Tokens of the escalation as a share of those of the alternative; None if unknown."""
     steps: list[DecidedStep]
     """Results by decisive step, in order."""
 
@@ -103,7 +103,7 @@ class _Outcome:
     calls: int
     tokens: int | None
     steps: tuple[str, ...]
-    """Steps of the escalation that answered; the last one was decisive."""
+    """Steps of the escalation that answered; the last one decided."""
 
 
 async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
@@ -127,8 +127,8 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     - `right`: function of an answer and the truth that returns whether the answer is correct; None to compare words.
     - `cluster`: key or function of a row for the group of dependent rows; None: rows are independent.
 
-    `options` are passed to `Block.batch`. Both blocks run with the same seeds. Needs scipy. A failed run counts as
-    wrong.
+    `options` are passed to `Block.batch`. Both blocks run with the same seeds. A failed run counts as wrong. Needs
+    scipy.
     """
     check_scipy(_CALLER)
     check_share(_CALLER, ends=False, confidence=confidence)
@@ -221,7 +221,7 @@ def _tokens_ratio(ones: Sequence[_Outcome], baselines: Sequence[_Outcome]) -> Fi
 
 
 def _ratio(pairs: Sequence[tuple[int, int]]) -> Figure:
-    """Compute the ratio of two sums over questions, with its bootstrap interval."""
+    """Compute the ratio of two sums over questions, with a bootstrap interval."""
     columns = list(zip(*pairs, strict=True))
     spent, alternative = map(sum, columns)
     value = spent / alternative if alternative else 0.0

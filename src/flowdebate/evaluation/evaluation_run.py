@@ -35,9 +35,7 @@ class Evaluation(InNotebooks):
     report: BenefitReport
     """Benefit of the debates; use `print(evaluation.report.summary)` for an overview."""
     items: Sequence[BenefitItem]
-    """Answers to each question in the order of the rows, including failed ones; repeated questions occur
-    several times.
-    """
+    """Answers to each question in row order, including failed ones; a repeated question occurs several times."""
     result: BatchResult[Any]
     """Runs of the evaluation, including failed ones, and their usage."""
 
@@ -85,17 +83,17 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
     - `pattern` may be a function of a row, for questions with different positions.
     - `choices`: key or function of a row for the positions of a debate. `pattern` is then a function of the row and its
-      positions, shuffled so that the correct one does not always speak first.
+      positions, which are shuffled so that the correct one does not always speak first.
     - `truth`, `question`: key or function of a row for the correct position and the question.
     - `cluster`: key or function of a row for its group, such as its topic. Rows in the same cluster are not
       independent; None: rows with the same question and truth form a cluster.
-    - `repeats`: how often each row is debated; it still counts as one question.
+    - `repeats`: number of debates per row; the row still counts as one question.
     - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are passed to `Block.batch`: with `store`
-      and `batch_id` an interrupted evaluation continues where it stopped.
+      and `batch_id`, an interrupted evaluation continues where it stopped.
 
-    Needs scipy. Raise ConfigurationError, at the end of the first debate, if the debate has no baselines or the truth
-    is not one of its positions. Debates without a verdict (a failure, a limit) count as wrong, unless `missing` leaves
-    them out.
+    Needs scipy. At the end of the first debate, raise ConfigurationError if the debate has no baselines or the truth is
+    not one of its positions. Debates without a verdict (a failure, a limit) count as wrong, unless `missing` excludes
+    them.
     """
     check_scipy(_WHERE)
     check_count(_WHERE, repeats=repeats)
@@ -116,7 +114,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
         factory = deal_positions
 
-    # a block made for a row has no stored plan
+    # A block created for a row has no stored plan.
     first, pattern_of_row = (
         (factory, None) if isinstance(factory, Block) else (factory(rows[0]), lambda row: (factory(row), None))
     )
@@ -133,7 +131,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
 
 def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
-    """Shuffle the positions of a row reproducibly for the same question and seed.
+    """Shuffle a row's positions, always in the same way for the same question and seed.
 
     Data sets often list the correct position first, but it should not always speak first.
 
@@ -156,7 +154,7 @@ def evaluate_sync(
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function to read a column of a row, from its key or from a function of the row."""
+    """Return a function that reads a column of a row, given its key or a function of the row."""
     if not isinstance(of, str):
         return of
     column = of

@@ -1,11 +1,11 @@
-"""Judge audits: bias and consistency of judges, counted from their stored ballots.
+"""Judge audits: bias and consistency of judges, computed from their stored ballots.
 
 The figures follow Shi et al. 2024 (arXiv 2406.07791): repetition stability, position consistency and preference
 fairness, plus the win rates of slots and labels. They need no extra library; `full_audit()` adds p-values and
 intervals.
 
-Verdicts on the same item are not independent: a consistent judge of an item in both orders gives each slot one win by
-design. So the audit counts, resamples and permutes items instead of verdicts.
+Verdicts on the same item are not independent: a consistent judge who reads an item in both orders gives each slot one
+win by design. The audit therefore counts, resamples and permutes items instead of verdicts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from flowdebate.patterns.debate.mirror import speaking_order
 from flowdebate.runs.events import ModelCalled
 from flowdebate.runs.result import RunView
 
-# Figures computed as a sum over items, divided by another sum.
+# Figures that are ratios of two sums over items.
 FIGURES = (
     "repetition_stability",
     "position_consistency",
@@ -63,10 +63,10 @@ class PlaceWins:
 
     wins: list[int]
     arrangements: frozenset[tuple[str, ...]] = frozenset()
-    """Arrangements in the sample: orders of sides, or assignments of labels to sides."""
+    """Arrangements in the sample, either orders of sides or assignments of labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
-    """True if the item was judged in an order and its reverse; then only a reversal is a fair permutation."""
+    """True if the item was judged in an order and its reverse; then only a reversal is a valid permutation."""
 
     def add(self, place: int, arrangement: tuple[str, ...]) -> None:
         """Add a win for a place."""
@@ -77,7 +77,7 @@ class PlaceWins:
 
     @property
     def key(self) -> Hashable:
-        """Hashable key of the wins, independent of the names of sides."""
+        """Hashable key of the wins that does not depend on the names of sides."""
         return tuple(self.wins), self.label_orders, self.is_mirrored
 
 
@@ -86,14 +86,14 @@ Names: TypeAlias = tuple[str, ...]
 
 @dataclass(slots=True)
 class ItemCounts:
-    """Counts of one item's ballots; counts of several items can be added."""
+    """Counts from one item's ballots; counts of several items can be added up."""
 
     ballots: int = 0
     unparsed: int = 0
     unusable: int = 0
     undecided: int = 0
     slots: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins of slots, keyed by the names of the slots."""
+    """Wins of slots, keyed by all slot names."""
     labels: dict[Names, PlaceWins] = field(default_factory=dict)
     """Wins of labels, keyed by the sorted labels."""
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class ItemCounts:
 
     @property
     def key(self) -> Hashable:
-        """Hashable key of the counts, independent of the names of sides."""
+        """Hashable key of the counts that does not depend on the names of sides."""
         families = [(kind, names, wins.key) for kind, by_names in self.families for names, wins in by_names.items()]
         totals = (self.ballots, self.unparsed, self.unusable, self.undecided)
         return totals, tuple(families), tuple(self.figures.items())
@@ -115,7 +115,7 @@ class ItemCounts:
 
 
 class CountedItems:
-    """Running counts of items, so their ballots need not be in memory together.
+    """Running counts of items, so that their ballots need not be in memory at the same time.
 
     Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
     """
@@ -147,11 +147,11 @@ class CountedItems:
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
-        """Distinct counts of items without log-odds, each with its number of items."""
+        """Distinct counts of items without log-odds, with the number of items for each."""
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return the terms of one of FIGURES for each item that has them: the sum and the number of terms."""
+        """Return the sum and number of terms of one of FIGURES for each item that has them."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -161,7 +161,7 @@ class CountedItems:
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums over the points of two models (n, x, y, xx, yy, xy) for each item that both judged."""
+    """Sums over two models' points (n, x, y, xx, yy, xy) for each item judged by both."""
 
     items: array[int] = field(default_factory=lambda: array("q"))
     sums: array[float] = field(default_factory=lambda: array("d"))
@@ -173,7 +173,7 @@ class PairSums:
 
     @property
     def total(self) -> _Sums:
-        """Sums over all items, independent of their order."""
+        """Sums over all items; the order of items does not matter."""
         n, x, y, xx, yy, xy = (math.fsum(self.sums[column::_COLUMNS]) for column in range(_COLUMNS))
         return n, x, y, xx, yy, xy
 
@@ -188,19 +188,19 @@ class CountedJudges:
 
     all: CountedItems
     models: dict[str, CountedItems] = field(default_factory=dict)
-    """Counts by model; the key "" is the unknown model."""
+    """Counts by model; the key "" collects unknown models."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Shares of sides minus those of an even verdict, keyed by pair of models."""
+    """Shares of sides minus the shares of an even verdict, keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Shares that the right side lacks, where it is known, keyed by pair of models."""
+    """Shares missing from the right side, where it is known, keyed by pair of models."""
     is_known: bool = False
-    """True if the right side is known for any item."""
+    """True if the right side of any item is known."""
     items: int = 0
     distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
-        """Count items, each given by its ballots, its sides in speaking order, and its right side."""
+        """Count items, each passed as its ballots, its sides in speaking order, and its right side."""
         by_item: dict[Hashable, ItemCounts] = {}
         judges = cls(all=CountedItems(by_item), distinct_counts=by_item)
         for ballots, spoke, right in items:
@@ -231,7 +231,7 @@ class CountedJudges:
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
-    """Count the `ballots` of one item, whose sides spoke in the order of `spoke`; ballots may come in any order."""
+    """Count the `ballots` on one item; `spoke` lists its sides in speaking order. Ballots may come in any order."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}
@@ -254,7 +254,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             views = alike.setdefault(design, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
-        # lead of the first slot over the last; if orders are unbalanced, the sides themselves may explain it
+        # Lead of the first slot over the last one. If the orders are unbalanced, the sides themselves may explain it.
         if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
             odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
             terms.setdefault("slot_log_odds", []).extend(
@@ -268,7 +268,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Return whether a ballot has at least two distinct sides, distinct labels if any, and a choice among its sides."""
+    """Return whether a ballot has at least two sides, distinct sides and labels, and a choice among its sides."""
     sides = set(ballot.order)
     if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False
@@ -323,10 +323,10 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
     terms.setdefault("flip_probability", []).append(sum(pairs) / len(pairs))
 
 
-# Minimum of figures that can be below 0; None for no bounds.
+# Minimum of each figure that can be below 0; None if it is unbounded.
 _LEAST: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
-_ENOUGH = 50  # minimum number of items for a correlation of models
-_FLAT = 1e-12  # spread due to rounding
+_ENOUGH = 50  # minimum number of items for a correlation between models
+_FLAT = 1e-12  # maximum spread that may be due to rounding
 Spoken: TypeAlias = "Sequence[Sequence[str] | None] | None"
 
 
@@ -336,14 +336,14 @@ def audit(
     truth: Sequence[str | None] | None = None,
     spoken: Spoken = None,
 ) -> JudgeAudit:
-    """Audit the judges of `items`, each of them one transcript with all its ballots, or of a ballot file.
+    """Audit the judges of `items`, each of which is one transcript with all its ballots, or of a ballot file.
 
-    - `truth`: the right side of each item, or None; only the correlation of several models uses it.
+    - `truth`: the right side of each item, or None; it is only used for the correlation between models.
     - `spoken`: the sides of each item in the speaking order of the last round, or None. Judge views do not change this
-      order, and the last speaker could answer everybody else.
+      order, and the last speaker was able to respond to everyone else.
 
     The order of items, and of ballots within an item, does not matter. Contradictory ballots are counted as `unusable`
-    and left out. Raise ConfigurationError if `truth` or `spoken` differs in length from `items`.
+    and otherwise ignored. Raise ConfigurationError if `truth` or `spoken` differs in length from `items`.
 
     >>> from flowdebate.patterns.debate.judging.ballots import JudgeBallot
     >>> first = JudgeBallot(order=["yes", "no"], winner="yes")
@@ -365,7 +365,7 @@ def full_audit(
     seed: int = 0,
     resamples: int = 2_000,
 ) -> JudgeAudit:
-    """Run `audit(items, …)` with p-values and 95% intervals, reproducible by `seed`. Needs scipy.
+    """Run `audit(items, …)` with p-values and 95% intervals, which are reproducible for the same `seed`. Needs scipy.
 
     Two places are tested by the exact sign-flip test over items, on the difference between their wins in each item
     (with one ballot per item, the exact binomial test). More places are tested by a permutation test that rotates the
@@ -384,7 +384,7 @@ def full_audit(
 def _read(
     path: str | PathLike[str], truth: Sequence[str | None] | None
 ) -> tuple[list[list[JudgeBallot]], Sequence[str | None]]:
-    """Read ballots grouped by item from a file, and the truth of each item."""
+    """Read ballots from a file, grouped by item, and the truth of each item."""
     from flowdebate.evaluation.ballot_file import read_ballots
 
     items = read_ballots(path).items
@@ -416,7 +416,10 @@ def audit_run(run: RunView) -> RunAudit:
 
 
 def spoken_of(raw: object) -> list[str] | None:
-    """Return the `speaking_order()` of a raw output's transcript; None for simultaneous turns, without a last word."""
+    """Return the `speaking_order()` of a raw output's transcript.
+
+    Simultaneous turns have no last word, so the result is None.
+    """
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
     return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())
 
@@ -435,7 +438,7 @@ def _audit(
 
 
 def audit_counted(judges: CountedJudges, *, seed: int = 0, resamples: int | None = 2_000) -> JudgeAudit:
-    """Audit judges from their counts: with the figures of `full_audit()`, or of `audit()` if `resamples` is None."""
+    """Audit judges from their counts, with the figures of `full_audit()`, or of `audit()` if `resamples` is None."""
     if resamples is None:
         return _audit_counted(judges, None)
     check_scipy("full_audit()")
@@ -451,7 +454,7 @@ def _audit_counted(judges: CountedJudges, resampling: Resampling | None) -> Judg
 
 
 def _adjust(audited: JudgeAudit) -> JudgeAudit:
-    """Adjust the p-values of all tests of an audit for their number."""
+    """Adjust the p-values of all tests in an audit for their number."""
     every = [places for figures in (audited, *audited.models.values()) for places in figures.tested]
     adjusted = dict(zip(map(id, every), holm([places.p or 0.0 for places in every]), strict=True))
 
@@ -462,7 +465,7 @@ def _adjust(audited: JudgeAudit) -> JudgeAudit:
             for kind, places in kinds.items()
         }
         if (last := figures.last_word) is not None:
-            same = values["turns"][0].p_holm  # for two sides, it is the same test
+            same = values["turns"][0].p_holm  # with two sides, both are the same test
             values["last_word"] = last.model_copy(
                 update={"p_holm": adjusted.get(id(last), same if len(values["turns"]) == 1 else last.p)}
             )
@@ -479,7 +482,7 @@ def _figures(items: CountedItems, resampling: Resampling | None) -> dict[str, An
         values, numbers = items.terms(name)
         if numbers:
             n, minimum = sum(numbers), _LEAST.get(name, 0.0)
-            alone = minimum is None and len(values) == 1  # one item says nothing about another
+            alone = minimum is None and len(values) == 1  # a single item says nothing about others
             low, high = _interval(values, numbers, None if alone else resampling, minimum=minimum)
             figures[name] = Figure(value=math.fsum(values) / n, n=n, low=low, high=high)
     return {
@@ -526,7 +529,7 @@ def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord
         _repeated((sum(wins), times) for wins, times in items),
         resampling,
     )
-    if p is not None and p > ALPHA:  # an interval must include everything that its test does not reject
+    if p is not None and p > ALPHA:  # an interval must include every value that its test does not reject
         low, high = low and min(low, even), high and max(high, even)
     return LastWord(
         wins=won,
@@ -568,7 +571,7 @@ def _places(
                 _repeated(((item.wins, kind == "slot" and item.is_mirrored), times) for item, times in items)
             ),
         )
-    if p is not None and p > ALPHA:  # an interval must include everything that its test does not reject
+    if p is not None and p > ALPHA:  # an interval must include every value that its test does not reject
         even = 1 / len(names)
         ends = [(low and min(low, even), high and max(high, even)) for low, high in ends]
     return Places(
@@ -599,14 +602,14 @@ def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
 def _interval(
     values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """Compute the 95% interval of a ratio of two sums over items; return no interval without resamples."""
+    """Compute the 95% interval of a ratio of two sums over items; without resamples, return no interval."""
     if resampling is None or not resampling.resamples:
         return None, None
     return resampling.interval(values, numbers, minimum=minimum)
 
 
 def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, Any]:
-    """Compute the mean pairwise correlation of models, its basis, and the effective number of models."""
+    """Compute the mean pairwise correlation between models, its basis, and the effective number of models."""
     of: Literal["errors", "scores"] = "errors" if judges.is_known else "scores"
     by_pair, centred, count = (judges.errors if of == "errors" else judges.scores), of == "scores", len(judges.models)
     pairs, correlations = list[PairSums](), list[float]()
@@ -622,7 +625,7 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
     if resampling is not None and resampling.resamples:
         low, high = _correlation_interval(pairs, resampling, centred=centred)
         low, high = min(low, value), max(high, value)
-    # a higher correlation means fewer effective models: the upper end of one is the lower end of the other
+    # A higher correlation means fewer effective models, so the upper end of one interval is the lower end of the other.
     worth = [None if rho is None else effective_n(count, min(max(rho, 0.0), 1.0)) for rho in (value, high, low)]
     return {
         "rho": Figure(value=value, n=n, low=low, high=high),
@@ -634,10 +637,10 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
 
 
 def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, centred: bool) -> tuple[float, float]:
-    """Compute the 95% interval of the mean correlation: percentiles of bootstrap samples of items."""
+    """Compute the 95% interval of the mean correlation from percentiles of bootstrap samples of items."""
     import numpy as np
 
-    # draw items, not verdicts, because verdicts of an item are not independent
+    # Draw items rather than verdicts, because verdicts on the same item are not independent.
     at = np.unique(np.concatenate([np.asarray(pair.items) for pair in pairs]))
     rows = np.zeros((len(at), len(pairs), _COLUMNS))
     for place, pair in enumerate(pairs):
@@ -669,7 +672,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centred: bool) -> float | None:
-    """Compute Pearson's correlation, about 0 if points are `centred`; None if a variable is constant."""
+    """Compute Pearson's correlation, about 0 if points are `centred`; return None if a variable is constant."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centred else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

@@ -1,4 +1,4 @@
-"""Quality of a judge on known answers: accuracy, agreement, Brier score, calibration error, and a recalibration."""
+"""Judge quality on questions with known answers: accuracy, agreement, Brier score, calibration error, recalibration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _LEAST = 1e-6
-"""Share used in place of zero, so the logarithm is finite."""
+"""Share used in place of zero, so that its logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -34,21 +34,24 @@ _Pair = tuple[str | None, str | None]
 
 
 class JudgedItem(WireModel):
-    """Judgment of one item with a known answer."""
+    """A judgment on one item with a known answer."""
 
     truth: str
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """Share of each side: the judge's probability that the side is right."""
+    """Share of each side, which is the judge's probability that the side is right."""
     winner: str | None = None
-    """Side favoured by the judge's verdict; None without a winner."""
+    """Winner in the judge's verdict; None if there is no winner."""
     human: str | None = None
-    """Side preferred by people; None without human labels."""
+    """Side preferred by people; None if there are no human labels."""
     cluster: str | None = None
-    """Cluster of related items, such as a topic; None for an independent item."""
+    """Cluster of related items, for example by topic; None for an independent item."""
 
     @property
     def credit(self) -> float:
-        """Credit for the verdict: 1 for the right winner, 0 for a wrong one; without a winner, the chance of a draw."""
+        """Credit for the verdict: 1 for the right winner, 0 for a wrong one.
+
+        Without a winner, the chance of a random guess.
+        """
         return float(self.winner == self.truth) if self.winner is not None else 1 / len(self.shares)
 
 
@@ -68,10 +71,10 @@ class ReliabilityBin(WireModel):
 
 
 class Calibration(WireModel):
-    """Slope for the judge's log-odds, and its effect on held-out items."""
+    """Slope applied to the judge's log-odds, and its effect on held-out items."""
 
     slope: float
-    """Slope of the calibration: below 1 for an overconfident judge, above 1 for an underconfident one."""
+    """Slope of the calibration; below 1 for an overconfident judge, above 1 for an underconfident one."""
     loss: float
     """Mean log-loss of the uncalibrated judge."""
     calibrated_loss: float
@@ -83,7 +86,7 @@ class Calibration(WireModel):
         return self.calibrated_loss < self.loss
 
     def shares(self, shares: dict[str, float]) -> dict[str, float]:
-        """Calibrate `shares`; raise ConfigurationError if the calibration fits held-out items worse."""
+        """Calibrate `shares`; raise ConfigurationError if the calibration makes predictions on held-out items worse."""
         if not self.helps:
             allowed = "one that predicts held-out items better than the judge itself"
             raise ConfigurationError("Calibration.shares()", "calibration", self.slope, allowed)
@@ -97,37 +100,39 @@ class JudgeQuality(InNotebooks, WireModel):
 
     n: int
     undecided: int
-    """Number of items without a winner; each counts as a random draw."""
+    """Number of items without a winner; each of them counts as a random guess."""
     accuracy: Figure
     kappa: Figure | None
-    """Cohen's kappa of winners and truth, over items with a winner; None if undefined."""
+    """Cohen's kappa between winners and truth, over items with a winner; None if undefined."""
     human_kappa: Figure | None
-    """Cohen's kappa of winners and people; None unless both are known."""
+    """Cohen's kappa between winners and human labels; None unless both are known."""
     alpha: Figure | None
-    """Krippendorff's alpha of judge and people; None unless both are known."""
+    """Krippendorff's alpha between judge and people; None unless both are known."""
     brier: Figure
-    """Mean squared error of the shares: 0 for a judge who is certain and right, .25 for even shares throughout."""
+    """Mean squared error of the shares: 0 for a judge that is certain and always right, .25 for even shares
+    throughout.
+    """
     ece: Figure
-    """Expected calibration error: the mean difference between the judge's confidence and its accuracy.
+    """Expected calibration error: the mean difference between the judge's confidence and accuracy.
 
-    It has no interval: chance only increases it, so a resampled interval would exclude a perfect judge.
+    It has no interval, because chance can only increase it, so a resampled interval would exclude a perfect judge.
     """
     ece_calibrated: Figure
-    """Calibration error expected of a perfectly calibrated judge with the same shares: its mean, and the range of its
-    middle 95 % (or other `confidence`).
+    """Calibration error expected of a perfectly calibrated judge with the same shares, as its mean and the range of the
+    middle 95% (or another `confidence`).
     """
     ece_p: float
-    """Probability that a perfectly calibrated judge has an error at least as large."""
+    """Probability that the error of a perfectly calibrated judge is at least as large."""
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
-    """Findings in sentences."""
+    """Findings about the judge, in sentences."""
 
 
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """Extract the items of an audit with a known truth, each with the joint decision of all its ballots.
+    """Extract the items of an audit with a known truth, each with the joint decision from all its ballots.
 
     `by` is the decision rule (None: log-odds for letters, otherwise the mean).
     """
@@ -148,9 +153,9 @@ def judge_quality(
     """Measure a judge on `items` with known answers; a path refers to a ballot file. Needs scipy.
 
     Accuracy has Wilson's interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
-    drawn with `seed`. The calibration error uses `bins` equal parts of the scale. It is compared with the error of a
-    perfectly calibrated judge with the same shares, over the same number of simulated outcomes; items in the same
-    cluster share their outcome. Raise ConfigurationError without items, and if a truth is not among its item's sides.
+    drawn with `seed`. The calibration error divides the scale into `bins` equal parts. It is compared with the error of
+    a perfectly calibrated judge with the same shares over the same number of simulated outcomes, which are shared by
+    all items in a cluster. Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -201,7 +206,7 @@ def judge_quality(
 
 
 def _check_items(items: Sequence[JudgedItem], location: str) -> None:
-    """Raise ConfigurationError without items, and if a truth is not among its item's sides."""
+    """Raise ConfigurationError if there are no items, or if a truth is not among its item's sides."""
     if not items:
         raise ConfigurationError(location, "items", 0, "at least one")
     for index, item in enumerate(items):
@@ -213,7 +218,7 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bootstrap:
-    """Bootstrap samples, as item indexes, and the confidence level of their intervals."""
+    """Bootstrap samples as item indexes, with the confidence level of their intervals."""
 
     samples: Sequence[Sequence[int]]
     confidence: float
@@ -249,12 +254,12 @@ def _alpha(pairs: Sequence[_Pair]) -> float | None:
 
 
 def _squared_error(item: JudgedItem) -> float:
-    # half the sum over sides: for two sides, the squared error of either
+    # Half of the sum over sides; for two sides, this is the squared error of either one.
     return fsum((share - (side == item.truth)) ** 2 for side, share in item.shares.items()) / 2
 
 
 def _placed(item: JudgedItem, bins: int) -> tuple[int, float, float]:
-    """Return the bin, the judge's confidence in its leading side, and whether that side was right."""
+    """Return an item's bin, the judge's confidence in the leading side, and whether that side was right."""
     top_share = max(item.shares.values())
     firsts = [side for side, share in item.shares.items() if share == top_share]
     return min(int(top_share * bins), bins - 1), top_share, (item.truth in firsts) / len(firsts)
@@ -270,9 +275,9 @@ def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
 def _calibrated_errors(
     items: Sequence[JudgedItem], groups: Sequence[Sequence[int]], bins: int, seed: int
 ) -> list[float]:
-    """Simulate outcomes with the judge's shares as probabilities, and return the sorted calibration errors."""
+    """Simulate outcomes with the judge's shares as probabilities, and return sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    # most confident side first, so that one draw is good or bad for a whole cluster
+    # The most confident side comes first, so that a draw is lucky or unlucky for a whole cluster.
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
     ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
     placed = [_placed(item, bins) for item in items]
@@ -281,7 +286,7 @@ def _calibrated_errors(
     for _ in range(_RESAMPLES):
         drawn: list[tuple[int, float, float]] = []
         for group in groups:
-            luck = random.random()  # items of a cluster get the same draw
+            luck = random.random()  # all items in a cluster get the same draw
             for at in group:
                 place = bisect_right(ends[at], luck * ends[at][-1])
                 truth = sides[at][min(place, len(sides[at]) - 1)]
@@ -291,7 +296,7 @@ def _calibrated_errors(
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
-    """Compute the judge's confidence and accuracy for each non-empty bin of a scale with `bins` equal parts."""
+    """Compute the judge's confidence and accuracy in each non-empty bin of a scale divided into `bins` equal parts."""
     parts: dict[int, list[tuple[float, float]]] = {}
     for item in items:
         number, *bounds = _placed(item, bins)
@@ -318,19 +323,19 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return the log distance of each side from the leader, 0 or less."""
+    """Return the log distance of each side from the leading side, which is never positive."""
     logs = {side: log(max(share, _LEAST)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss, convex in the slope, from the log distances of each item's truth and sides."""
+    """Compute the mean log-loss at a slope from each item's log distances of the truth and of all sides."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """Find the slope with the least loss by ternary search; the loss is convex."""
+    """Find the slope with the smallest loss by ternary search, which works because the loss is convex."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3
@@ -342,7 +347,7 @@ def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
 
 
 def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
-    """Fit the slope on all items, and test slopes on held-out items, a fifth at a time."""
+    """Fit the slope on all items, and test slopes on held-out items in five folds."""
     behind = [(_behind(item.shares), item.truth) for item in items]
     order = [(sides[truth], [*sides.values()]) for sides, truth in behind]
     Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose

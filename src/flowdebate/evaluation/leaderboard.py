@@ -33,10 +33,10 @@ class RankedModel(WireModel):
     wins: int
     ties: int
     strength: float | None
-    """Strength in log-odds, with a mean of 0 over models; None for a model outside the ranking."""
+    """Strength in log-odds, with a mean of 0 over all models; None for a model outside the ranking."""
     low: float | None
     high: float | None
-    """Bounds of the 95% interval; None without an interval."""
+    """Bounds of the 95% interval; None if there is no interval."""
 
 
 class RankedJudge(WireModel):
@@ -46,22 +46,22 @@ class RankedJudge(WireModel):
     debates: int
     ballots: int
     first_read: Figure | None
-    """Share of verdicts for the side read first; None if no debate has two sides."""
+    """Share of verdicts for the side that was read first; None if no debate has two sides."""
     first_speaker: Figure | None
     """Share of verdicts for the first speaker; None if no debate has two sides."""
     consistency: Figure | None
-    """Share of debates with the same verdict in all orders; None for single orders."""
+    """Share of debates with the same verdict in all orders; None if each debate was judged in a single order."""
 
 
 class AnsweringModel(WireModel):
-    """Counts of malformed or unusual answers of a model, in all roles."""
+    """Counts of a model's malformed or unusual answers in all roles."""
 
     model: str
     answers: int
     repaired: int
     """Number of repaired answers."""
     repairs: dict[str, int]
-    """Number of answers by kind of repair, most frequent first."""
+    """Number of answers per kind of repair, most frequent kind first."""
     thought_aloud: int
     """Number of answers with thinking in their text."""
     thought_unannounced: int
@@ -77,13 +77,13 @@ class Leaderboard(InNotebooks, WireModel):
     models: list[RankedModel]
     """Ranked models, strongest first."""
     ranking: Ranking | None
-    """Ranking of the models, with the advantage of the first speaker; None if no model met another one."""
+    """Ranking of the models, with the advantage of the first speaker; None if no two models met."""
     judges: list[RankedJudge]
     """Ranked judges, most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with repaired or unusual answers, ordered by their share of repairs."""
+    """Models with repaired or unusual answers, with the highest share of repairs first."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Number of runs without information about models, by reason."""
+    """Number of runs without information about models, keyed by reason."""
     findings: list[str]
 
 
@@ -92,7 +92,7 @@ def leaderboard_of(
 ) -> Leaderboard:
     """Rank models by their wins against other models in `runs`, and judges by their ballots.
 
-    `steps` belong to the runs and provide the repairs of answers. Each pair of sides with different models is a game,
+    `steps` belong to the runs and show which answers were repaired. Each pair of sides with different models is a game,
     and games on the same question form a cluster. `prior` is passed to `rank_games`. Needs scipy.
     """
     standings = Standings()
@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collector of games, ballots and repairs, so runs need not be in memory together."""
+    """Collector of games, ballots and repairs, so that runs need not be in memory at the same time."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -153,10 +153,11 @@ def _rank(
         check_scipy("leaderboard_of()")
         ranking = rank_table(games, prior=prior)
         if ranking.problem is not None and not (without := rank_table(games, order=False)).problem:
-            ranking = without  # there is no information about the first place
+            ranking = without  # the games have no information about the first place
     counts = count_judges(items)
     judged = audit_judges(counts)
-    figures = judged.models or dict.fromkeys(counts.models, judged)  # a single model's figures are those of all
+    # with a single model, its figures are the overall figures
+    figures = judged.models or dict.fromkeys(counts.models, judged)
     judges = [
         RankedJudge(
             judge=name or "(unknown)",
@@ -191,7 +192,7 @@ def _games_of(run: StoredRun) -> list[Game] | str:
     speakers: dict[str, set[str]] = {}
     for entry in debate.transcript:
         speakers.setdefault(entry.stance, set()).update(models.get(entry.agent_name, ()))
-    # a side argued by several models belongs to none of them
+    # A side argued by several models is not credited to any of them.
     sides = {
         side: speakers_of_side.pop()
         for side in speaking_order(debate.transcript)
@@ -238,7 +239,7 @@ def _models(games: GameTable, ranking: Ranking | None) -> list[RankedModel]:
     return sorted(models, key=lambda row: (-(row.strength or 0), -row.wins / row.games))
 
 
-# Number of dropped items, followed by the name of the list.
+# Number of dropped items at the start of a description, before the name of the list.
 _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 
@@ -281,7 +282,7 @@ class _Answers:
 
 
 def _first(places: Sequence[Places]) -> Figure | None:
-    """Compute the share of wins of the first of two places; the interval treats each debate as one observation."""
+    """Compute the first of two places' share of wins; the interval treats each debate as one observation."""
     pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
     if pair is None:
         return None

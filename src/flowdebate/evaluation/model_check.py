@@ -1,4 +1,4 @@
-"""`ModelCheck`: short calls that test how a model at its endpoint handles requests, answers and roles.
+"""`ModelCheck`: short calls that test how a model at an endpoint handles requests, answers and roles.
 
 The check makes ordinary calls, one for each kind of request and each role, and reports everything that the model layer
 learned, repaired and flagged.
@@ -54,13 +54,13 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.limits import Limits
 
 MOST_REQUESTS = 60
-"""Maximum number of requests of a check, including refused ones and retries."""
+"""Maximum number of requests in a check, including refused requests and retries."""
 USUAL_CALLS = 22
-"""Number of calls of a check if the model supports everything."""
+"""Number of calls in a check if the model supports everything."""
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
-"""Outcome of a row: as requested; usable after a repair or in another form; refused by the server; or unusable."""
+"""Outcome of a row: as requested, usable after a repair or in another form, refused by the server, or unusable."""
 Status: TypeAlias = Literal["running", "complete", "failed", "limit", "interrupted"]
 
 
@@ -76,10 +76,10 @@ class CheckRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """Call made by the check, with its answer or its error."""
+    """Call made by the check, with the answer or the error."""
 
     place: str
-    """Name of the probe, or pattern and role."""
+    """Name of the probe, or of the pattern and role."""
     attempts: Sequence[Attempt]
     exchanges: Sequence[Exchange]
     response: ModelResponse | None = None
@@ -87,7 +87,7 @@ class _Call:
 
 
 class _Choice(BaseModel):
-    """Answer to the question which author wrote the argument."""
+    """Answer to the question of which author wrote the argument."""
 
     reasoning: str
     winner: Literal["Ada Lovelace", "Blaise Pascal"]
@@ -170,14 +170,14 @@ _FLIPPED = "another winner in the other order"
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Role that the model plays in the check."""
+    """Role played by the model during the check."""
 
     title: str
     pattern: str
     role: str
     """Name of the role in its calls."""
     seat: str
-    """Key of its model in `--model SEAT=SPEC`."""
+    """Key of the role in `--model SEAT=SPEC`."""
 
 
 _ROLES = (
@@ -212,7 +212,7 @@ def _has_neighbours(roles: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class _Budget:
-    """Counter of the calls outside of runs."""
+    """Counter of calls outside of runs."""
 
     used: int = 0
 
@@ -240,7 +240,7 @@ class _Patient(PerRequestWrapper):
 
 
 class _Watched(Wrapper):
-    """Model wrapper recording the calls of patterns for a check."""
+    """Model wrapper that records the calls of patterns for a check."""
 
     def __init__(self, inner: Model, check: ModelCheck, pattern: str) -> None:
         super().__init__(inner)
@@ -248,23 +248,23 @@ class _Watched(Wrapper):
         self._pattern = pattern
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Return the answer of the wrapped model and record the call."""
+        """Return the wrapped model's answer and record the call."""
         return await self._check.note(f"{self._pattern} {request.role}", request, self.ask)
 
 
 @dataclass(slots=True)
 class ModelCheck:
-    """Check of `model`: `async for step in check.run()` makes the calls and yields the next step.
+    """Check of `model`; `async for step in check.run()` makes the calls and yields each next step.
 
     `rows()`, `advice()` and `as_dict()` report the results so far, even after an interruption.
     """
 
     model: Model
     record: str | None = None
-    """Path for a recording of all calls with their HTTP exchanges; None to record nothing."""
+    """Path to record all calls to, with their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
-    """Reason why the check ended early; None if it did not."""
+    """Reason why the check ended early; None if it completed."""
     _calls: list[_Call] = field(default_factory=list)
     _budget: _Budget = field(default_factory=_Budget)
     _raw: dict[str, Any] = field(default_factory=dict)
@@ -283,7 +283,7 @@ class ModelCheck:
     async def run(self) -> AsyncIterator[str]:
         """Make the calls; yield the title of each step before it begins."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FlowDebateWarning)  # the rows show it
+            warnings.simplefilter("ignore", FlowDebateWarning)  # the rows report the problem
             try:
                 async for step in self._steps():
                     yield step
@@ -308,7 +308,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # only a few optional parts at once, because an unclear refusal may remove all of them
+        # Test only a few optional parts at once, because an unclear refusal may remove all of them.
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):
@@ -355,7 +355,7 @@ class ModelCheck:
         return modes
 
     async def _try_pattern(self, name: str, build: Callable[..., Any]) -> None:
-        """Run a short version of the pattern once, as users would."""
+        """Run a short version of the pattern once, as a user would."""
         remaining = MOST_REQUESTS - self._budget.used
         if remaining < 1:
             raise LimitReached("calls", limit=MOST_REQUESTS, used=self._budget.used)
@@ -370,7 +370,7 @@ class ModelCheck:
                 "moderator": True,
                 "judge": JudgeOptions(schedule="swap"),
             },
-            "council": {"members": members, "max_concurrency": 1},  # answers of a recording are served in its order
+            "council": {"members": members, "max_concurrency": 1},  # a recording replays its answers in order
             "review": {"reviewers": members[:1], "merger": False, "sources": _FILE},
         }
         subject = "What is wrong?" if name == "review" else "Trams or buses? Use one sentence, please."
@@ -380,11 +380,11 @@ class ModelCheck:
             subject, model=_Watched(self._recorded, self, name), limits=Limits(calls=remaining), store=False, seed=1
         )
         try:
-            async for _ in handle:  # speakers stream only to a listener
+            async for _ in handle:  # speakers only stream if someone is listening
                 pass
             self._raw[name] = (await handle).raw
         except (ModelError, QuorumLost):
-            pass  # its calls contain the reason
+            pass  # the recorded calls contain the reason
         finally:
             self._budget.used += sum(len(call.attempts) for call in self._calls[sent:])
 
@@ -400,7 +400,7 @@ class ModelCheck:
         skipped_modes: int = 0,
         stream: bool = False,
     ) -> _Call:
-        """Make one call; a failure also counts as a result."""
+        """Make one call; a failure is also a result."""
         request = ModelRequest(
             messages=list(messages),
             block=f"check {place}",
@@ -456,7 +456,7 @@ class ModelCheck:
         dropped = self._learned.dropped
         for part in _PARTS:
             if part.key == "stream_options" and "stream" in dropped:
-                continue  # part of streaming
+                continue  # reported as part of streaming
             refused = [refuses for body, refuses in sent if part.is_in(body)]
             if part.key in dropped or (refused and all(refused)):
                 detail = self._refusal_of(part.is_in)
@@ -470,20 +470,20 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Return the parameter name for the token limit that the server accepts, if it refuses the other one."""
+        """Return the server's name for the token limit if it refuses the other parameter name."""
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the first refusal of a request with the part."""
+        """Quote the first refusal of a request that includes the part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_words_of(exchange)}"
         return ""
 
     def _mode_rows(self) -> Iterator[CheckRow]:
-        # a model that does not list its modes is judged by the modes of its requests
+        # If a model does not list its modes, use the modes of its requests.
         for mode in self._modes or dict.fromkeys(attempt.asked_as for attempt in self._attempts("structured")):
             row = CheckRow(group="structured answers", name=mode or "in its own way", outcome="works")
             sent = [
@@ -519,7 +519,7 @@ class ModelCheck:
             yield from self._thinking()
 
     def _oddity_rows(self) -> Iterator[CheckRow]:
-        """Summarize the oddities of all answers."""
+        """Summarize unusual features of all answers."""
         reasons = Counter(
             reason.decode(errors="replace")
             for exchange in self._exchanges()
@@ -667,7 +667,7 @@ def _body_of(sent: bytes) -> dict[str, Any]:
 
 
 def _is_asked_as(mode: str | None, body: dict[str, Any]) -> bool:
-    """Return whether `body` requests data in `mode`."""
+    """Return whether `body` requests a structured answer in `mode`."""
     form = body.get("response_format") or body.get("output_config", {}).get("format")
     if form:
         return mode == ("json" if form.get("type") == "json_object" else "json_schema")
@@ -679,7 +679,7 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _words_of(exchange: Exchange) -> str:
-    """Quote the message of a refused request."""
+    """Quote the server's message about a refused request."""
     text = exchange.body
     match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
     words = one_line(json.loads(match[1], strict=False) if match else text, secrets=exchange.secrets)
@@ -690,7 +690,7 @@ _LONGEST_WORDS = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Rate the answer about the author of the argument on noise."""
+    """Rate the answer to the question of who wrote the argument about noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"
@@ -700,7 +700,7 @@ def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
 
 
 def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
-    """Summarize calls of one kind: answers, repairs and retries."""
+    """Summarize calls of the same kind: answers, repairs and retries."""
     answers = [call for call in calls if call.response is not None]
     again = [
         attempt.error for call in calls for attempt in call.attempts if attempt.error not in (None, "RequestRejected")

@@ -1,4 +1,4 @@
-"""Ranking of systems by pairwise games: the Bradley-Terry model with Davidson's ties and a first-place advantage."""
+"""Ranking of systems by pairwise games: a Bradley-Terry model with Davidson's ties and a first-place advantage."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Game(NamedTuple):
     """Game between two systems."""
 
     one: str
-    """System in the first place, if places matter."""
+    """System in the first place, if the order matters."""
     other: str
     won: float
-    """Result: 1 if `one` won, 0 if the other did, 0.5 for a tie."""
+    """Result: 1 if `one` won, 0 if the other system won, 0.5 for a tie."""
     cluster: Hashable = None
-    """Cluster of related games, such as a question; None for an independent game."""
+    """Cluster of related games, for example by question; None for an independent game."""
     placed: bool = True
-    """True if one of the two systems had the first place; False if neither did."""
+    """True if one of the two systems was in the first place; False if there was no first place."""
 
 
 class Matchup(NamedTuple):
@@ -49,20 +49,20 @@ class Matchup(NamedTuple):
 
 
 class GameTable(NamedTuple):
-    """Games counted by matchup; clusters with the same games are counted together."""
+    """Games counted by matchup; clusters with identical games are counted together."""
 
     matchups: Sequence[Matchup]
     clusters: dict[tuple[int, ...], int]
-    """Number of clusters, keyed by the indices of their games' matchups."""
+    """Number of clusters, keyed by the matchup indices of their games."""
 
     @property
     def names(self) -> list[str]:
-        """Names of the systems, in the order of their first games."""
+        """Names of the systems, in order of their first games."""
         return list(dict.fromkeys(name for matchup in self.matchups for name in (matchup.one, matchup.other)))
 
     @property
     def counts(self) -> list[tuple[Matchup, int]]:
-        """Matchups with their numbers of games."""
+        """Matchups and their numbers of games."""
         games = Counter[int]()
         for cluster, times in self.clusters.items():
             for matchup in cluster:
@@ -113,17 +113,17 @@ class GameCollector:
 
 
 class RankedSystem(WireModel):
-    """System with its strength by Bradley and Terry (1952), in log-odds; the mean over systems is 0."""
+    """System with its Bradley-Terry strength (1952) in log-odds; the mean over systems is 0."""
 
     name: str
     strength: float
     low: float | None = None
-    """Bounds of the interval, robust to correlated games within a cluster; None without an interval."""
+    """Bounds of the interval, robust to correlated games within a cluster; None if there is no interval."""
     high: float | None = None
 
     @property
     def interval(self) -> str:
-        """Interval as text; empty without an interval."""
+        """Interval as text; "" if there is no interval."""
         return "" if self.low is None or self.high is None else f"{self.low:+.2f} to {self.high:+.2f}"
 
 
@@ -133,24 +133,30 @@ class Ranking(InNotebooks, WireModel):
     games: int
     """Number of games between ranked systems."""
     systems: list[RankedSystem]
-    """Ranked systems, strongest first; empty without a ranking."""
+    """Ranked systems, strongest first; empty if there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems stronger by an unknown amount: they beat ranked systems, or others above, and never lost to them."""
+    """Systems stronger by an unknown amount; they beat ranked systems or other systems in this list, and never lost to
+    them.
+    """
     below: list[str] = Field(default_factory=list)
-    """Systems weaker by an unknown amount: they lost to ranked systems, or others below, and never beat them."""
+    """Systems weaker by an unknown amount; they lost to ranked systems or other systems in this list, and never beat
+    them.
+    """
     apart: list[str] = Field(default_factory=list)
-    """Systems without a chain of games to the ranked systems."""
+    """Systems that no chain of games connects to the ranked systems."""
     order: Figure | None = None
     """Advantage of the first place, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
-    """Logarithm of Davidson's tie parameter (1970): at 0, equal systems tie in a third of games. None if not fitted."""
+    """Logarithm of Davidson's tie parameter (1970); at 0, equal systems tie in a third of games. None if it was not
+    fitted.
+    """
     problem: str | None = None
     """Reason why there is no ranking."""
     without_interval: str | None = None
-    """Reason why strengths have no intervals."""
+    """Reason why the strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict how often `one` wins games without a tie; `first` is True if it has the first place."""
+        """Predict how often `one` wins among games without a tie; `first` is True if it has the first place."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}
@@ -184,16 +190,17 @@ def rank_games(
 ) -> Ranking:
     """Rank the systems of `games` (or of a ballot file) by maximum likelihood. Needs scipy.
 
-    A system wins in proportion to its strength, times the advantage of the first place (`order`; False: no advantage).
-    The chance of a tie is proportional to the geometric mean of both strengths, times a parameter (Davidson 1970).
-    Intervals treat a cluster as one observation; with fewer than three clusters, or identical ones, there are none.
+    A system's chance of winning is proportional to its strength, times the advantage of the first place (`order`;
+    False: no advantage). The chance of a tie is proportional to the geometric mean of both strengths, times a parameter
+    (Davidson 1970). Intervals treat a cluster as one observation; there are none for fewer than three clusters or
+    identical ones.
 
-    Without a `prior`, strengths exist only within a group of systems, each with a win against the rest of the group,
+    Without a `prior`, strengths exist only within a group in which each system has a win against the rest of the group,
     directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
     With a `prior` all systems are ranked: it is the standard deviation of a normal prior on strengths, in log-odds (5
     is a weak one), and also applies to the first place and to ties.
 
-    Raise ConfigurationError without games, and for a result other than 0, 0.5 and 1.
+    Raise ConfigurationError if there are no games, or for a result other than 0, 0.5 and 1.
 
     >>> games = [Game("a", "b", float(row < 3)) for row in range(4)]
     >>> [(system.name, round(system.strength, 3)) for system in rank_games(games, order=False).systems]
@@ -221,7 +228,7 @@ def rank_games(
 def rank_table(
     table: GameTable, *, order: bool = True, confidence: float = 0.95, prior: float | None = None
 ) -> Ranking:
-    """Rank the systems of one or more games; see `rank_games`."""
+    """Rank the systems in a table of at least one game; see `rank_games`."""
     if prior is not None:
         return _rank(table, _Groups(table.names, [], [], []), order=order, confidence=confidence, prior=prior)
     if all(matchup.won == _TIE for matchup in table.matchups):
@@ -229,12 +236,12 @@ def rank_table(
     ranking = _rank(table, _group(table, minimum=_TIE), order=order, confidence=confidence)
     if ranking.problem is None:
         return ranking
-    # if only ties connect systems, strengths may be infinite together with the parameter of ties
+    # If only ties connect systems, strengths may be infinite together with the tie parameter.
     return _rank(table, _group(table, minimum=1), order=order, confidence=confidence)
 
 
 class _Groups(NamedTuple):
-    """Systems of a game table, grouped by their relation to the ranked group."""
+    """Systems of a game table, grouped by how they relate to the ranked group."""
 
     ranked: list[str]
     above: list[str]
@@ -243,7 +250,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group in which chains of results of at least `minimum` connect each system to every other."""
+    """Find the largest group in which chains of results of at least `minimum` connect every system to every other."""
     import numpy as np
 
     names = table.names
@@ -254,8 +261,8 @@ def _group(table: GameTable, *, minimum: float) -> _Groups:
         links[index[game.other], index[game.one]] += times * (1 - game.won >= minimum)
     reached = (links > 0) | np.eye(len(names), dtype=bool)
     for _ in range(len(names).bit_length()):
-        reached = reached @ reached  # chains with up to twice as many results
-    part = np.argmax(reached & reached.T, axis=1)  # the first system of each group
+        reached = reached @ reached  # doubles the maximum length of chains
+    part = np.argmax(reached & reached.T, axis=1)  # index of the first system in each group
 
     def size(number: int) -> tuple[int, float]:
         inside = part == number

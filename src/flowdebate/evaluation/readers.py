@@ -1,4 +1,4 @@
-"""Readers of a run: their votes for the better argument, their public links, and the note on the run."""
+"""Readers of a run: their votes for the better argument, their public links, and the run's note."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from flowdebate.store.export import GONE
 _WHERE = "vote"
 _PREFIX = "votes/"
 _NOTE, _LONGEST_NOTE = "note", 2_000
-"""Key of the document holding the note on a run, and the maximum length of a note in characters."""
+"""Key of the document that holds the note on a run, and the maximum length of a note in characters."""
 _MOST = 10_000
-"""Maximum number of votes on a run, because a reader without an ID always counts as a new one."""
+"""Maximum number of votes on a run; needed because a reader without an ID always counts as a new reader."""
 
 
 class Vote(WireModel):
-    """Vote of one reader."""
+    """Vote by one reader."""
 
     winner: str | None
-    """Side with the better argument; None for neither."""
+    """Side with the better argument; None if the reader chose neither."""
     why: str | None = None
     order: list[str] | None = None
-    """Sides in the order in which the reader saw them; None if unknown."""
+    """Sides in the order shown to the reader; None if unknown."""
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
@@ -41,7 +41,7 @@ class Vote(WireModel):
 
 
 class Votes(WireModel):
-    """Number of readers who voted for each side."""
+    """Number of reader votes for each side."""
 
     readers: Annotated[int, Field(ge=0)]
     sides: dict[str, int]
@@ -56,7 +56,7 @@ class Votes(WireModel):
 
     @property
     def leader(self) -> str | None:
-        """Side with the most votes; None for a tie, including a tie with neither.
+        """Side with the most votes; None for a tie, including a tie with "neither".
 
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
@@ -67,12 +67,12 @@ class Votes(WireModel):
 
 
 def sides_of(run: StoredRun) -> list[str]:
-    """Return the stances of a finished debate, in the order of their first arguments; empty for any other run."""
+    """Return the stances in a finished debate, in order of their first arguments; empty for other runs."""
     raw = (run.outcome or {}).get("raw")
     entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     sides = list(dict.fromkeys(stance for stance in stances if isinstance(stance, str)))
-    return sides if len(sides) > 1 else []  # with one side there is nothing to choose
+    return sides if len(sides) > 1 else []  # with only one side, there is nothing to vote on
 
 
 async def votes_in(store: Store, run: StoredRun) -> dict[str, Vote]:
@@ -87,7 +87,7 @@ async def votes_on(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Vo
 
 
 def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
-    """Read the votes from a run's documents; skip invalid ones, since an import may contain anything."""
+    """Read the votes from a run's documents; skip invalid ones, because an import may contain anything."""
     votes = dict[str, Vote]()
     for key, body in documents.items():
         if key.startswith(_PREFIX) and body != GONE:
@@ -111,7 +111,7 @@ async def cast_vote(
 ) -> None:
     """Record a reader's vote; only the first vote counts.
 
-    Raise ConfigurationError for an unknown side, and NotAwaited if the reader has already voted or the run is not a
+    Raise ConfigurationError for an unknown side, or NotAwaited if the reader has already voted or the run is not a
     finished debate.
     """
     run_id, sides = run.header.run_id, sides_of(run)
@@ -128,9 +128,10 @@ async def cast_vote(
     collection = documents_of(run_id)
     if len(await store.documents(collection)) >= _MOST:
         raise NotAwaited(store.name, run_id, f"has {_MOST:,} votes, as many as a run may have")
-    if await store.put(collection, key, body):  # fails if it exists, so that only one of two simultaneous votes counts
+    # fails if the document exists, so only one of two simultaneous votes counts
+    if await store.put(collection, key, body):
         return
-    # There is a document: a vote on an earlier run with this id, or its tombstone, may be replaced.
+    # A document exists. It may be replaced if it is a vote on an earlier run with this ID, or its tombstone.
     before = (await store.documents(collection)).get(key, GONE)
     if reader in await votes_in(store, run) or not await store.put(collection, key, body, expected=before):
         raise NotAwaited(store.name, run_id, "has a vote of this reader already, and the first one stands")
@@ -140,7 +141,7 @@ Shown: TypeAlias = Literal["run", "vote"]
 """Content of a public link: all arguments and the outcome, or the arguments without names until the reader votes."""
 
 _MOST_SHARES = 20
-"""Maximum number of public links of a run at the same time."""
+"""Maximum number of public links that a run can have at the same time."""
 
 
 class Share(WireModel):
@@ -155,7 +156,7 @@ class Share(WireModel):
 
 
 def shares_in(run_id: str) -> str:
-    """Return the name of the collection holding a run's public links; unlike other documents, it is not exported.
+    """Return the name of the collection for a run's public links, which are not exported, unlike other documents.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -178,7 +179,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Create a public link; raise NotAwaited for too many links, and for votes on anything but a finished debate."""
+    """Create a public link; raise NotAwaited for too many links, or for a vote on anything but a finished debate."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so nobody can vote on it")
@@ -193,7 +194,7 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
 
 
 async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> bool:
-    """Revoke one public link of a run, or all of them; return False if there is none."""
+    """Revoke one or all public links of a run; return False if there is none."""
     shares = [
         (key, body)
         for key, body in (await store.documents(shares_in(run_id))).items()
@@ -206,7 +207,7 @@ async def end_shares(store: Store, run_id: str, share_id: str | None = None) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReaders:
-    """Reader votes on a run, its note, and its public links."""
+    """Reader votes, note and public links of a run."""
 
     votes: Mapping[str, Vote]
     """Votes, keyed by reader."""
@@ -242,10 +243,10 @@ class Readership:
         why: str | None = None,
         order: Sequence[str] | None = None,
     ) -> Votes:
-        """Record a reader's vote for the better argument in a debate (None: neither), and return all counts.
+        """Record a reader's vote for the better argument in a debate (None: neither), and return the new vote counts.
 
-        `order` lists the sides as this reader saw them. Raise ConfigurationError for an unknown side, and NotAwaited
-        for a reader's second vote.
+        `order` lists the sides in the order shown to this reader. Raise ConfigurationError for an unknown side, or
+        NotAwaited if the reader has already voted.
         """
         await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
         return await self.votes(run_id)
@@ -255,11 +256,11 @@ class Readership:
         return (await votes_in(self.store, await self.store.run(run_id))).get(reader)
 
     async def note(self, run_id: str) -> str:
-        """Return the note on a run; "" without a note."""
+        """Return the note on a run; "" if there is none."""
         return (await self.notes_on([run_id]))[run_id]
 
     async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return the notes on several runs, keyed by run; "" for a run without a note."""
+        """Return the notes on several runs, keyed by run; "" if a run has no note."""
         documents = await self.store.documents_in([documents_of(run_id) for run_id in run_ids], key=_NOTE)
         return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
@@ -273,12 +274,13 @@ class Readership:
             raise ConfigurationError("Service.write_note()", "note", note, f"at most {_LONGEST_NOTE:,} characters")
         store, collection, body = self.store, documents_of(run_id), json.dumps(note) if note.strip() else GONE
         while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
-            pass  # somebody else was faster; the last write wins
+            pass  # another writer was faster; the last write wins
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
-        """Create a public, read-only link to a run: to all of its content ("run"), or for blind votes ("vote").
+        """Create a public, read-only link to a run, either to all of its content ("run") or for blind votes ("vote").
 
-        The signing server shows the run for `seconds`. Raise NotAwaited for a vote on anything but a finished debate.
+        The server that signs the link shows the run for `seconds`. Raise NotAwaited for a vote on anything but a
+        finished debate.
         """
         return await make_share(self.store, await self.store.run(run_id), shows, seconds)
 

@@ -1,4 +1,4 @@
-"""Rejudging of stored transcripts without new arguments."""
+"""Rejudging of stored transcripts, without generating new arguments."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ NAME = "rejudge"
 
 
 class ArguedDebate(DebateInput):
-    """Question with the arguments about it."""
+    """Question with its arguments."""
 
     transcript: list[DebateContributionEntry]
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Stances of the debate, in the order of their first arguments."""
+        """Stances in the debate, in order of their first arguments."""
         return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
 
 
@@ -65,7 +65,7 @@ def create_rejudge(
 
     `judge` configures the judge (None: `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times. Views
     are drawn from `seed` or, without one, from the run's seed; set `seed` to draw the same views again. `anonymity`
-    names the speakers to replace by aliases (None: nobody). `options` are options of default blocks. Raise
+    lists the speakers to replace with aliases (None: nobody). `options` are options of default blocks. Raise
     ConfigurationError for a judge that omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
@@ -111,16 +111,16 @@ class JudgeChanges(TypedDict, total=False):
 
 
 def judge_again_as(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
-    """Build the options of the judge that cast the ballots of `judging`, with `changes`.
+    """Build the options of the judge that cast the ballots in `judging`, with `changes`.
 
-    The form of answers, schedule, labels, rubric, decision rule and threshold come from the record, which does not
-    include models and prompt. A judge that only named a winner is asked for scores in cyclic orders, because its record
+    The answer form, schedule, labels, rubric, decision rule and threshold come from the record, which does not include
+    models and prompt. If the judge only named a winner, the new one gives scores in cyclic orders, because the record
     has no orders.
     """
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
-        if changes.get("answer_form", answer) != answer:  # labels and rule belong to the other form
+        if changes.get("answer_form", answer) != answer:  # labels and decision rule only apply to the other form
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)
         first, views = judging.ballots[0], {ballot.view for ballot in judging.ballots}
@@ -154,12 +154,12 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> BatchResult[AuditItem]:
-    """Judge each of `debates` again, as a batch whose outputs include the ballots.
+    """Judge each of `debates` again, as a batch with the ballots in its outputs.
 
-    Each debate is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are
-    as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each. `judge` may be a list with
-    one judge per debate; None judges each raw output as before (`judge_again_as`). Raise ConfigurationError, before any
-    call, without transcripts and for a transcript with fewer than two sides.
+    Each debate is a separate run, which is stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and
+    `options` are as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each. `judge` may be
+    a list with one judge per debate; None judges each raw output as before (`judge_again_as`). Before any call, raise
+    ConfigurationError if there are no transcripts, or if a transcript has fewer than two sides.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)
@@ -177,7 +177,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
         raise ConfigurationError("rejudge()", "debates", rows, "at least one")
 
     def create(index: int, argued: ArguedDebate) -> Sequencer[ArguedDebate, AuditItem]:
-        # an item's own seed and anonymity: it is judged independently of the other items
+        # Each item has its own seed and anonymity, because it is judged independently of the others.
         item_seed, sides = seed_of_item(seed, index), argued.sides
         names = tuple(dict.fromkeys(entry.agent_name for entry in argued.transcript))
         anonymity = Anonymity(names=names, stances=sides, question=argued.question)
@@ -205,7 +205,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
 
 
 def _arguments_and_judging(debate: DebateRawOutput) -> tuple[ArguedDebate, Judging | None]:
-    verdict = debate.first_verdict or debate.verdict  # of a mirrored debate, use the verdict on this transcript
+    verdict = debate.first_verdict or debate.verdict  # for a mirrored debate, use the verdict on this transcript
     argued = ArguedDebate(question=debate.question, transcript=debate.transcript)
     return argued, None if verdict is None else verdict.judging
 

@@ -1,4 +1,4 @@
-"""Benchmark of reviews: how many planted faults in changes a review finds."""
+"""Benchmark for reviews that counts how many planted faults in changes they find."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 TOLERANCE = 3
-"""Maximum distance in lines between a finding and the fault."""
+"""Maximum distance between a finding and the fault, in lines."""
 
 FAULT_KINDS: dict[str, str] = {
     "deadlock": r"dead.?lock|locks? (twice|again)|already (locked|held)|re-?entran|while holding|self.?lock",
@@ -86,7 +86,7 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expressions for words identifying a fault in a finding, keyed by kind of fault."""
+"""Regular expressions for words that identify a fault in a finding, keyed by kind of fault."""
 
 
 class ReportedPlace(Protocol):
@@ -103,7 +103,7 @@ class ReportedPlace(Protocol):
 
 
 class ReportedText(Protocol):
-    """Finding in the words of one reviewer."""
+    """Finding in one reviewer's words."""
 
     @property
     def title(self) -> str: ...
@@ -112,7 +112,7 @@ class ReportedText(Protocol):
 
 
 class ReportedFinding(Protocol):
-    """Finding of a review, as in the `findings` of its output."""
+    """Finding of a review, in the format of its output's `findings`."""
 
     @property
     def state(self) -> str: ...
@@ -146,7 +146,7 @@ class PlantedFault(WireModel):
 
 
 class ReviewCase(WireModel):
-    """Change to one file with its planted faults; a clean change has none."""
+    """Change to one file with its planted faults; a clean change has no faults."""
 
     id: str
     language: str
@@ -161,32 +161,32 @@ class ReviewCase(WireModel):
 
 
 Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
-"""Change together with the findings of its review."""
+"""Change and the findings of its review."""
 
 
 class ReviewRates(InNotebooks, WireModel):
-    """Share of planted faults that reviews find, and number of unrelated findings."""
+    """Share of planted faults found by reviews, and number of unrelated findings."""
 
     recall: Figure | None
-    """Share of planted faults found, with Wilson's interval; None without faults."""
+    """Share of planted faults found, with Wilson's interval; None if there are no faults."""
     false_findings: Figure
-    """Mean number of findings per change matching no planted fault, with an interval."""
+    """Mean number of findings per change that match no planted fault, with an interval."""
     false_on_clean: Figure | None
-    """Mean number of findings per clean change; None without clean changes."""
+    """Mean number of findings per clean change; None if there are no clean changes."""
 
 
 class ReviewBenchmark(InNotebooks, WireModel):
-    """Rates of a benchmark with and without cross-examination, from the same reviews."""
+    """Benchmark rates with and without cross-examination, computed from the same reviews."""
 
     changes: int
-    """Number of completely reviewed changes."""
+    """Number of fully reviewed changes."""
     faults: int
     left_out: int = 0
-    """Number of changes without a complete review; they are not counted."""
+    """Number of changes without a complete review, which are not counted."""
     raised: ReviewRates
-    """Rates without cross-examination, where every finding of a reviewer counts."""
+    """Rates without cross-examination: every finding by a reviewer counts."""
     confirmed: ReviewRates
-    """Rates with cross-examination, where only confirmed findings count."""
+    """Rates with cross-examination: only confirmed findings count."""
     recall_by_kind: dict[str, tuple[int, int, int]]
     """Numbers of planted, raised and confirmed faults, by kind."""
 
@@ -222,7 +222,7 @@ def review_benchmark(outcomes: Iterable[Outcome], *, left_out: int = 0) -> Revie
     """Compare the findings of complete reviews with the planted faults.
 
     A finding that matches no planted fault counts as false, even if it is right about something else. Raise
-    `ConfigurationError` without outcomes.
+    ConfigurationError if there are no outcomes.
     """
     pairs = list(outcomes)
     if not pairs:
@@ -262,7 +262,7 @@ def _rates(pairs: Sequence[Outcome], counts: Callable[[ReportedFinding], bool]) 
 def _mean(counts: Sequence[int]) -> Figure:
     """Return the mean of counts with its normal interval, or the exact interval of a Poisson rate if all counts are 0.
 
-    The variance is at least that of a Poisson count, because a few equal counts do not make a mean certain.
+    The variance is at least that of a Poisson count, because a few equal counts do not make the mean certain.
     """
     mean, n = fmean(counts), len(counts)
     if not any(counts):

@@ -1,6 +1,6 @@
-"""Power and sample sizes of judge audits and paired comparisons.
+"""Power and sample sizes for judge audits and paired comparisons.
 
-Sample sizes for slots use the exact two-sided test at 5%, like audits with two sides; each item counts once.
+Sample sizes for slots use the exact two-sided test at 5%, as audits with two sides do; each item counts once.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from flowdebate.evaluation.statistics import ALPHA, binomial_chances, check_scip
 if TYPE_CHECKING:
     from flowdebate.evaluation.statistics import Floats, Integers
 
-POWER = 0.8  # share of biased judges that a test has to detect
-SOUGHT = 0.7  # win rate of one of two slots that an audit has to detect
-_TWO = 2  # number of sides for which the test is exact
-# `smallest_n(sought(sides), sides=sides)`, so that saying "too few to tell" takes no library.
+POWER = 0.8  # share of biased judges that a test should detect
+SOUGHT = 0.7  # win rate that an audit should detect, for one of two slots
+_TWO = 2  # number of sides with an exact test
+# Precomputed `smallest_n(sought(sides), sides=sides)`, so that reporting "too few to tell" does not need scipy.
 NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate of a place that an audit should detect: odds of 7 to 3 against each other place.
+    """Return the win rate of a place that an audit should detect, with odds of 7 to 3 against each other place.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -40,9 +40,9 @@ def sought(sides: int) -> float:
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
     """Compute the probability of detecting a place with win rate `rate` in `n` items.
 
-    For two sides it is the power of the exact two-sided binomial test against 1/2. For more sides it is the power of
-    the test against equal wins, if all other places win equally often: the wins of the place are binomial, and the
-    scatter of the others is chi-square. Needs scipy.
+    For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
+    of the test against equal wins if all other places win equally often: the place's wins are binomial, and the scatter
+    of the others is chi-square. Needs scipy.
 
     >>> round(power(54, 0.7), 3)
     0.837
@@ -53,10 +53,10 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the number of items from which on a win rate of `rate` is always detected with this `power`.
+    """Find the smallest number of items from which a win rate of `rate` is always detected with this `power`.
 
     The power of the exact test is a sawtooth: some smaller numbers also reach it (49 items for .70), but larger ones
-    (53) fall below it again. `rate` must be at least .01 above even. Needs scipy.
+    (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
 
     >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)
     (210, 54, 23)
@@ -66,19 +66,20 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
     if sides == _TWO:
         import numpy as np
 
-        while True:  # doubled until all numbers of the second half suffice: one more than the last insufficient number
+        # double until all numbers in the second half suffice; the result is one more than the last insufficient number
+        while True:
             short = _powers_of_two(np.arange(1, enough + 1), rate, alpha) < power
             if not short[enough // 2 :].any():
                 return int(np.flatnonzero(short)[-1]) + 2 if short.any() else 1
             enough *= 2
-    # for more sides, the power grows with the number of items
+    # With more than two sides, power grows with the number of items.
     while _power(enough, rate, sides, alpha) < power:
         enough *= 2
     return 1 + bisect_left(range(1, enough), power, key=lambda n: _power(n, rate, sides, alpha))
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """Find the smallest win rate detectable in `n` items with this `power`, in whole percents; None if there is none.
+    """Find the smallest win rate, in whole percents, detectable in `n` items with this `power`; None if there is none.
 
     >>> smallest_rate(54), smallest_rate(5)
     (0.7, None)
@@ -106,7 +107,7 @@ def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 
     share, level = max(differing, gain), alpha / tests
     z_test, z_power = two_sided_z(level), NormalDist().inv_cdf(POWER)
     spread = math.sqrt(max(share - gain * gain, 0.0))
-    # Connor (1987), for a continuous test
+    # Approximation for a continuous test by Connor (1987).
     connor = math.ceil((z_test * math.sqrt(share) + z_power * spread) ** 2 / gain**2)
     step = math.ceil(1 / gain)
     enough = connor + step
@@ -149,8 +150,8 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
     import numpy as np
     from scipy.special import bdtr, bdtrc, bdtrik  # type: ignore[import-untyped,unused-ignore]
 
-    # The smallest number of wins that, or more, fair coins reach in at most half of `alpha`. The inverse is rounded to
-    # either side.
+    # The smallest number of wins that a fair coin reaches with a probability of at most half of `alpha`. The inverse
+    # may be rounded up or down.
     near = np.floor(bdtrik(1 - alpha / 2, n, 0.5))
     critical = near + 1 + (bdtrc(near, n, 0.5) > alpha / 2)
     tails: Floats = bdtrc(critical - 1, n, rate) + bdtr(np.maximum(n - critical, 0), n, rate)
@@ -158,9 +159,9 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
 
 
 def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:
-    """Raise ConfigurationError for options out of range, and if scipy is missing."""
+    """Raise ConfigurationError if an option is out of range, or if scipy is missing."""
     check_count(location, minimum=2, sides=sides)
-    even = 1 / sides  # a rate .01 above even already requires some 20,000 items
+    even = 1 / sides  # even a rate of .01 above this requires about 20,000 items
     if rate is not None and (not isinstance(rate, (int, float)) or rate is True or not even + 0.0099 <= rate <= 1):
         raise ConfigurationError(location, "rate", rate, f"a number from {even + 0.01:.2f} to 1")
     check_share(location, ends=False, **shares)

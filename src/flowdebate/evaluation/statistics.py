@@ -1,4 +1,4 @@
-"""Statistics of evaluations: intervals, exact and permutation tests, and adjustment for multiple tests."""
+"""Statistics for evaluations: intervals, exact and permutation tests, and adjustment for multiple tests."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, TypeAlias
 from flowdebate._util.validation import check_count, check_library, check_share
 from flowdebate.errors import ConfigurationError
 
-if TYPE_CHECKING:  # numpy is an extra
+if TYPE_CHECKING:  # numpy is an optional dependency
     from numpy import float64, int64
     from numpy.typing import NDArray
 
     Floats: TypeAlias = NDArray[float64]
     Integers: TypeAlias = NDArray[int64]
 
-ALPHA = 0.05  # level of a test: share of fair judges that it may call biased
+ALPHA = 0.05  # significance level: the share of fair judges that a test may call biased
 _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which a ratio gets a normal interval."""
 _DIRECT = 500
-"""Length of the shorter factor up to which a convolution is computed as a plain sum of products."""
-_GRID = 60  # unit of the sign-flip test: a sixtieth is exact for halves, thirds, quarters, fifths and sixths of a win
+"""Maximum length of the shorter factor for computing a convolution as a plain sum of products."""
+_GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
 
 
 def check_scipy(location: str) -> None:
@@ -35,7 +35,7 @@ def check_scipy(location: str) -> None:
 
 
 def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute Wilson's score interval (1927) for a `share` of `n` items, which need not be whole numbers.
+    """Compute Wilson's score interval (1927) for a `share` of `n` items; `n` may be fractional.
 
     >>> tuple(round(end, 3) for end in share_interval(0.61, 100))
     (0.512, 0.7)
@@ -49,7 +49,7 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
     denominator = 1 + z * z / n
     low, high = (middle - half) / denominator, (middle + half) / denominator
-    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends, rounding may exclude the share itself
+    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends, rounding could exclude the share itself
 
 
 def newcombe(
@@ -57,9 +57,9 @@ def newcombe(
 ) -> tuple[float, float]:
     """Compute the interval of `mean(ones) - mean(others)`, for paired numbers from 0 to 1 on the same items.
 
-    This is Newcombe's method 10 (1998) for paired proportions: Wilson's intervals, combined with the correlation of the
-    pairs. The interval has a positive width even if all items agree. `size` is the effective number of independent
-    pairs (`effective_size`); None for all pairs.
+    This is Newcombe's method 10 (1998) for paired proportions, which combines Wilson's intervals with the correlation
+    of the pairs. The interval has a positive width even if all items agree. `size` is the effective number of
+    independent pairs (`effective_size`); None means all pairs.
 
     >>> tuple(round(end, 3) for end in newcombe([1] * 2 + [0] * 19, [1] + [0] + [1] * 7 + [0] * 12))
     (-0.507, -0.026)
@@ -85,7 +85,7 @@ def newcombe(
 
 
 def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Compute the effective number of independent `differences`, from the cluster of each item. Needs scipy.
+    """Compute the effective number of independent `differences` from the cluster of each item. Needs scipy.
 
     It is the number of items divided by the design effect: the ratio of the cluster-robust variance of the mean to the
     variance for independent items, also corrected for the wider quantile of Student's t with few clusters. It never
@@ -102,23 +102,23 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
     if len(groups) == n:
         return float(n)
     if len(groups) == 1:
-        return 1.0  # a single cluster shows no difference between clusters
+        return 1.0  # a single cluster says nothing about differences between clusters
     mean, sums = fmean(differences), dict.fromkeys(groups, 0.0)
     for difference, cluster in zip(differences, clusters, strict=True):
         sums[cluster] += difference - mean
     alone = math.fsum((difference - mean) ** 2 for difference in differences)
     count = len(groups)
     if not alone:
-        return float(count)  # without differences, each cluster is one observation
+        return float(count)  # if nothing differs, each cluster counts as one observation
     together = math.fsum(sum_ * sum_ for sum_ in sums.values()) * count / (count - 1)
     student = student_t(ALPHA, count - 1) / two_sided_z(ALPHA)
     return min(n / (together / alone * student**2), float(n)) if together else float(n)
 
 
 def sign_flip_test(leans: Sequence[float]) -> float:
-    """Compute the two-sided p-value of the sum of `leans` if all their signs were random. Needs scipy.
+    """Compute the two-sided p-value of the sum of `leans` under random signs. Needs scipy.
 
-    The test is the exact permutation test: the share of all sign assignments whose sum is at least as far from 0 as the
+    This is the exact permutation test: the share of all sign assignments with a sum at least as far from 0 as the
     observed one. With leans of 1 and -1 it is the sign test, which equals McNemar's exact test on the differing pairs.
 
     >>> round(sign_flip_test([1] * 8 + [-1]), 4)
@@ -139,7 +139,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
         if step:
             sizes[abs(step) // unit] += times
     total = sum(size * times for size, times in sizes.items())
-    chances = np.ones(1)  # for each sum, from -total to total
+    chances = np.ones(1)  # probability of each sum, from -total to total
     for size, times in sorted(sizes.items()):
         coin = np.zeros(2 * size + 1)
         coin[[0, -1]] = 0.5
@@ -160,12 +160,12 @@ def sign_test(ones: int, other_wins: int) -> float:
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
-    """Compute the two-sided p-value of the wins of one place if places were exchanged at random. Needs scipy.
+    """Compute the two-sided p-value of one place's wins if places were exchanged at random. Needs scipy.
 
-    Each of `items` holds the wins of its places, and the index of the tested place. The test is the exact permutation
-    test: the share of all choices of one place per item whose wins are at least as far from the mean as the observed
-    ones. With one win per item it is the exact binomial test for two places, and for more places the binomial test with
-    their chances.
+    Each of `items` holds the wins of its places, and the index of the tested place. This is the exact permutation test:
+    the share of all choices of one place per item with wins at least as far from the mean as the observed ones. With
+    one win per item and two places, it equals the exact binomial test; with more places, it equals the binomial test
+    with their chances.
 
     >>> round(place_test([((0, 1), 1)] * 6), 5), round(place_test([((0, 0, 1), 2)] * 4), 4)
     (0.03125, 0.0123)
@@ -173,13 +173,14 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
     check_scipy("place_test()")
     import numpy as np
 
-    chances = np.ones(1)  # for each number of wins
+    chances = np.ones(1)  # probability of each number of wins
     mean = Fraction(0)
     for wins, times in sorted(Counter(tuple(sorted(wins)) for wins, _ in items).items()):
         chances = _convolve(chances, _power(np.bincount(np.asarray(wins)) / len(wins), times))
         mean += Fraction(sum(wins), len(wins)) * times
     far = abs(sum(wins[place] for wins, place in items) - mean)
-    numerator, part = mean.numerator, mean.denominator  # integers: fractions of a hundred thousand items take seconds
+    # integers, because fractions of a hundred thousand items take seconds
+    numerator, part = mean.numerator, mean.denominator
     minimum = far.numerator * part
     as_far = (won for won in range(len(chances)) if abs(won * part - numerator) * far.denominator >= minimum)
     return _clip(math.fsum(float(chances[won]) for won in as_far))
@@ -234,7 +235,8 @@ def binomial_chances(n: int, chance: float) -> Floats:
         certain = np.zeros(n + 1)
         certain[n * round(chance)] = 1
         return certain
-    # Each number follows from its neighbour, beginning with the likeliest: none overflows, and the smallest are exact.
+    # Each probability is computed from its neighbor, starting at the most likely one, so none overflows and the
+    # smallest ones are exact.
     wins = np.arange(1, n + 1)
     steps = (n - wins + 1) / wins * (chance / (1 - chance))
     likeliest = min(int((n + 1) * chance), n)
@@ -245,7 +247,7 @@ def binomial_chances(n: int, chance: float) -> Floats:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Adjust the p-values `ps` for their number by Holm's method (1979), and return them in the same order.
+    """Adjust the p-values `ps` for multiple testing by Holm's method (1979), and return them in the same order.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -262,7 +264,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 class Resampling:
     """Bootstrap intervals and permutation tests with numpy and scipy, from a single seed.
 
-    Each computation starts from the seed again, so it does not depend on the others.
+    Each computation restarts from the seed, so the results do not depend on each other.
     """
 
     seed: int
@@ -271,12 +273,12 @@ class Resampling:
     def interval(
         self, values: Sequence[float], numbers: Sequence[float], *, minimum: float | None = 0.0
     ) -> tuple[float, float]:
-        """Compute the 95% interval of a ratio: the sum of the `values` of items over the sum of their `numbers`.
+        """Compute the 95% interval of a ratio: the sum of the items' `values` over the sum of their `numbers`.
 
-        For a share between `minimum` and 1 it is Clopper and Pearson's interval if each item has 0 or 1 of 1, or if
+        For a share between `minimum` and 1, this is Clopper and Pearson's interval if each item has 0 or 1 of 1, or if
         items do not differ. Otherwise, and for an unbounded number (`minimum` None), it is a bias-corrected and
-        accelerated (BCa) bootstrap over items. For more than 5,000 items it is the normal interval of the ratio, which
-        differs from a bootstrap by less than two bootstraps differ from each other.
+        accelerated (BCa) bootstrap over items. For more than 5,000 items it is the normal interval of the ratio; the
+        difference from a bootstrap is then smaller than the difference between two bootstraps.
         """
         import numpy as np
 
@@ -298,7 +300,7 @@ class Resampling:
     def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
         """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`; at an end of the samples, use percentiles.
 
-        The numbers equal those of `scipy.stats.bootstrap`, whose import takes 25 MB.
+        The results equal those of `scipy.stats.bootstrap`, but importing that takes 25 MB.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]
@@ -311,7 +313,7 @@ class Resampling:
         centre = value.sum() / n.sum()
         ends = np.array([ALPHA / 2, 1 - ALPHA / 2])
         below = ((drawn < centre).mean() + (drawn <= centre).mean()) / 2
-        without = (value.sum() - value) / (n.sum() - n)  # each item left out in turn
+        without = (value.sum() - value) / (n.sum() - n)  # jackknife: leave out one item at a time
         if 0 < below < 1 and np.isfinite(without).all() and np.ptp(without):
             pull = without.mean() - without
             skew = (pull**3).sum() / (6 * (pull**2).sum() ** 1.5)
@@ -321,12 +323,12 @@ class Resampling:
         return float(low), float(high)
 
     def sums(self, rows: Floats) -> Floats:
-        """Sum the rows of items in each bootstrap sample."""
+        """Sum the item rows in each bootstrap sample."""
         import numpy as np
 
         source, items = np.random.default_rng(self.seed), len(rows)
         even = np.full(items, 1 / items)
-        # a sample is a row with the number of draws of each item; all samples at once could take gigabytes
+        # A sample is a row with the number of draws of each item. Holding all samples in memory could take gigabytes.
         batch = max(1, 500_000 // items)
         sizes = [min(batch, self.resamples - start) for start in range(0, self.resamples, batch)]
         return np.concatenate([source.multinomial(items, even, size=size) @ rows for size in sizes])
@@ -334,8 +336,8 @@ class Resampling:
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
         """Compute the share of draws in which places are at least as uneven as observed.
 
-        A draw rotates the wins of each item's places by a random number of places; for a mirrored item, it may reverse
-        them instead.
+        A draw rotates the wins of each item by a random number of places; for a mirrored item, it may reverse them
+        instead.
         """
         import numpy as np
 
@@ -350,7 +352,7 @@ class Resampling:
 
 
 def exact_interval(wins: int, n: int) -> tuple[float, float]:
-    """Compute the 95% interval of a share by Clopper and Pearson (1934). Needs scipy.
+    """Compute Clopper and Pearson's 95% interval (1934) of a share. Needs scipy.
 
     >>> tuple(round(end, 3) for end in exact_interval(7, 10))
     (0.348, 0.933)
@@ -375,6 +377,6 @@ def two_sided_z(alpha: float) -> float:
 
 
 def _unevenness(wins: Floats) -> Floats:
-    """Return the sum of squared distances from even, for each row."""
+    """Return each row's sum of squared distances from an even distribution."""
     distances: Floats = ((wins - wins.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     return distances

@@ -1,4 +1,4 @@
-"""Judge audits of stored runs and data files: ballots grouped by item, reader votes, and figures."""
+"""Judge audits of stored runs and data files, with ballots grouped by item, reader votes, and figures."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Items:
 
     items: Collection[AuditItem]
     left_out: Counter[str] = field(default_factory=Counter)
-    """Number of runs without ballots, by reason."""
+    """Number of runs without ballots, keyed by reason."""
     readers: ReaderAgreement | None = None
-    """Agreement of blind reader votes with the verdicts; None without votes."""
+    """Agreement of blind reader votes with the verdicts; None if there are no votes."""
 
 
 _PAGE = 50
-"""Number of runs whose votes are read at once."""
+"""Number of runs whose votes are read per query."""
 
 
 async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
-    """Collect the ballots of `runs`, as `items_of` does, and the votes of readers."""
+    """Collect the ballots of `runs`, as `items_of` does, and their reader votes."""
     collector, votes, page = ItemCollector(), VoteCounts(), list[StoredRun]()
     async for run in runs:
         collector.add(run)
@@ -103,26 +103,26 @@ def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
 
 def has_intervals() -> bool:
     """Return whether audits include p-values and intervals, which need scipy."""
-    return find_spec("scipy") is not None  # without importing it, which takes longer than a small audit
+    return find_spec("scipy") is not None  # scipy is not imported here, because that takes longer than a small audit
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRow:
-    """Figure of one judge, for a table or a plot."""
+    """Figure for one judge in a table or a plot."""
 
     judge: str
     """Name of the model, or "all" for all models together."""
     name: str
     value: float
     low: float | None = None
-    """Bounds of the 95% interval; None without an interval."""
+    """Bounds of the 95% interval; None if there is no interval."""
     high: float | None = None
     form: str
     """Format of the numbers: ".0%" or ".2f"."""
     n: int
     """Number of observations."""
     of: str
-    """Unit of `n`, in words."""
+    """Unit of `n`, as a word."""
     even: float | None = None
     """Expected value for a fair judge; None if undefined."""
 
@@ -132,12 +132,12 @@ class FigureRow:
 
     @property
     def interval(self) -> str:
-        """Interval as text; "" without an interval."""
+        """Interval as text; "" if there is no interval."""
         return "" if self.low is None or self.high is None else f"{self.low:{self.form}} to {self.high:{self.form}}"
 
 
 def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list[FigureRow]:
-    """List the figures of an audit: for all ballots, for each model, and the agreement with readers."""
+    """List the figures of an audit, for all ballots and for each model, and the agreement with readers."""
     models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
     reader_agreement = None if readers is None else readers.agreement
     agreement = (
@@ -188,7 +188,7 @@ def _rate_row(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even
 def items_of(runs: Iterable[StoredRun]) -> Items:
     """Collect the items of all `runs` with ballots; ballots from several runs on the same transcript form one item.
 
-    A ballot that a fork inherits from its parent counts once.
+    A ballot that a fork inherits from its parent is counted once.
     """
     collector = ItemCollector()
     for run in runs:
@@ -197,16 +197,17 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collector of ballots, so runs need not be in memory together.
+    """Collector of ballots, so that runs need not be in memory at the same time.
 
     Ballots are kept in a temporary file, without the judges' words, so memory does not grow with the number of runs.
     """
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)  # deleted by closing it
+        # a temporary database, deleted when closed
+        self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, self._file.close)
         self._file.execute("CREATE TABLE items (number INTEGER PRIMARY KEY, transcript BLOB UNIQUE, fork, words, item)")
-        self._file.execute("BEGIN")  # a transaction for each item would take ten times as long
+        self._file.execute("BEGIN")  # one transaction per item would take ten times as long
         self._left_out = Counter[str]()
 
     def add(self, run: StoredRun) -> None:
@@ -234,7 +235,7 @@ class ItemCollector:
         item = item.model_copy(
             update={
                 "ballots": [*item.ballots, *(ballot for ballot, _ in judged)],
-                "spoken": None if at_once else item.spoken,  # without turns, nobody has the last word
+                "spoken": None if at_once else item.spoken,  # with simultaneous turns, nobody has the last word
             }
         )
         values = (
@@ -257,7 +258,7 @@ class _CollectedItems(Collection[AuditItem]):
     """Items read one by one, without the judges' words."""
 
     def __init__(self, collector: ItemCollector, file: sqlite3.Connection) -> None:
-        self._collector = collector  # which closes the file at its own end
+        self._collector = collector  # keeps the collector alive, because it closes the file when deleted
         self._file = file
 
     def __len__(self) -> int:
@@ -285,7 +286,7 @@ def argued(run: StoredRun) -> ArguedDebate | None:
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
-    except (KeyError, TypeError, ValidationError):  # a custom block, or an imported run
+    except (KeyError, TypeError, ValidationError):  # possible for a custom block or an imported run
         return None
 
 

@@ -1,4 +1,4 @@
-"""Study with its designs, questions and comparisons, registered before the first answer."""
+"""Study: designs, questions and comparisons, registered before the first answer."""
 
 from __future__ import annotations
 
@@ -40,22 +40,24 @@ if TYPE_CHECKING:
 
 
 NOISE = "noise"
-"""Negative control: the judge reads the arguments on another question, under the positions of this one."""
+"""Negative control, in which the judge reads arguments on another question under the positions of this one."""
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge with the text deciding the question, and the same judge without it.
+"""Positive control: the judge with a text that decides the question, and the same judge without it.
 
-In neither case does it read a debate.
+Neither of them reads a debate.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
-"""Methods in which the judge of the first design reads something other than its debate."""
+"""Methods in which the first design's judge reads something other than the debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
-"""Reserved method names, which designs cannot use."""
+"""Reserved method names that designs cannot use."""
 _MOST_REPEATS = 1_000
-"""Maximum number of repeats: cases are held in memory, and further identical answers of a model add no information."""
+"""Maximum number of repeats. Cases are held in memory, and further identical answers from a model add no
+information.
+"""
 _NOTHING = ("nan", "NaT", "<NA>")
-"""Empty cell in a data frame."""
+"""Value of an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern of a hash; sentences show its first 12 digits."""
+"""Pattern of a hash; sentences show only its first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -68,55 +70,57 @@ class MethodPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Question for one design."""
+    """Question to ask one design."""
 
     design: str
     item: str
     """ID of the question."""
     repeat: int
-    """Index of the repetition, from 0."""
+    """Index of the repetition, starting at 0."""
     question: object
     choices: tuple[str, ...]
-    """Positions of the question, in the order of the data set."""
+    """Positions on the question, in the order of the data set."""
     truth: str
     """Index of the right position, as text."""
     cluster: str
     positions: tuple[str, ...]
-    """Positions of the question, in the shuffled order of the debaters."""
+    """Positions on the question, in the shuffled order of the debaters."""
     seed: int
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key of the answer to this case."""
+        """Key of this case's answer."""
         return self.design, self.item, self.repeat
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Designs of a debate, on questions with known answers, compared with their baselines and with each other.
+    """Designs of a debate, compared with their baselines and with each other on questions with known answers.
 
-    - `rows` are the questions, dictionaries or other objects (of a data frame, `frame.to_dict("records")`). `question`,
-      `choices` (the positions), `truth` (the right one, or its index), `id` (None: a hash of question and choices) and
-      `cluster` (what rows share, such as a topic; None: nothing) are keys of a row, or functions of it.
-    - `designs`: for each name a function of a row and its positions, in a random order, with a `debate(…)` as its
-      result. Its baselines are methods of the study too: baselines of the first design by their names, others as
+    - `rows` are the questions, as dictionaries or other objects (for a data frame, `frame.to_dict("records")`).
+      `question`, `choices` (the positions), `truth` (the right one, or its index), `id` (None: a hash of question and
+      choices) and `cluster` (a property that related rows share, such as a topic; None: rows are independent) are keys
+      of a row, or functions of it.
+    - `designs` maps each name to a function of a row and its positions, in a random order, that returns a `debate(…)`.
+      The baselines are methods of the study too: baselines of the first design by their names, others as
       "design:single".
-    - `noise` adds a control: the judge of the first design reads the arguments of *another* question under the
-      positions of this one. `judge` is how it judges (None: with the orders and the form of answers of the debate).
-    - `control` adds a positive control: the key of a row, or a function of it, with a text to decide its question, such
-      as the debaters' private notes. Before the debates the judge of the first design decides all questions with the
-      text ("control") and without it ("alone"). Unless it is right more often with it, by `control_gain` or more, the
-      study stops there: such a judge could not show the effect of debates.
+    - `noise` adds a control: the judge of the first design reads the arguments on *another* question under the
+      positions of this one. `judge` configures it (None: the orders and the answer form of the debate).
+    - `control` adds a positive control: the key of a row, or a function of it, with a text that decides its question,
+      such as the debaters' private notes. Before the debates, the judge of the first design decides all questions with
+      the text ("control") and without it ("alone"). Unless the text makes it right more often, by `control_gain` or
+      more, the study stops there: such a judge could not show the effect of debates.
     - `primary` is the main comparison of the study, ("design", "method"); None: the first design with
       "self_consistency", or its first baseline. It is tested by itself. `compare` lists the others, adjusted by Holm's
       method for their number; None: the first design with each other method, and each other design with the primary
       comparison's method.
-    - `repeats`: how often each question is asked; it remains one question. `seed` repeats all draws.
-    - `prediction` is the expected result for the registration. `fixed` is JSON data by name for hashes in the
-      registration, such as instructions and models of designs: code in a design is not visible from outside.
+    - `repeats`: number of times each question is asked; it remains one question. `seed` makes all draws reproducible.
+    - `prediction` is the expected result, for the registration. `fixed` is JSON data by name that the registration
+      includes as hashes, such as instructions and models of designs, because code in a design is not visible from
+      outside.
 
-    - Invalid studies raise ConfigurationError before any call: a row without an answer among its choices, duplicate
-    ids, and comparisons of unknown methods. Needs scipy.
+    Invalid studies raise ConfigurationError before any call: a row without an answer among its choices, duplicate ids,
+    or comparisons of unknown methods. Needs scipy.
 
     >>> from flowdebate import Debater, debate
     >>> rows = [{"question": "Is 91 prime?", "choices": ["It is prime", "It is not"], "truth": "It is not"}]
@@ -186,7 +190,7 @@ class Study:
         object.__setattr__(self, "primary", primary)
         rest = dict.fromkeys(other for other in pairs if other != primary and other.one != other.other)
         object.__setattr__(self, "compare", tuple(rest))
-        _ = self.cases  # check each row
+        _ = self.cases  # checks each row
 
     def _pair(self, name: str, pair: object) -> MethodPair:
         if not isinstance(pair, (tuple, list)) or not len(pair) == len({*pair} & {*self.methods}) == len(
@@ -207,7 +211,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """Cases of the study, one design after the other, so each finished design is a result by itself."""
+        """Cases of the study, one design after the other, so that each finished design is a result in itself."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -219,7 +223,7 @@ class Study:
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
         ):
-            # deal the same positions in all designs, so that nothing else differs
+            # All designs get the same positions, so that nothing else differs.
             dealt = seed_of_item(self.seed, repeat)
             seed = int(digest([self.seed, design, item, repeat])[:13], 16)
             positions = tuple(deal(choices, question=question, seed=dealt))
@@ -228,7 +232,7 @@ class Study:
 
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
-        """Keys of all answers of a finished study, including noise, with their cases."""
+        """Keys of all answers in a finished study, including noise, with their cases."""
         cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
@@ -252,14 +256,14 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design that provides a method's answers; the method itself if its judge reads something else."""
+        """Return the design that provides a method's answers; the method itself if its judge reads no debate."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Select the `answers` to cases of the study, with the current clusters of its rows.
 
-        Raise ConfigurationError for an answer given when a different position of its row was the right one.
+        Raise ConfigurationError if the right position of a row has changed since an answer.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:
@@ -282,7 +286,7 @@ class Study:
             raise ConfigurationError(location, field_, error.got, error.allowed, hint=error.hint) from None
 
     def control_text(self, case: Case) -> str:
-        """Read the deciding text of a case."""
+        """Read the text that decides a case."""
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
@@ -341,7 +345,7 @@ class Study:
         return {self._read(index, row)[0]: index for index, row in enumerate(self.rows)}
 
     def _read(self, index: int, row: Row) -> tuple[str, object, tuple[str, ...], str, str]:
-        """Read the ID, question, choices, index of the truth and cluster of a row."""
+        """Read a row's ID, question, choices, index of the truth, and cluster."""
         question, choices = self._filled(index, row, "question"), self._choices(index, row)
         truth = self._column(index, row, "truth")
         if isinstance(truth, SupportsIndex) and not isinstance(truth, bool) and 0 <= index_of(truth) < len(choices):
@@ -360,7 +364,7 @@ class Study:
         choices_found = self._column(index, row, "choices")
         choices_found = (
             choices_found.tolist() if hasattr(choices_found, "tolist") else choices_found
-        )  # an array, as in data frames
+        )  # arrays occur in data frames
         values = choices_found if isinstance(choices_found, (list, tuple)) else ()
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
@@ -395,7 +399,7 @@ class Registration(WireModel):
     at: float
     """Time of the registration, in seconds since 1970."""
     fixed: dict[str, Any]
-    """Hashes of rows, designs and library, plus seed, models, comparisons and prediction."""
+    """Hashes of rows, designs and library, together with seed, models, comparisons and prediction."""
     hash: str
     """Hash of all fixed facts."""
 
@@ -413,7 +417,7 @@ class Registration(WireModel):
         return registration
 
     def differences(self, now: Registration) -> list[str]:
-        """List the differences from the registration, in sentences."""
+        """List the differences from the registration, as sentences."""
         names = dict.fromkeys([*self.fixed, *now.fixed])
         return [
             _HASH.sub(r"\1", f"{name}: registered {typed(self.fixed.get(name))}, now {typed(now.fixed.get(name))}")
@@ -423,7 +427,7 @@ class Registration(WireModel):
 
 
 def _list_rows(rows: object, location: str) -> list[Any]:
-    # iterating over a data frame yields its columns
+    # Data frames are not accepted, because iterating over one yields its columns.
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:
         allowed = "at least one row, in a list; those of a data frame are frame.to_dict('records')"

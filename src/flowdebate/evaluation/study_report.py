@@ -1,4 +1,4 @@
-"""Report of a study: accuracy and cost of each method, all comparisons, and a summary in words."""
+"""Study report: accuracy and cost of each method, all comparisons, and a summary in words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers with a known amount required for a mean."""
+"""Minimum share of answers with a known amount that is required for a mean."""
 
 
 class StudyMethod(WireModel):
@@ -47,7 +47,7 @@ class StudyMethod(WireModel):
     high: float
     """Bounds of Wilson's interval, adjusted for clusters and repeats."""
     undecided: int
-    """Number of answers with several positions or none."""
+    """Number of answers with several positions or with no position."""
     calls: float | None
     tokens: float | None
     completion_tokens: float | None
@@ -77,9 +77,9 @@ class StudyComparison(WireModel):
     p: float
     """P-value of the exact sign-flip test over clusters."""
     p_adjusted: float
-    """P-value, adjusted by Holm's method over all comparisons except the primary one, which stays unadjusted."""
+    """P-value adjusted by Holm's method over all comparisons except the primary one, which is not adjusted."""
     e_value: float
-    """Evidence that may be checked after every question; see `flowdebate.evaluation.e_value`."""
+    """E-value of the comparison, which may be checked after every question; see `flowdebate.evaluation.e_value`."""
     tokens_ratio: float | None
     cost_ratio: float | None
     """Tokens and cost of `one` as multiples of the other method's; None if unknown."""
@@ -93,13 +93,13 @@ class StudyComparison(WireModel):
 
 
 class StudyControl(WireModel):
-    """Comparison of the judge with the text deciding each question and the same judge without it."""
+    """Comparison of the same judge with and without the text that decides each question."""
 
     n: int
     """Number of questions decided both ways."""
     control: float
     alone: float
-    """Accuracy with and without the deciding text."""
+    """Accuracy with and without the text."""
     gain: float
     """Gain required by the study."""
     passed: bool | None
@@ -120,7 +120,7 @@ class StudyControl(WireModel):
 
 
 class StudyReport(InNotebooks, WireModel):
-    """Results of a study, which may be unfinished."""
+    """Results of a study, which may still be unfinished."""
 
     study: str
     asked: int
@@ -137,20 +137,20 @@ class StudyReport(InNotebooks, WireModel):
     comparisons: list[StudyComparison]
     """All comparisons, with the primary one first."""
     control: StudyControl | None = None
-    """Positive control; None for a study without one, and before the first control answer."""
+    """Positive control; None if the study has none, or before its first answer."""
     registered: str | None
-    """Hash of the registration; None without a registration."""
+    """Hash of the registration; None if there is none."""
     differences: list[str]
-    """Differences from the registration, in sentences."""
+    """Differences from the registration, as sentences."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge by confidence; empty without ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes of answers: from a single call to the debate of each design, and from the judge's first ballot to its
+    """Changes of answers, from a single call to the debate of each design, and from the judge's first ballot to the
     last.
     """
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
-    """Share of verdicts for the first of two sides in the reading order, by design and for noise.
+    """Share of verdicts for the side read first of two, by design and for noise.
 
     It is the mean, over debates, of the share of ballots for that side; one half for a judge without a position bias.
     """
@@ -162,7 +162,7 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def frontier(self) -> list[StudyMethod]:
-        """Methods for which no other method is at least as accurate with fewer tokens, cheapest first."""
+        """Methods, cheapest first, for which no other method is at least as accurate with fewer tokens."""
         best: list[StudyMethod] = []
         priced = [(row.tokens, -row.accuracy, row) for row in self.methods if row.tokens is not None]
         for *_, priced_method in sorted(priced, key=lambda method: method[:2]):
@@ -176,12 +176,12 @@ class StudyReport(InNotebooks, WireModel):
         return next((comparison for comparison in self.comparisons if comparison.primary), None)
 
     def to_html(self) -> str:
-        """Render the report as one HTML file without scripts: tables, plots, registration differences."""
+        """Render the report as a single HTML file without scripts, with tables, plots and registration differences."""
         html: str = resolve_name("flowdebate.web.report:study_html")(self)
         return html
 
     def to_latex(self) -> str:
-        """Render the tables for a paper, with the rules of the booktabs package."""
+        """Render the tables for a paper, with rules from the booktabs package."""
         head = r"Method & $n$ & Accuracy & Interval & Calls & Tokens \\"
         rows = [
             f"{_latex(method.method)} & {method.n} & {method.accuracy:.3f} & [{method.low:.3f}, {method.high:.3f}] & "
@@ -209,7 +209,7 @@ class StudyReport(InNotebooks, WireModel):
 
 
 class _Credit(NamedTuple):
-    """Credit of a method on one question."""
+    """A method's credit on one question."""
 
     value: float
     cluster: str
@@ -224,13 +224,13 @@ def study_report(
     registration: Registration | None = None,
     model: ModelChoice = None,
 ) -> StudyReport:
-    """Compare the methods of `study` on all existing `answers`; it may be called before the study is complete.
+    """Compare the methods of `study` on all existing `answers`, even before the study is complete.
 
     An undecided answer (a tie of votes, or a debate without a winner) counts as a random draw among the open positions;
     if counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong; its baselines
     did not run and are assumed to be as accurate as on other questions. With missing="left out", neither counts.
     `registration` is checked against the study and `model`. Answers to cases outside the study, such as those of a
-    removed design, are left out. Raise ConfigurationError without any answers, or if the right position has changed
+    removed design, are ignored. Raise ConfigurationError if there are no answers, or if the right position has changed
     since an answer.
     """
     answers = study.answered(answers)
@@ -283,7 +283,7 @@ def study_report(
 
 
 def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | None:
-    """Compare the judge with the deciding text and the same judge alone; None until both have answers."""
+    """Compare the same judge with and without the deciding text; return None until both have answers."""
     with_it, without = (_credits_of(method, study, answers) for method in (CONTROL, ALONE))
     keys = sorted(with_it.keys() & without.keys())
     if not keys:
@@ -295,7 +295,7 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
 
 
 def _with_undecided_wrong(comparison: StudyComparison, if_wrong: StudyComparison) -> StudyComparison:
-    """Add the finding with undecided answers counted as wrong to the summary, if it differs."""
+    """Add the finding with undecided answers counted as wrong to the summary, if it is different."""
     if comparison.finding == if_wrong.finding:
         return comparison
     summary = f"{comparison.summary} With undecided answers counted as wrong: {_first(if_wrong.summary)}"
@@ -311,7 +311,7 @@ def _first(summary: str) -> str:
 def _compare_all(
     study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], unfinished: Mapping[str, int]
 ) -> list[StudyComparison]:
-    """Compare the pairs of methods with answers, the primary one first."""
+    """Compare all pairs of methods with answers, the primary pair first."""
     pairs = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*pair) for pair in study.compare or ())]
     possible = [pair for pair in pairs if {*credits_[pair.one]} & {*credits_[pair.other]}]
     secondary = len(pairs) - 1
@@ -325,7 +325,7 @@ def _compare_all(
         )
         for pair in possible
     ]
-    # all planned tests count, including those without answers so far
+    # All planned tests count, including tests without answers so far.
     ps = [comparison.p for comparison, _ in compared if not comparison.primary]
     adjusted = iter(holm([*ps, *[1.0] * (secondary - len(ps))]))
     return [
@@ -363,7 +363,7 @@ def frame(study: Study, answers: Sequence[StudyAnswer]) -> list[dict[str, Any]]:
 def _credits_of(
     method: str, study: Study, answers: Sequence[StudyAnswer], *, undecided: Undecided = "lot"
 ) -> Mapping[Key, _Credit]:
-    """Return the credits of `method` by question and repeat, including questions that count without an answer."""
+    """Return the credits of `method` by question and repeat, including questions that count even without an answer."""
     design = study.design_of(method)
     credits_by_key: dict[Key, _Credit] = {}
     lost = []
@@ -379,7 +379,7 @@ def _credits_of(
         elif answer.design == design and answer.problem is not None:
             lost.append((key, answer.cluster))
     if study.missing == "wrong" and (credits_by_key or method == design):
-        # a failed debate counts as wrong; its baselines were not asked, and must not gain from it
+        # A failed debate counts as wrong. Its baselines did not run, and must not gain from the failure.
         instead = 0.0 if method == design else fmean(credit.value for credit in credits_by_key.values())
         credits_by_key |= {key: _Credit(instead, cluster, None) for key, cluster in lost}
     return credits_by_key
@@ -406,7 +406,7 @@ def _method(method: str, study: Study, credits_by_key: Mapping[Key, _Credit]) ->
 
 def _mean(amounts: Sequence[float | None]) -> float | None:
     amounts_known = [amount for amount in amounts if amount is not None]
-    # a few unknown amounts, as of interrupted calls, do not prevent a mean, but many would bias it
+    # A mean tolerates a few unknown amounts, for example from interrupted calls, but many would bias it.
     return fmean(amounts_known) if amounts_known and len(amounts_known) >= _KNOWN * len(amounts) else None
 
 
@@ -415,7 +415,7 @@ def _compare(
 ) -> tuple[StudyComparison, float]:
     """Compute one comparison without its finding, and the largest gain that `tests` comparisons do not exclude."""
     one, other = credits_[compared.one], credits_[compared.other]
-    # questions answered by both come first
+    # Questions answered by both methods come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
     answered = [key for key in keys if one[key].answer is not None and other[key].answer is not None]
     ones, other_values = [one[key].value for key in keys], [other[key].value for key in keys]
@@ -456,7 +456,7 @@ def _ratio(answers: Sequence[tuple[Any, Any]], of: Literal["tokens", "cost"]) ->
         return None
     return fsum(one for one, _ in complete) / fsum(
         other for _, other in complete
-    )  # independent of the order of answers
+    )  # fsum: the result does not depend on the order of answers
 
 
 def _reliability(study: Study, answers: Sequence[StudyAnswer]) -> list[ReliabilityBin]:
@@ -500,7 +500,7 @@ def _dynamics(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Dynamic
         for name, voice in voices.items():
             course = AnswerCourse(voices=voice, outcome=end, truth=answer.truth, cluster=answer.cluster)
             courses.setdefault(name, []).append(course)
-    # positions are indexes here, which have no synonyms
+    # Positions are indexes here, so exact comparison is enough.
     measured = {name: dynamics(courses, same=eq, confidence=study.confidence) for name, courses in courses.items()}
     return {name: item_dynamics for name, item_dynamics in measured.items() if item_dynamics.changed is not None}
 
@@ -531,7 +531,7 @@ def _conclude(
     """Add the finding to a comparison; before the study is complete, only the e-value may decide."""
     alpha, early = 1 - study.confidence, comparison.early
     finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
-    # Bonferroni: smallest alpha for several e-values
+    # For several e-values, alpha is divided by their number (Bonferroni).
     if comparison.difference and (comparison.e_value >= tests / alpha if early else p < alpha):
         finding = "helped" if comparison.difference > 0 else "harmed"
     differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)

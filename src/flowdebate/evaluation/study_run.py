@@ -1,4 +1,4 @@
-"""Execution of a study: each question is asked once, answers are stored as numbers, and a crashed study resumes."""
+"""Execution of a study: questions are asked once, answers are stored as numbers, and a crashed study resumes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors that indicate an invalid setup, so every other question would fail as well."""
+"""Errors that indicate an invalid setup, with which every other question would fail as well."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
@@ -77,15 +77,15 @@ class StudyAnswer(WireModel):
     order: list[str]
     """Positions in the shuffled order of the debaters."""
     answers: dict[str, MethodAnswer]
-    """Answers by method; a failed debate has no entry for its design."""
+    """Answers keyed by method; if a debate failed, its design has no entry."""
     ballots: list[JudgeBallot] = Field(default_factory=new_list)
-    """Ballots of the judge."""
+    """Ballots cast by the judge."""
     characters: dict[str, int] = Field(default_factory=new_dict)
     """Length of each side's arguments, in characters."""
     partner: str | None = None
-    """For noise, the question whose arguments the judge read."""
+    """Question whose arguments the judge read; only set for noise."""
     problem: str | None = None
-    """Kind of the error that ended the attempt; the next run of the study retries it."""
+    """Kind of error that ended the attempt; the next run of the study retries it."""
     transcript: str = ""
     """SHA-256 hash of the transcript."""
     seed: int
@@ -95,12 +95,12 @@ class StudyAnswer(WireModel):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key of the answered case; the last answer in a file with this key counts."""
+        """Key of the answered case; if a file has several answers with this key, the last one counts."""
         return self.design, self.item, self.repeat
 
 
 class AnswersFile:
-    """File with the answers of a study as JSON Lines, written by one process at a time.
+    """JSON Lines file with the answers of a study, written by one process at a time.
 
     Invalid lines raise BadFile. An incomplete last line, left by a crash, is removed.
     """
@@ -149,7 +149,7 @@ class StudyProgress:
     """Progress of a study."""
 
     done: int
-    """Number of answers so far, from this call and earlier ones."""
+    """Number of answers so far, including answers from earlier calls."""
     total: int
     failed: int
     """Number of answers with an error."""
@@ -158,9 +158,9 @@ class StudyProgress:
     seconds: float
     """Seconds since the start of this call."""
     usage: Usage
-    """Usage of the finished debates of this call, including failed ones."""
+    """Usage of this call's finished debates, including failed ones."""
     remaining: float | None
-    """Estimated seconds for the rest, from the duration of earlier answers per design.
+    """Estimated seconds for the remaining questions, based on the duration of earlier answers per design.
 
     None until there is an answer.
     """
@@ -180,15 +180,15 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     observe: Observer | None = None,
     progress: Callable[[StudyProgress], object] | None = None,
 ) -> Sequence[StudyAnswer]:
-    """Ask all questions without an answer in the file `answers`, and return all answers of the study.
+    """Ask all questions that have no answer in the file `answers`, and return all answers of the study.
 
-    Each answer is written at once, as numbers without texts: only the file records the progress. With a `store` an
-    interrupted debate continues where it stopped. `maximum` bounds the debates of this call; after `seconds`, or once
-    `until(…)` is true for the progress, no further debate starts. The noise control for a question runs after the
-    debate of the next question, or of a later one if that failed. A `control` of the study comes first, after one
-    debate that shows how its judge judges (none if the study has a `judge`); if it fails, nothing else is asked. Failed
-    answers are retried by the next call. `limits` apply to each debate; `progress(…)` is called after each answer.
-    Errors that would affect every question are raised.
+    Each answer is written immediately, as numbers without texts; the file is the only record of the progress. With a
+    `store`, an interrupted debate continues where it stopped. `maximum` limits the debates of this call; after
+    `seconds`, or once `until(…)` is true for the progress, no further debate starts. The noise control for a question
+    runs after the debate of the next question, or of a later one if that failed. A `control` of the study comes first,
+    after one debate that shows how its judge judges (not needed if the study has a `judge`); if it fails, nothing else
+    is asked. Failed answers are retried by the next call. `limits` apply to each debate; `progress(…)` is called after
+    each answer. Errors that would affect every question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")
@@ -207,7 +207,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
         )
         study.answered(file.answers.values())
         cases = [case for case in study.cases if asking.is_open(case.key)]
-        for case in cases:  # check that each row makes a debate before any call is paid for
+        for case in cases:  # check that each row makes a valid debate before paying for any call
             study.block(case)
         if study.control is not None and not await asking.control(cases, seconds=seconds):
             return study.answered(file.answers.values())
@@ -221,7 +221,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 
 
 class _Spent(Observer):
-    """Observer that sums the usage of runs, including failed ones, and forwards events to another observer."""
+    """Observer that adds up the usage of runs, including failed ones, and forwards events to another observer."""
 
     def __init__(self, inner: Observer) -> None:
         self.usage, self._inner = Usage.none(), inner
@@ -237,7 +237,7 @@ class _Spent(Observer):
 
 @dataclass
 class _Asking:
-    """One call of `ask_study`."""
+    """A single call of `ask_study`."""
 
     _study: Study
     _file: AnswersFile
@@ -297,16 +297,16 @@ class _Asking:
             took.setdefault(answer.design, []).append(answer.seconds)
         if not took:
             return None
-        usual = fmean(answer.seconds for answer in answers)  # for designs that have not started
+        usual = fmean(answer.seconds for answer in answers)  # used for designs that have not started
         remaining = planned - Counter(answer.design for answer in answers)
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add the answer of a debate and its baselines, and a noise answer if its arguments are now available."""
+        """Add the answers of a debate and its baselines, and any noise answer that its arguments make possible."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._others(case)
-            # whichever of two neighbours is answered last sees both
+            # Whichever of two neighboring cases is answered last finds both answers.
             pairs = [(other_cases[-1], case), (case, other_cases[0])] if other_cases else []
             pairs_left = [one for one, after in pairs if not self.is_open(one.key) and not self.is_open(after.key)]
             for one in pairs_left:
@@ -315,7 +315,7 @@ class _Asking:
         return case
 
     async def _debated(self, case: Case) -> StudyAnswer:
-        """Collect the answer of a debate and its baselines."""
+        """Collect the answers of a debate and its baselines."""
         started = time.monotonic()
         try:
             result = await self._run(self._study.block(case), case.question, case, case.design)
@@ -362,7 +362,7 @@ class _Asking:
         )
 
     async def control(self, cases: Sequence[Case], *, seconds: float | None) -> bool:
-        """Ask the judge about all questions with and without the deciding text; return whether the text helps enough.
+        """Ask the judge all questions with and without the deciding text; return whether the text helps enough.
 
         Also return False while answers are missing.
         """
@@ -385,7 +385,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like that of a debate of the first design; debate one of `cases` if there is none yet."""
+        """Return a judge like the one in a debate of the first design; debate one of `cases` if there is none yet."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -397,7 +397,7 @@ class _Asking:
         return None
 
     async def _controlled(self, case: Case, name: str, how: JudgeOptions) -> StudyAnswer:
-        """Ask the judge about the positions alone or, for the control, with the deciding text."""
+        """Ask the judge about the positions, with the deciding text for the control, and otherwise without it."""
         entries = [
             DebateContributionEntry(round=1, agent_name=f"side {number}", stance=position, text=position)
             for number, position in enumerate(case.positions, 1)
@@ -408,9 +408,10 @@ class _Asking:
         return await self._judged(case, name, ArguedDebate(question=question, transcript=entries), how)
 
     async def noise(self, case: Case) -> Case:
-        """Add the noise answer from the arguments of the next successfully debated question.
+        """Add the noise answer, using the arguments of the next successfully debated question.
 
-        It waits for that debate, so the choice does not depend on timing. None if the arguments are lost.
+        It waits for that debate, so the choice does not depend on timing. If the arguments are lost, no answer is
+        added.
         """
         for other in self._others(case):
             if other.key not in self._file.answers:
@@ -430,7 +431,7 @@ class _Asking:
     async def _judged(
         self, case: Case, name: str, argued: ArguedDebate, how: JudgeOptions, *, partner: str | None = None
     ) -> StudyAnswer:
-        """Ask the judge to read something other than the debate."""
+        """Let the judge read something other than the debate, and collect its answer."""
         started, entries = time.monotonic(), argued.transcript
         names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
         anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))
@@ -455,7 +456,7 @@ class _Asking:
         return self._answer(case, name, started, {name: answer}, ballots=ballots, partner=partner)
 
     def _others(self, case: Case) -> Sequence[Case]:
-        """List other questions with the same number of positions, beginning with the next one."""
+        """List other questions with the same number of positions, starting with the next one."""
         alike = [
             study_case
             for study_case in self._study.cases
@@ -502,7 +503,7 @@ class _Asking:
         transcript: str = "",
     ) -> StudyAnswer:
         index = _indexes(case)
-        # the last digits of sums depend on the order of arrival, which differs after a crash
+        # The last digits of a sum depend on the order of arrival, which changes after a crash.
         costs = {name: None if answer.cost is None else round(answer.cost, 12) for name, answer in answers.items()}
         return StudyAnswer(
             design=design,

@@ -1,4 +1,4 @@
-"""Tournaments: each pair of systems debates each question twice, swapping seats, and systems are ranked."""
+"""Tournaments: each pair of systems debates each question twice with swapped seats, and the systems are ranked."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _WHERE = "tournament()"
 
 
 class Seat(NamedTuple, Generic[SystemT]):
-    """Speaker for one position."""
+    """System and the position it argues for."""
 
     name: str
     position: str
     system: SystemT
-    """System passed under this name in `systems`."""
+    """System with this name in `systems`."""
 
 
 class Tournament(InNotebooks, WireModel):
-    """All games of a tournament, and the resulting ranking."""
+    """All games of a tournament and the resulting ranking."""
 
     games: list[Game]
     """Games with `one` in the first seat; the row index is the cluster."""
     ranking: Ranking
     """Ranking of the systems; it omits the first-seat advantage if that seat won or lost every game."""
     failed: dict[int, str]
-    """Errors of debates without a verdict, keyed by debate index; the next call repeats them."""
+    """Errors of debates without a verdict, keyed by debate index; the next call retries them."""
 
     @property
     def points(self) -> dict[str, float]:
-        """Points by system, one for each debate won and half for a debate without a winner; highest first."""
+        """Points by system: one for each debate won, and half for a debate without a winner; highest first."""
         totals: dict[str, float] = {}
         for game in self.games:
             totals[game.one] = totals.get(game.one, 0) + game.won
@@ -71,14 +71,15 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 ) -> Tournament:
     """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs scipy.
 
-    - `systems`: models by name, which argue in two rounds before the model `judge`; or any values for `play`, which is
-      called with the row and two seats and returns a debate. The first seat argues the first position, and begins.
+    - `systems`: models by name, which argue for two rounds before the model `judge`; or any values for `play`, which is
+      called with the row and two seats and returns a debate. The first seat argues for the first position, and begins.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
     - `prior` is passed to `rank_games`: with a prior, systems with only wins or only losses are ranked as well.
-    - `options` are passed to `Block.batch`: with `store` the same call continues after an interruption, and pays for
-      nothing twice. `batch_id`: name of the batch in the store; None: derived from names, rows and seed.
+    - `options` are passed to `Block.batch`: with `store`, repeating the call after an interruption continues without
+      paying for anything twice. `batch_id`: name of the batch in the store; None: derived from names, rows and seed.
 
-    Raise ConfigurationError, before any call, for fewer than two systems, and for a row without two positions.
+    Before any call, raise ConfigurationError if there are fewer than two systems, or if a row does not have two
+    positions.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> judge = ScriptedModel(*[{"reasoning": "-", "winner": "yes", "verdict": "-"}] * 2)
@@ -92,7 +93,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     check_share(_WHERE, ends=False, confidence=confidence)
     read_question, positions = reader(question), reader(choices)
     _check(systems, rows, positions)
-    # row by row, so that an interrupted tournament has compared all systems on its first rows
+    # Row by row, so that an interrupted tournament has compared all systems on its first rows.
     plays = [
         (number, [Seat(name, position, systems[name]) for name, position in zip(pair, positions(row), strict=True)])
         for number, row in enumerate(rows)
@@ -132,7 +133,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
         problem = f"no ranking: no debate has a verdict; the first one: {failed[0]}"
         return Tournament(games=[], ranking=Ranking(games=0, systems=[], problem=problem), failed=failed)
     ranking = rank_games(games, confidence=confidence, prior=prior)
-    if ranking.problem is not None:  # perhaps only the effect of the first seat
+    if ranking.problem is not None:  # the effect of the first seat may be the only problem
         ranking = rank_games(games, order=False, confidence=confidence, prior=prior)
     return Tournament(games=games, ranking=ranking, failed=failed)
 
