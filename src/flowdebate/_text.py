@@ -1,4 +1,4 @@
-"""Handling of external text: rendering on one readable line in messages, cleaning, redaction, and folding."""
+"""Handling of external text: rendering on one readable line for messages, cleaning, redaction, and folding."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "shown")
 
 _LONGEST_VALUE, _LONGEST_LIST, _LONGEST_KEY = 200, 1_500, 60
-"""Maximum length, in characters, of a foreign value, a list of problems, and a key in a field's path in an error
+"""Maximum lengths, in characters, of an external value, a list of problems, and a key in a field's path in an error
 message.
 """
 _DEEPEST_VALUE = 100
-"""Maximum nesting of a value rendered by its own `repr`; deeper values are rendered without their inner levels."""
+"""Maximum nesting of a value rendered with its `repr`; deeper values are rendered without their inner levels."""
 
 
 def shown(value: object) -> str:
-    """Render `value` for an error message: its `repr`, on one line, cut to a readable length.
+    """Render `value` for an error message, as its `repr` on one line, truncated to a readable length.
 
     >>> shown("x" * 500)[-9:]
     'xx… (500)'
@@ -39,7 +39,9 @@ def shown(value: object) -> str:
 
 
 def typed(value: object) -> str:
-    """Render a value as people type it: text unchanged, data as JSON, on one line, cut to a readable length.
+    """Render a value as a user would type it, with text unchanged and data as JSON.
+
+    The result is one line, truncated to a readable length.
 
     >>> typed("debte"), typed({"rounds": True}), typed(" "), typed(None)
     ('debte', '{"rounds": true}', '" "', 'null')
@@ -55,7 +57,7 @@ def typed(value: object) -> str:
 
 
 def join_choices(values: Iterable[object]) -> str:
-    """Join the valid values of a field; values of several words are quoted.
+    """Join the valid values of a field; values with several words are quoted.
 
     >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
     ('pro or con', '"cap rents", "free rents" or b')
@@ -135,7 +137,8 @@ def is_deeper(value: object, levels: int) -> bool:
     """
     level = [value]
     for _ in range(levels):
-        each_once = {  # by identity: a list that contains the same list twice, and so on, would double with every level
+        # Keyed by identity: a list that contains another list twice, and so on, would double in size with every level.
+        each_once = {
             id(inner): inner
             for outer in level
             for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
@@ -148,7 +151,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type and message of `error`, for messages and events; its own `__str__` may raise.
+    """Return the type and message of `error` for messages and events, even if its `__str__` raises.
 
     >>> error_text(ValueError("no such side"))
     'ValueError: no such side'
@@ -161,7 +164,7 @@ def error_text(error: BaseException) -> str:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an error of the application, even if it is frozen or refuses `error.add_note`."""
+    """Add a note to an application's error, even if it is frozen or rejects `error.add_note`."""
     with suppress(Exception):
         error.add_note(note)
 
@@ -183,7 +186,7 @@ def pickles(value: object) -> bool:
 
 
 def listed(problems: Iterable[tuple[str, str]]) -> str:
-    """List `problems` on one printable line of readable length: a model can invent any number of fields and names."""
+    """List `problems` on one printable line of readable length; a model may invent any number of them."""
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -193,7 +196,7 @@ def listed(problems: Iterable[tuple[str, str]]) -> str:
 def problems_of(
     error: ValidationError, *, got: bool = True, show: Callable[[object], str] = typed
 ) -> list[tuple[str, str]]:
-    """Return the `(field, problem)` pairs of a pydantic `ValidationError`; with `got`, each shows the invalid value."""
+    """Return the `(field, problem)` pairs of a pydantic `ValidationError`; with `got`, include each invalid value."""
     problems = []
     for item in error.errors(include_url=False, include_context=False):
         path = ".".join(cut(str(part), _LONGEST_KEY) for part in item["loc"])  # a model can invent keys of any length
@@ -202,7 +205,7 @@ def problems_of(
 
 
 def describe_problem(item: Mapping[str, Any], *, got: bool = True, show: Callable[[object], str] = typed) -> str:
-    """Describe one of pydantic's errors in plain words; with `got`, the description ends with the invalid value."""
+    """Describe one of pydantic's errors in plain words; with `got`, end with the invalid value."""
     problem = in_plain_words(str(item["msg"]))
     is_told = item["type"] in _WITHOUT_VALUE or (item["type"] == "value_error" and not isinstance(item["input"], str))
     return problem if is_told or not got else f"{problem} (got {show(item.get('input'))})"
@@ -218,7 +221,7 @@ _WITHOUT_VALUE = {
     "too_short",
     "string_too_short",
 }
-"""Types of errors whose value is missing, long, or uninformative."""
+"""Error types with a missing, long, or uninformative value."""
 _BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
 _PYDANTIC = tuple(
     (re.compile(pattern), words)
@@ -258,7 +261,7 @@ _LITERAL, _QUOTED = re.compile(r"'([^'\s]+)'"), re.compile(r"'([^']+)'")
 
 
 def in_plain_words(problem: str) -> str:
-    """Describe the problem with a field of an answer in plain words instead of pydantic's.
+    """Describe the problem with an answer's field in plain words instead of pydantic's.
 
     >>> in_plain_words("Field required"), in_plain_words("Input should be 'cap' or 'free'")
     ('is missing', 'must be cap or free')
@@ -270,11 +273,11 @@ def in_plain_words(problem: str) -> str:
     return problem
 
 
-_SHOWN = 500  # maximum characters of a server's text in an error
-_LOOKED_AT = 20_000  # maximum characters of it to search for keys: error pages can have megabytes
-_SHORTEST_SECRET = 6  # minimum characters of a key; shorter ones are placeholders, and occur in ordinary words
+_SHOWN = 500  # maximum length of a server's text in an error message, in characters
+_LOOKED_AT = 20_000  # maximum number of characters searched for keys, because error pages can have megabytes
+_SHORTEST_SECRET = 6  # minimum length of a key; shorter values are placeholders, and occur in ordinary words
 _REDACTED = "[redacted]"
-# Keys of providers, even if the server has masked their middle.
+# API keys, even if the server has masked the middle part.
 _KEYS = (
     r"\bBearer\s+[^\s'\"]+"
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"
@@ -304,7 +307,7 @@ def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff:
 
 
 def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
-    """Describe a value that is not a choice of a field, and name the likely choice or, without one, all of them.
+    """Describe an invalid choice for a field, and suggest the likely choice or, if there is none, list them all.
 
     >>> unknown_choice("`pattern`", "debte", ["council", "debate"])
     '`pattern` is unknown: debte. Did you mean debate?'
@@ -320,7 +323,7 @@ def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
 
 
 def missing_column(column: str, columns: Sequence[str]) -> str:
-    """Describe a missing column of a table, and name the likely column or, without one, all of them.
+    """Describe a missing table column, and suggest the likely column or, if there is none, list them all.
 
     >>> missing_column("question", ["Qestion", "truth"]), missing_column("truth", ["a", "b"])
     ('there is no column `question`. Did you mean `Qestion`?', 'there is no column `truth`; columns: `a`, `b`')
@@ -340,7 +343,9 @@ def counted(number: int, one: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    r"""Convert `text` to valid Unicode without NUL: lone surrogates become U+FFFD, split pairs become their character.
+    r"""Convert `text` to valid Unicode without NUL.
+
+    Lone surrogates become U+FFFD, and split pairs become their character.
 
     >>> clean_text("a\ud800b\x00c")
     'a\ufffdbc'
@@ -359,35 +364,35 @@ def clean_text(text: str) -> str:
 
 
 class CutOff(str):
-    """Truncated text of a model."""
+    """Truncated text from a model."""
 
     __slots__ = ()
 
 
 class Trimmed(str):
-    """Text of a model, intentionally cut to the requested number of whole sentences."""
+    """Text from a model, intentionally shortened to the requested number of whole sentences."""
 
     __slots__ = ()
 
 
 def is_blank(text: str) -> bool:
-    r"""Return whether `text` is empty, or only white space and characters invisible by themselves.
+    r"""Return whether `text` is empty or contains only whitespace and characters that are invisible by themselves.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
     """
-    if "!" <= text[:1] <= "~":  # nearly always, because the first character is visible
+    if "!" <= text[:1] <= "~":  # fast path: almost all texts start with a visible ASCII character
         return False
     return text.isspace() or all(c.isspace() or is_unseen(c) for c in text)
 
 
 def is_unseen(char: str) -> bool:
-    """Return whether `char` is invisible by itself: a control or format character, a filler, a variation selector."""
+    """Return whether `char` is invisible by itself, such as control, format, filler and variation characters."""
     return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
 def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
-    r"""Return plain data with every text cleaned by `clean_text`; other values are unchanged.
+    r"""Return plain data with all text cleaned by `clean_text`; other values are unchanged.
 
     >>> clean_data({"briefing": ["a\ud800"], "done": True})
     {'briefing': ['a\ufffd'], 'done': True}
@@ -415,7 +420,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def without_keys(text: str) -> str:
-    """Remove everything that looks like a key from `text`.
+    """Remove everything that looks like an API key from `text`.
 
     >>> without_keys("bad key sk-abcdef123456")
     'bad key [redacted]'
@@ -424,20 +429,20 @@ def without_keys(text: str) -> str:
 
 
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
-    r"""Format a server's own `text` for an error: no keys, one printable line, at most 500 characters.
+    r"""Format a server's own `text` for an error message, on one printable line of at most 500 characters without keys.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
     """
     text = without_keys(redact(text[:_LOOKED_AT], secrets))
     excerpt = text[: _SHOWN + 1]
-    if not excerpt.isprintable():  # an escape is longer than the character
+    if not excerpt.isprintable():  # an escape sequence is longer than the character
         excerpt = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in excerpt)
     return excerpt if len(excerpt) <= _SHOWN else f"{excerpt[: _SHOWN - 1]}…"
 
 
 def hide_credentials(address: str) -> str:
-    """Render an address of any form without anything that may be its user, password or query.
+    """Render an address of any form, without anything that could be a user, password or query.
 
     >>> hide_credentials("postgresql+psycopg://ann:s3/cr#t@db/app"), hide_credentials("host=db password=s3cret")
     ('postgresql+psycopg://db/app', 'host=… password=…')
@@ -452,7 +457,7 @@ def hide_credentials(address: str) -> str:
 _LIBPQ = ("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "sslmode")
 
 
-LONGEST_ARGUMENT = 1_000_000  # maximum characters: every later turn is shown every argument
+LONGEST_ARGUMENT = 1_000_000  # maximum length in characters; every later prompt includes every argument
 
 # Letters and marks that are invisible by themselves.
 _UNSEEN = re.compile(
@@ -466,13 +471,13 @@ _SAME = (
 
 
 def _is_accent(char: str) -> bool:
-    """Return whether `char` is an accent, or a vowel sign that Hebrew and Arabic seldom write."""
+    """Return whether `char` is an accent, or a vowel sign that Hebrew and Arabic rarely write."""
     kind = combining(char)
     return 10 <= kind <= 35 or kind >= 200  # noqa: PLR2004 - canonical combining classes
 
 
 class _Folds(dict[int, str]):
-    """Cache of the folded form of each character, computed when the character first occurs."""
+    """Cache of folded characters; each is computed on its first occurrence."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -483,7 +488,7 @@ class _Folds(dict[int, str]):
         else:
             apart = normalize("NFKD", normalize("NFKD", char).casefold())
             folded = normalize("NFC", "".join(part for part in apart if not _is_accent(part))).replace("\u2044", "/")
-            if category(char) == "No":  # 10² is not 102
+            if category(char) == "No":  # 10² must not become 102
                 folded = f"^{folded}"
         self[code] = folded
         return folded
@@ -494,7 +499,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 def fold(text: str) -> str:
-    r"""Fold `text`: lower case, compatibility form (NFKC), without accents and invisible characters.
+    r"""Fold `text` to lower case and compatibility form (NFKC), without accents and invisible characters.
 
     >>> fold("\uff2ao\u200bsé’s")
     "jose's"
@@ -503,7 +508,7 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Return the index in `text` of each character of `fold(text)`; None if no index changes."""
+    """Return the index in `text` for each character of `fold(text)`; None if all indexes stay the same."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 

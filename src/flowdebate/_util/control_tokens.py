@@ -1,10 +1,10 @@
-"""Control tokens of chat models, verbatim: strings that servers obey wherever they occur in a message.
+"""Control tokens of chat models: literal strings with an effect on servers wherever they occur in a message.
 
-The list has the special tokens of tokenizers of known families, and the tokens of their chat templates around messages
-and tools. It has no patterns, so nothing else is mistaken for a token: `List<String>`, `<|` and `[OPTIONS]` are not.
-Tokens that occur in ordinary text are left out: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are elements of HTML or
-SVG, `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages, and `<unk>`, `<pad>` and `[CLS]` end no message.
-Sources: the published tokenizer files and chat templates of the families, and the tables of llama.cpp
+The list contains the special tokens of well-known tokenizers, and the tokens that chat templates put around messages
+and tools. It contains no patterns, so nothing else is mistaken for a token: `List<String>`, `<|` and `[OPTIONS]` are
+not. Tokens that occur in ordinary text are omitted: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are elements of HTML
+or SVG, `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages, and `<unk>`, `<pad>` and `[CLS]` do not end a
+message. Sources: the published tokenizer files and chat templates of the model families, and the tables of llama.cpp
 (`llama-chat.cpp`, `llama-vocab.cpp`).
 """
 
@@ -14,17 +14,17 @@ __all__ = ("CONTROL_TOKENS",)
 
 
 def _bars(names: str) -> tuple[str, ...]:
-    """Build the tokens `<|name|>`."""
+    """Build tokens of the form `<|name|>`."""
     return tuple(f"<|{name}|>" for name in names.split())
 
 
 def _full_width(names: str) -> tuple[str, ...]:
-    """Build the tokens of DeepSeek and Hunyuan, with fullwidth bars, and U+2581 in place of a hyphen in a name."""
+    """Build the tokens of DeepSeek and Hunyuan, with fullwidth bars and U+2581 instead of a hyphen."""
     return tuple(f"<\uff5c{name.replace('-', chr(0x2581))}\uff5c>" for name in names.split())
 
 
 def _elements(names: str) -> tuple[str, ...]:
-    """Build the tokens `<name>` and `</name>`."""
+    """Build tokens of the form `<name>` and `</name>`."""
     return tuple(f"<{slash}{name}>" for name in names.split() for slash in ("", "/"))
 
 
@@ -52,7 +52,7 @@ _MISTRAL = (
     *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]"),
     *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[CALL_ID]", "[MODEL_SETTINGS]", "[/MODEL_SETTINGS]"),
     *("[THINK]", "[/THINK]", "[IMG_BREAK]", "[IMG_END]", "[BEGIN_AUDIO]", "[TRANSCRIBE]"),
-    *_numbered("<SPECIAL_{}>", 100),  # also Nemotron, which puts them around its messages
+    *_numbered("<SPECIAL_{}>", 100),  # also used by Nemotron, which puts them around its messages
 )
 _GEMMA = (
     *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>"),

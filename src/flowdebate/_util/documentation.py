@@ -1,4 +1,4 @@
-"""References to the documentation in output: a web address, a page of the server, or the titles of its pages."""
+"""References to the documentation: a web address, a page on the server, or titles of pages and sections."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 ADDRESS = ""
-"""Public address of the documentation, with a trailing slash; empty as long as there is none."""
+"""Public URL of the documentation, with a trailing slash; empty until it is published."""
 ONE_MODEL = "models#one-model-everywhere"
-"""Section on runs with one model in all roles."""
+"""Location of the section on runs with one model in all roles."""
 AGENT_CLIS = "models#agent-clis"
-"""Section on agent programs as models."""
+"""Location of the section on agent programs as models."""
 _NAME = re.compile(r"[a-z0-9_-]+")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -50,7 +50,7 @@ def cite(place: str, *, address: str = ADDRESS) -> str:
 
 @cache
 def titles_of(place: str) -> Titles:
-    """Return the titles of a location, as on its page; derived from its address if the pages are not installed."""
+    """Return the titles at a location; if the pages are not installed, derive them from its address."""
     page, _, section = place.partition("#")
     headings = headings_of(read_page(page) or "")
     titles = {slug(heading): heading for heading in reversed(headings)}
@@ -58,7 +58,7 @@ def titles_of(place: str) -> Titles:
 
 
 def headings_of(text: str) -> list[str]:
-    """List the headings of a page, ignoring comments in its code."""
+    """List the headings of a page, ignoring comments in code blocks."""
     return [_plain(match[1]) for match in _HEADING.finditer(_FENCE.sub("", text))]
 
 
@@ -81,7 +81,7 @@ def read_page(name: str) -> str | None:
 
 
 def _folder() -> Path:
-    """Return the folder of the pages: in the package, or next to the sources in a checkout."""
+    """Return the folder with the pages, either inside the package or next to the sources in a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "docs"
     return installed if installed.is_dir() else package.parent.parent / "docs"

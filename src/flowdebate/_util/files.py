@@ -1,4 +1,4 @@
-"""Private files: only their owner may read what a debate has written, whatever the umask."""
+"""Private files: whatever the umask, only the owner may read what a debate has written."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open `path` and return its descriptor; a newly created file has the mode 0600, an existing one its own."""
+    """Open `path` and return its descriptor; a new file gets mode 0600, and an existing one keeps its mode."""
     return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` and its missing parents with the mode 0700; existing folders stay as they are."""
+    """Create `folder` and its missing parents with mode 0700; existing folders keep their mode."""
     if not folder.is_dir():
         if folder.parent != folder:
             make_private_folder(folder.parent)

@@ -1,4 +1,4 @@
-"""Lazy imports: objects by name, a lock for libraries with import cycles, and the pages shown in notebooks."""
+"""Lazy imports: objects by name, a lock for libraries with import cycles, and notebook rendering."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from flowdebate.errors import ConfigurationError
 
 T = TypeVar("T")
 
-# Held while a library with import cycles is imported: otherwise, a second thread may find it half imported.
+# Held while a library with import cycles is imported, because a second thread could otherwise find it half imported.
 IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
-    """Load the `kind` that `spec` names, or call the function of this name to make it; ConfigurationError otherwise.
+    """Load the `kind` named by `spec`, or create it by calling the function with that name.
 
-    The module may be a file, such as "path/to/file.py": its folder is then searched for modules first.
+    The module may be a file, such as "path/to/file.py"; its folder is then searched for modules first. An invalid
+    `spec` raises ConfigurationError.
     """
     module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
     allowed = f"MODULE:OBJECT or FILE.py:OBJECT, a {kind.__name__} or a function that makes one"
@@ -46,20 +47,20 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 
 
 class InNotebooks:
-    """Base class of results, handles, documents and evaluation reports, which a notebook shows as a page.
+    """Base class of results, handles, documents and evaluation reports that a notebook shows as a page.
 
-    IPython asks for HTML and Markdown. Packages at a higher level render them, so they are loaded by name at that
+    IPython asks for HTML and Markdown. Both are rendered by higher-level packages, which are loaded by name at that
     point.
     """
 
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; None if there is none, or if rendering fails: a notebook then shows the repr."""
+        """Render the page as HTML; None if there is no page or rendering fails, so the notebook shows the repr."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 
     def _repr_markdown_(self) -> str | None:
-        """Render the page as Markdown; None in the same cases as for HTML."""
+        """Render the page as Markdown; return None in the same cases as for HTML."""
         text: str | None = resolve_name("flowdebate.web.notebook:markdown_of")(self)
         return text

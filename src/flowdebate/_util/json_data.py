@@ -1,4 +1,4 @@
-"""JSON data for any value: valid, and of bounded depth and size, whatever the value is."""
+"""Conversion of any value to valid JSON data of bounded depth and size."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate._text import clean_text, shown
 
-_DEEPEST = 50  # maximum nesting of lists and objects; readers in many languages stop at about a hundred
-_LARGEST = 5_000_000  # maximum characters, counting `_ONE` for each value
+_DEEPEST = 50  # maximum nesting of lists and objects; parsers in many languages stop at about a hundred
+_LARGEST = 5_000_000  # maximum length in characters, counting `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-# Maximum bits: most languages cannot hold a larger number, and Python refuses to format thousands of digits.
+# Maximum size of an integer in bits; most languages cannot hold a larger one, and Python refuses to format thousands of
+# digits.
 _LONGEST_INT = 1024
 
 
 def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
-    r"""Convert `value` to JSON data; dataclasses and models have camelCase keys, NaN and the infinities become null.
+    r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, NaN and infinities become null.
 
     Other values are converted to a text description, and so are values that are too deep (50 levels) or too large
-    (`largest` characters, counting ten per value). Nothing is raised, unless `strict` is set: then it is a ValueError,
-    or whatever the value itself raises.
+    (`largest` characters, counting ten per value). With `strict`, such a value raises ValueError, or the error that the
+    value itself raises; otherwise nothing is raised.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}
@@ -51,7 +52,7 @@ def json_data(value: object, *, largest: int = _LARGEST, strict: bool = False) -
 
 @lru_cache(maxsize=512)
 def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a dataclass, each with its key on the wire."""
+    """Return the fields of a dataclass with their keys on the wire."""
     return tuple((field.name, to_camel(field.name)) for field in fields(kind))
 
 
@@ -61,21 +62,21 @@ SPARSE: Mapping[str, Any] = {"sparse": True}
 
 @lru_cache(maxsize=512)
 def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
-    """Return the defaults of the sparse fields of a dataclass, by name."""
+    """Return the defaults of a dataclass's sparse fields, keyed by name."""
     return {field.name: field.default for field in fields(kind) if field.metadata.get("sparse")}
 
 
 def _shown(value: object) -> str:
-    """Describe a foreign value as text; its repr may be anything."""
+    """Describe an unknown value as text; its repr is not trusted."""
     return clean_text(str.__str__(shown(value)))
 
 
 class _TooLarge(ValueError):
-    """Error for a value that does not fit."""
+    """Raised for a value that exceeds the maximum size."""
 
 
 class _Writer:
-    """Writer for one value."""
+    """Converter for a single value."""
 
     __slots__ = ("_room", "_strict")
 
@@ -97,7 +98,7 @@ class _Writer:
         return self._object(value, kind, depth + 1)
 
     def _object(self, value: object, kind: type[Any], depth: int) -> object:
-        if isinstance(value, BaseModel):  # by its own serializers
+        if isinstance(value, BaseModel):  # uses the model's own serializers
             fallback = None if self._strict else _shown
             return self.write(value.model_dump(mode="json", by_alias=True, fallback=fallback, warnings=False), depth)
         to_wire = getattr(kind, "to_wire", None)
@@ -109,7 +110,7 @@ class _Writer:
                 key: self.write(getattr(value, name), depth) for name, key in wire_names(kind) if name not in left_out
             }
         if isinstance(value, AbstractSet):
-            return sorted(self._all(value, depth), key=json.dumps)  # sets have a different order in each process
+            return sorted(self._all(value, depth), key=json.dumps)  # the order of a set differs between processes
         if isinstance(value, Enum):
             return self.write(value.value, depth)
         return self._leaf(value)
@@ -133,7 +134,7 @@ class _Writer:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            text = str.__str__(value)  # for a subclass, the text itself
+            text = str.__str__(value)  # bypasses a `__str__` defined by a subclass
             self._take(len(text))
             return clean_text(text)
         if isinstance(value, int):
@@ -142,7 +143,10 @@ class _Writer:
         return float.__float__(value) if isfinite(value) else None
 
     def _leaf(self, value: object) -> object:
-        """Convert a date, a UUID, bytes: whatever pydantic writes as one text. Iterators are not touched."""
+        """Convert a value that pydantic serializes as text, such as a date, a UUID or bytes.
+
+        Iterators are never consumed.
+        """
         if isinstance(value, (bytes, bytearray, memoryview)):
             self._take(len(value))
         if isinstance(value, Iterator):
@@ -165,7 +169,7 @@ class _Writer:
 
 
 def json_text(value: object) -> str:
-    r"""Serialize JSON on one line, in ASCII: lone surrogates are escaped, and numbers that JSON lacks become null.
+    r"""Serialize JSON on one line of ASCII; lone surrogates are escaped, and NaN and infinities become null.
 
     >>> json_text({"text": "\ud83d"}), json_text({"score": float("nan")})
     ('{"text":"\\ud83d"}', '{"score":null}')

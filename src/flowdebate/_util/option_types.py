@@ -1,4 +1,4 @@
-"""Types of options: each has one check and one sentence, for Python, plan files, the command line, HTTP and MCP."""
+"""Option types with one check and one sentence each, for Python, plan files, the command line, HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def allowed(sentence: str) -> WrapValidator:
-    """Report rejected values of a type with `sentence`, not in pydantic's words."""
+    """Describe rejected values of a type with `sentence` instead of pydantic's message."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -38,7 +38,7 @@ def allowed(sentence: str) -> WrapValidator:
 
 @dataclass(frozen=True)
 class Reach:
-    """Resource that this program reads or connects to, named by a text in a plan; the type of each text declares it."""
+    """Resource, named by a text in a plan, that this program reads or connects to; declared by the type of the text."""
 
     of: Literal["nothing", "file", "server", "model"]
 
@@ -48,7 +48,7 @@ NOTHING = Reach("nothing")
 
 def is_text(value: str) -> bool:
     """Return whether `value` is non-blank text."""
-    # a lone surrogate, as in a broken command line argument, cannot be encoded in UTF-8, and so in a request
+    # A lone surrogate, as in a broken command-line argument, cannot be encoded in UTF-8, so requests cannot contain it.
     return bool(value.strip()) and value.encode(errors="replace").decode() == value
 
 
@@ -71,7 +71,7 @@ def _at_most_all_rounds(value: int) -> int:
 
 
 MOST_ROUNDS = 10_000
-"""Maximum number of rounds, or turns: each prompt contains the transcript, so any context is full long before that."""
+"""Maximum number of rounds or turns; each prompt contains the transcript, so every context is full long before that."""
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -87,7 +87,7 @@ Flag = Annotated[bool, allowed("true or false")]
 Whole = Annotated[int, allowed("an int")]
 Count = Annotated[int, Field(ge=1), allowed("an int >= 1")]
 Quorum = Count
-"""Number of members of a panel, or of sides of a debate, required for a result; the others may fail."""
+"""Number of panel members, or of sides in a debate, that are required for a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, allowed("a number > 0")]
 Money = Annotated[_Positive, allowed("a number > 0")]
@@ -104,11 +104,11 @@ TurnLength = Annotated[
 RoundsOrAll = Annotated[Literal["all"] | Annotated[int, Field(ge=1)], allowed("a number of rounds >= 1, or all")]
 
 
-_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # cached: a pattern checks its options each time it is built
+_ADAPTERS: dict[object, TypeAdapter[object]] = {}  # cached, because a pattern checks its options each time it is built
 
 
 def check_option(kind: TypeForm[object], field: str, value: object, *, location: str, optional: bool = True) -> None:
-    """Raise ConfigurationError unless `value` is a `kind`, or None for an omitted `optional` one.
+    """Raise ConfigurationError unless `value` is a `kind`; None is also accepted if the option is `optional`.
 
     >>> check_option(Count, "max_rounds", 0, location="debate 'rent'")
     Traceback (most recent call last):
@@ -125,7 +125,7 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
 
 
 def sentence_of(problem: ErrorDetails, needed: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - an error of pydantic each
-    """Describe what a value must be, for a validation error; `needed` contains the required keys of a table."""
+    """Describe the valid values for a validation error; `needed` contains the required keys of a table."""
     match problem["type"]:
         case "allowed":
             return problem["msg"]

@@ -14,8 +14,8 @@ from flowdebate.errors import ConfigurationError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST_WEIGHT = 1_000_000  # maximum weight of a vote: sums of larger ones would overflow
-# Replacements for options of other libraries, and for options that belong to a group, by the name that was used.
+_MOST_WEIGHT = 1_000_000  # maximum weight of a vote; the sum of larger weights could overflow
+# Replacements for option names from other libraries, and for options that belong to a group.
 _MEANT = {
     "agents": "debaters",
     "api_key": "model",
@@ -49,7 +49,7 @@ _MEANT = {
 
 
 def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeError:
-    """Create the error for an unknown keyword of a function, with a suggestion."""
+    """Create the error for an unknown keyword argument, with a suggestion."""
     names = list(options)
     meant = _MEANT.get(option)
     if meant is None or meant.partition("=")[0] not in names:
@@ -59,7 +59,7 @@ def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeEr
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap `function` so that its TypeError for an unknown keyword suggests a known one."""
+    """Wrap `function` so that its TypeError for an unknown keyword argument suggests a known one."""
 
     @wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:
@@ -67,7 +67,7 @@ def suggesting(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **options)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-                raise  # raised inside
+                raise  # the error comes from inside the function
             from inspect import signature
 
             parameters = list(signature(function).parameters)
@@ -94,14 +94,16 @@ def check_count(location: str, *, minimum: int = 1, maximum: int | None = None, 
 
 
 def check_seconds(location: str, **options: object) -> None:
-    """Check that an option is a finite number of seconds > 0; otherwise raise ConfigurationError."""
+    """Check that an option is a finite positive number of seconds; otherwise raise ConfigurationError."""
     for name, value in options.items():
         if not is_number(value, maximum=float_info.max):
             raise ConfigurationError(location, name, value, "a number of seconds > 0")
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
-    """Check that the weight of `name` in a vote is a number > 0, small enough for sums; otherwise ConfigurationError.
+    """Check that the vote weight of `name` is a positive number, small enough to add up.
+
+    Raise ConfigurationError otherwise.
 
     >>> check_weight("tally()", "ann", -1)
     Traceback (most recent call last):
@@ -112,12 +114,15 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
 
 def is_number(value: object, *, maximum: float) -> bool:
-    """Return whether `value` is a number > 0 and <= `maximum`, but neither NaN nor an integer too large for a float."""
+    """Return whether `value` is a number > 0 and <= `maximum`.
+
+    NaN and integers too large for a float are rejected.
+    """
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= maximum
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """Check that an option is a number from 0 to 1, exclusive without `ends`; otherwise raise ConfigurationError."""
+    """Raise ConfigurationError unless an option is a number from 0 to 1 (exclusive without `ends`)."""
     for name, value in options.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not (0 <= value <= 1 if ends else 0 < value < 1):  # type: ignore[operator] # it is a number
@@ -126,7 +131,7 @@ def check_share(location: str, *, ends: bool = True, **options: object) -> None:
 
 
 def check_library(location: str, module: str, *, library: str, extra: str) -> None:
-    """Raise ConfigurationError, with the command to install it, for a missing `library` of an optional `extra`."""
+    """Raise ConfigurationError with the install command if the `library` of an optional `extra` is missing."""
     if not find_spec(module):
         message = f'{location} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
         raise ConfigurationError(location, "library", None, f"{library}, installed", message=message)

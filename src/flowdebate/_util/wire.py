@@ -1,4 +1,4 @@
-"""Wire formats (snake_case in Python, camelCase on the wire): base classes of models and events, and frozen values."""
+"""Wire formats (snake_case in Python, camelCase on the wire): frozen values, and bases of models and events."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from flowdebate.errors import ReadOnly
 
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
-    """Return the type of one of `values`, which schemas list in this order.
+    """Return a literal type of `values` that schemas list in this order.
 
-    `typing` treats literals as equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` if
-    somebody created the latter before: schemas for models would depend on earlier runs of the process. The order is
-    part of this type.
+    `typing` treats literals as equal in any order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None` if the
+    latter was created first, and schemas for models would depend on earlier runs of the process. This type keeps the
+    order.
     """
     choices = tuple(values)
     return Annotated[Literal[choices], choices]
 
 
 class WireModel(BaseModel):
-    """Frozen value that reads both key styles, rejects unknown keys, and writes camelCase `by_alias`."""
+    """Frozen model that reads both key styles, rejects unknown keys, and writes camelCase with `by_alias`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
@@ -35,11 +35,11 @@ class WireModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        defer_build=True,  # validators are built at first use, so that the import is fast
+        defer_build=True,  # validators are built on first use, which keeps the import fast
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the model with other values in some fields, as pydantic does, but in a third of the time."""
+        """Copy the model with other values in some fields; does the same as pydantic in a third of the time."""
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         copy = object.__new__(type(self))
@@ -59,12 +59,13 @@ class WireModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
-_set = object.__setattr__  # frozen models reject their own
+_set = object.__setattr__  # frozen models reject ordinary assignment
 
 
 def share_fields_set(model: WireModel) -> None:
-    """Make `model` share its set of explicit fields with all models that have the same set, which saves 0.7 KB each."""
-    if model.model_config.get("frozen"):  # nothing adds to its set, which pydantic copies before changing a copy
+    """Let `model` share its set of explicit fields with models that have an equal set; saves 0.7 KB each."""
+    # nothing adds to a frozen model's set, and pydantic copies it before changing a copy
+    if model.model_config.get("frozen"):
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
 
@@ -74,17 +75,17 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Create a new list as the default of a field; with `list` itself, pydantic spends milliseconds on its docs."""
+    """Create a new list as a field's default; with `list` itself, pydantic spends milliseconds on its docs."""
     return []
 
 
 def new_dict() -> dict[str, Any]:
-    """Create a new dict as the default of a field; see `new_list`."""
+    """Create a new dict as a field's default; see `new_list`."""
     return {}
 
 
 def as_list(value: object) -> object:
-    """Return `value`, converting a tuple to a list; iterators are not converted, since they may be endless."""
+    """Return `value`, with a tuple converted to a list; iterators are not converted, because they may be endless."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -129,7 +130,7 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
 
 
 class FrozenList(list[Any]):
-    """List that rejects changes (`ReadOnly`), equal to any list with the same elements."""
+    """List that rejects changes (`ReadOnly`); it is equal to any list with the same elements."""
 
     __slots__ = ()
 
@@ -137,12 +138,12 @@ class FrozenList(list[Any]):
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the list as one value; the default appends the elements one by one."""
+        """Copy and pickle the list as a single value; the default would append the elements one by one."""
         return type(self), (list(self),)
 
 
 class FrozenDict(dict[str, Any]):
-    """Dict that rejects changes (`ReadOnly`), equal to any dict with the same items."""
+    """Dict that rejects changes (`ReadOnly`); it is equal to any dict with the same items."""
 
     __slots__ = ()
 
@@ -150,12 +151,12 @@ class FrozenDict(dict[str, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the dict as one value."""
+        """Copy and pickle the dict as a single value."""
         return type(self), (dict(self),)
 
 
 def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
-    """Return `value` with frozen copies of the lists and dicts in it and in its models; frozen parts are shared.
+    """Return `value` with frozen copies of all its lists and dicts, including those in models; frozen parts are shared.
 
     >>> freeze([1, {"a": [2]}])
     [1, {'a': [2]}]
@@ -177,7 +178,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
 
 
 def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
-    """Build a frozen list of `items` and `further`; only items not yet in a frozen list are examined.
+    """Build a frozen list from `items` and `further`; items that are already in a frozen list are not examined again.
 
     >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]
@@ -186,5 +187,5 @@ def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
     return FrozenList([*before, *map(freeze, further)])
 
 
-# Types of nearly all fields, which need no further check.
+# Types of nearly all fields, which need no further checks.
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

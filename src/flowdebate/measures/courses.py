@@ -1,4 +1,4 @@
-"""Courses of answers: the successive answers of each voice in a run, and the outcome."""
+"""Courses of answers: each voice's successive answers in a run, and the outcome."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class AnswerCourse(WireModel):
     """Successive answers of a run's voices to one question, and their outcome."""
 
     voices: dict[str, list[str | None]]
-    """Answers of each voice in order; None for a missing answer."""
+    """Answers of each voice, in order; None marks a missing answer."""
     outcome: str | None = None
-    """Joint outcome of the voices; None without an outcome."""
+    """Joint outcome of the voices; None if there is none."""
     truth: str | None = None
     """Correct answer; None if unknown."""
     cluster: str | None = None
-    """Cluster of related courses, such as a topic; None for an independent course."""
+    """Cluster of related courses, for example by topic; None for an independent course."""
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count the voices with several answers, those that changed, and those that adopted another's first answer.
+    """Count the voices that answered several times, changed their answer, and adopted another voice's first answer.
 
     Answers are compared by their words.
 
@@ -39,7 +39,7 @@ def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
 
 
 def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
-    """Extend `same` to missing answers, which equal only each other."""
+    """Extend `same` to missing answers, which are equal only to each other."""
 
     def are_same(one: str | None, other: str | None) -> bool:
         return one is other if one is None or other is None else one == other or same(one, other)
@@ -48,7 +48,7 @@ def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
 
 
 def changes_in(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield the change from the first answer for each voice that answered at least twice."""
+    """Yield each voice's change from its first answer, for voices that answered at least twice."""
     firsts = {name: answers[0] for name, answers in course.voices.items() if answers}
     for name, answers in course.voices.items():
         if len(answers) < 2:  # noqa: PLR2004 - a change is between two

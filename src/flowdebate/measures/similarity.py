@@ -1,6 +1,6 @@
-"""Similarity of texts by words or meaning: measures behind one protocol, convergence of proposals, and copies.
+"""Similarity of texts by words or meaning: interchangeable measures, convergence of proposals, and copied text.
 
-Similarity is not agreement: opposite stances on one subject share most of their words, and their embeddings are close.
+Similarity is not agreement: opposite stances on a subject share most of their words and have similar embeddings.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from wordllama import WordLlamaInference
 
 Matrix: TypeAlias = list[list[float]]
-"""Square matrix of numbers from 0 to 1, with a row and a column per text."""
+"""Square matrix of numbers from 0 to 1, with one row and one column per text."""
 
 
 @runtime_checkable
 class Similarity(Protocol):
-    """Measure of similarity, called with texts to compute a square matrix.
+    """Measure of similarity; calling it with texts computes a square matrix.
 
-    The matrix is symmetric, from 0 to 1, with 1.0 for identical texts, and does not depend on the order of the texts.
-    Every string is accepted.
+    The matrix is symmetric, with values from 0 to 1 and 1.0 for identical texts, and does not depend on the order of
+    the texts. Every string is accepted.
     """
 
     @property
@@ -46,7 +46,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class Jaccard:
-    """Similarity by shared words, as a share of all words in two texts (Jaccard 1912); needs no library.
+    """Similarity by shared words, as a share of all words in two texts (Jaccard 1912). Needs no extra library.
 
     >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
     [1.0, 0.6666666666666666, 0.0]
@@ -60,9 +60,9 @@ class Jaccard:
 
 @dataclass(frozen=True)
 class TfIdf:
-    """Similarity by the cosine of words, weighted by their rarity among the texts (Spärck Jones 1972).
+    """Cosine similarity of words, weighted by their rarity among the texts (Spärck Jones 1972).
 
-    Needs scikit-learn (`pip install "flowdebate[similarity]"`), which is imported at the first call and takes a second.
+    Needs scikit-learn (`pip install "flowdebate[similarity]"`), which is imported on the first call and takes a second.
     """
 
     name: ClassVar[str] = "tf-idf"
@@ -76,10 +76,10 @@ class TfIdf:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Similarity by the cosine of WordLlama embeddings; the wheel contains the weights, so nothing is downloaded.
+    """Cosine similarity of WordLlama embeddings; the wheel contains the weights, so nothing is downloaded.
 
-    Needs wordllama (`pip install "flowdebate[similarity]"`). The first call in a process takes about a second, to
-    import it and read the weights; after that, a text takes a fraction of a millisecond.
+    Needs wordllama (`pip install "flowdebate[similarity]"`). The first call in a process takes about a second to import
+    it and read the weights; after that, a text takes a fraction of a millisecond.
     """
 
     name: ClassVar[str] = "embeddings"
@@ -92,14 +92,14 @@ class Embeddings:
 
 
 def best_similarity() -> Similarity:
-    """Return the best measure whose library is installed (Embeddings, TfIdf, or Jaccard), without importing any."""
+    """Return the best measure with an installed library (Embeddings, TfIdf, or Jaccard), without importing any."""
     if find_spec("wordllama"):
         return Embeddings()
     return TfIdf() if find_spec("sklearn") else Jaccard()
 
 
 def text_words(text: str) -> list[str]:
-    """Split a text in any script into case-folded words; in scripts without blanks, into pairs of characters.
+    """Split a text in any script into case-folded words, or into pairs of characters in scripts without spaces.
 
     A text without words is split into its symbols, so the result is empty only for blank texts.
 
@@ -121,7 +121,7 @@ def copied_run(text: str, source: str) -> int:
     """
     numbers: dict[str, int] = {}
     runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
-    powers: list[list[list[int]]] = []  # the runs of 1, 2, 4, … words, as far as some are shared
+    powers: list[list[list[int]]] = []  # numbers of the runs of 1, 2, 4, … words, as long as any are shared
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)
         runs = _longer_runs(runs, runs, 1 << len(powers) - 1)
@@ -137,7 +137,7 @@ def copied_run(text: str, source: str) -> int:
 
 
 def copied_share(text: str, source: str) -> float:
-    """Compute the share of `text`'s distinct pairs of neighbouring words that occur in `source`; 0.0 without pairs.
+    """Compute the share of distinct word pairs in `text` that also occur in `source`; 0.0 if there are no pairs.
 
     >>> copied_share("But trams are quiet, and clean.", "I say: trams are quiet and fast.")
     0.6
@@ -147,7 +147,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Number the runs that extend one of `runs`, `length` words long, by its successor in `following`."""
+    """Number the runs that extend one of `runs`, `length` words long, by the run that follows it in `following`."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -163,7 +163,7 @@ _NO_BLANKS = re.compile(
 
 
 def _split_by_script(word: str) -> Iterator[str]:
-    """Split `word`, turning runs in a script without blanks into pairs of characters."""
+    """Split `word`, turning runs in a script without spaces into pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:
@@ -175,16 +175,17 @@ def _split_by_script(word: str) -> Iterator[str]:
         yield word[end:]
 
 
-# How much a turn may share with an earlier one; evidence/records/local-model.md has the debates behind it.
+# Maximum similarity between a turn and an earlier one. The debates behind these values are in
+# evidence/records/local-model.md.
 LONGEST_COPY = 12  # maximum consecutive words
 MOST_COPIED = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
-    """Extent to which a turn is copied from an earlier one."""
+    """Extent to which a turn copies an earlier one."""
 
     excess: float
-    """Ratio to the allowed maximum; above 1, the turn counts as a copy."""
+    """Ratio to the allowed maximum; a turn above 1 counts as a copy."""
     message: str
 
 
@@ -192,7 +193,9 @@ NOT_COPIED = Copy(0.0, "")
 
 
 def measure_copy(text: str, earlier: str) -> Copy:
-    """Measure how much of `text` is in `earlier`; for short texts, which share pairs by chance, only the run counts.
+    """Measure how much of `text` occurs in `earlier`; in short texts, only the longest run counts.
+
+    Short texts share word pairs by chance.
 
     >>> measure_copy("Trams are quiet.", "They are loud.").excess < 1
     True
@@ -208,7 +211,7 @@ def measure_copy(text: str, earlier: str) -> Copy:
 
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
-"""Status of convergence: in agreement, approaching, far apart, or repeating without agreement."""
+"""Convergence status: in agreement, approaching, far apart, or repeating without agreement."""
 
 
 class Convergence(WireModel):
@@ -217,7 +220,7 @@ class Convergence(WireModel):
     similarity: float
     """Mean over all pairs of proposals, from 0 to 1; 1 for a single proposal."""
     stability: float | None = None
-    """Mean similarity of each agent's text to the same agent's previous text; None if nobody has one."""
+    """Mean similarity between each agent's text and its previous one; None if there are no previous texts."""
     status: ConvergenceStatus
     backend: str
     """Name of the similarity measure."""
@@ -234,10 +237,10 @@ def convergence(
 ) -> Convergence:
     """Compare the proposals `now` with each other, and with those of the round `before`; both are keyed by agent.
 
-    - `positions`: each agent's short answer. Similarity is not agreement, so proposals whose positions differ
-      (`same_answer`) have not converged, even if their texts are similar. Agents without a position, or with one
-      without words, contradict nobody.
-    - `similarity`: the measure; None is `best_similarity()`.
+    - `positions`: each agent's short answer. Similarity is not agreement, so proposals with different positions
+      (`same_answer`) have not converged, even if their texts are similar. Agents with no position, or with a position
+      that has no words, contradict nobody.
+    - `similarity`: the measure; None means `best_similarity()`.
 
     The status is "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart
     (its mean similarity to the others is below `diverging`). It is "stagnant" if positions differ and the stability is
@@ -278,7 +281,10 @@ def convergence(
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """Compute the mean independently of order: exactly the number if all are equal, and 1 without numbers."""
+    """Compute the mean independently of order.
+
+    If all numbers are equal, the result is exactly that number; if there are none, it is 1.
+    """
     every = list(numbers) or [1.0]
     return every[0] if every.count(every[0]) == len(every) else math.fsum(every) / len(every)
 
@@ -294,11 +300,11 @@ def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
     return matrix
 
 
-# The measures
+# Measures
 
 
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
-    """Apply `scores` to the distinct texts in sorted order, so the guarantees of `Similarity` hold exactly."""
+    """Apply `scores` to the distinct texts in sorted order, so that the guarantees of `Similarity` hold exactly."""
     distinct = sorted(set(texts))
     scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}
@@ -306,13 +312,13 @@ def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequenc
     def score(one: int, other: int) -> float:
         if one == other:
             return 1.0
-        # cosines can be negative, or a bit above 1; and an array need not be symmetric in its last bit
+        # A cosine can be negative or slightly above 1, and an array need not be symmetric in its last bit.
         return min(max(float(scored[min(one, other)][max(one, other)]), 0.0), 1.0)
 
     return [[score(place[one], place[other]) for other in texts] for one in texts]
 
 
-# cached: a round compares each text repeatedly
+# Cached, because a round compares each text repeatedly.
 _word_set = lru_cache(maxsize=256)(lambda text: frozenset(text_words(text)))
 
 
@@ -325,7 +331,7 @@ def _rare_words(texts: list[str]) -> Matrix:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if not any(map(text_words, texts)):
-        return [[0.0] * len(texts) for _ in texts]  # scikit-learn refuses an empty vocabulary
+        return [[0.0] * len(texts) for _ in texts]  # scikit-learn rejects an empty vocabulary
     counted = TfidfVectorizer(analyzer=text_words).fit_transform(texts)
     cosines: Matrix = (counted @ counted.T).toarray().tolist()
     return cosines
@@ -334,7 +340,7 @@ def _rare_words(texts: list[str]) -> Matrix:
 def _meanings(texts: list[str]) -> Matrix:
     import numpy as np
 
-    # Its tokenizer does not accept half surrogate pairs, and blanks matter to it.
+    # WordLlama's tokenizer does not accept lone surrogates, and spaces affect its result.
     clean = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
     vectors = np.asarray(_wordllama().embed(clean, norm=False), dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -345,11 +351,11 @@ def _meanings(texts: list[str]) -> Matrix:
 
 @cache
 def _wordllama() -> WordLlamaInference:
-    """Return the model, which is loaded once per process."""
+    """Return the WordLlama model, which is loaded once per process."""
     from pathlib import Path
 
-    # wordllama calls `logging.basicConfig`, which does nothing where there is a handler: importing a library may not
-    # configure the logging of an application
+    # wordllama calls `logging.basicConfig`, which does nothing if there is already a handler. Importing a library must
+    # not configure an application's logging.
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
     try:

@@ -1,4 +1,4 @@
-"""Statements of agents, analysed by heuristics for English: short answers, and flips between rounds."""
+"""Heuristics for agents' statements in English: comparing short answers, and finding flips between rounds."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ FlipKind = Literal["retraction", "contradiction", "refinement"]
 """Kind of change: the answer is withdrawn, negated or replaced, or extended."""
 
 # Answers
-_UNSEEN = {"Cc", "Cf"}  # categories of invisible characters: controls, zero-width ones, changes of direction
-_SELECTORS = {"\ufe0e", "\ufe0f"}  # selectors of the form of the preceding character
-_PART_OF_WORD = set("#%&@")  # punctuation at the edge of a word that belongs to it: C#, 5%
-_MARKDOWN = set("`~^|")  # symbols at the edge of a word that do not belong to it
-_SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")  # variants of minus, hyphen and apostrophe
+# categories of invisible characters, such as controls, zero-width characters and direction changes
+_UNSEEN = {"Cc", "Cf"}
+_SELECTORS = {"\ufe0e", "\ufe0f"}  # selectors for the form of the preceding character
+_PART_OF_WORD = set("#%&@")  # punctuation that belongs to the word next to it, as in C# and 5%
+_MARKDOWN = set("`~^|")  # symbols that do not belong to the word next to them
+_SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")  # variants of minus sign, hyphen and apostrophe
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
 
 # Flips
-_SENTENCE = 8  # minimum words of a paraphrase; a shorter answer must have the same words
+_SENTENCE = 8  # minimum number of words in a paraphrase; a shorter answer must have the same words
 _ALIKE = 0.6  # minimum similarity of a paraphrase
 _TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
 _NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}
@@ -39,7 +40,7 @@ class Position(WireModel):
 
     agent: str
     claim: str = ""
-    """Subject of the position; positions are compared if both agent and claim are the same."""
+    """Subject of the position; two positions are only compared if both agent and claim match."""
     answer: str | None
     """Stance or short answer; None if missing or retracted."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
@@ -75,7 +76,7 @@ def same_answer(one: str, other: str) -> bool:
     """Return whether two short answers are equal, or one merely continues the other.
 
     "Yes" is the same as "yes, in cities", but not as "yes, but not in cities": the continuation must not contain an
-    (English) negation or follow a number. It compares words, not meanings: "rent caps" and "caps on rents" differ.
+    (English) negation or follow a number. Words are compared, not meanings: "rent caps" and "caps on rents" differ.
 
     >>> same_answer("Yes.", "yes, in cities"), same_answer("Yes", "No"), same_answer("5", "5 million")
     (True, False, False)
@@ -97,7 +98,7 @@ def is_negative(words: Sequence[str]) -> bool:
 
 
 def numbers_of(words: Sequence[str]) -> set[str]:
-    """Return the numbers in `words` written in digits.
+    """Return the numbers in `words` that are written in digits.
 
     >>> sorted(numbers_of(answer_words("from 3% to 4.5")))
     ['3', '4.5']
@@ -106,7 +107,7 @@ def numbers_of(words: Sequence[str]) -> set[str]:
 
 
 def _trim_edges(piece: str) -> str:
-    """Trim the punctuation around `piece`, except the minus of a number."""
+    """Trim the punctuation around `piece`, except for a number's minus sign."""
     start, end = 0, len(piece)
     while start < end and _is_edge(piece[start]) and not _NUMBER.match(piece, start):
         start += 1
@@ -120,12 +121,12 @@ def _is_edge(char: str) -> bool:
 
 
 def flips(history: Sequence[Position], *, similarity: Similarity | None = None) -> list[Flip]:
-    """List the changes of mind in `history` by round, comparing each position with the agent's last on that claim.
+    """List the changes of mind in `history` by round, comparing each position with the agent's last one on that claim.
 
     - retraction: an answer becomes None, blank, or a withdrawal ("I withdraw that").
-    - contradiction: one of the two is negated, or the answers differ.
+    - contradiction: exactly one of the answers is negated, or the answers differ.
     - refinement: the answer extends the previous words ("yes" to "yes, but not in cities"); or both have at least eight
-      words, the same numbers, and are similar by `similarity` (None is `Jaccard()`).
+      words, the same numbers, and are similar by `similarity` (None means `Jaccard()`).
 
     Repeating or shortening an answer is not a flip. An agent who states nothing in a round keeps the last position.
 
@@ -148,7 +149,7 @@ def flips(history: Sequence[Position], *, similarity: Similarity | None = None) 
 
 
 def _flip_kind(before: str | None, after: str | None, measure: Similarity) -> FlipKind | None:
-    """Return the kind of change between two answers; None without a change or a previous answer."""
+    """Return the kind of change between two answers; None if nothing changed or there is no previous answer."""
     if before is None or _is_nothing(before):
         return None
     if after is None or _is_nothing(after):

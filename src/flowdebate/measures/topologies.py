@@ -1,4 +1,4 @@
-"""Topologies of criticism: six pure functions from names, round and randomness to (critic, target) edges."""
+"""Topologies of criticism, as six pure functions from names, round and randomness to (critic, target) edges."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from flowdebate.errors import ConfigurationError, OutputError
 Topology = Literal["all-to-all", "round-robin", "ring", "star", "sparse", "random-graph"]
 
 Edge: TypeAlias = tuple[str, str]
-"""`(critic, target)`: the critic reviews the proposal of the target."""
+"""`(critic, target)` pair: the critic reviews the target's proposal."""
 
 _WHERE = "edges()"
-_ROUNDING = 1e-9  # 0.29 of 100 is 28.999999999999996 in floats
+_ROUNDING = 1e-9  # with floats, 0.29 of 100 is 28.999999999999996
 
 
 def edges(
@@ -36,15 +36,15 @@ def edges(
     targets: Collection[str] | None = None,
     critics: Collection[str] | None = None,
 ) -> list[Edge]:
-    """Choose who criticises whom in `round` among the agents `names`, in their order; never themselves.
+    """Choose who criticizes whom in `round` among the agents `names`, in their order; nobody criticizes themselves.
 
     - `topology`: a name, or a function of `(names, round, random)` that returns edges. Raise OutputError if it returns
-      unknown agents, edges to oneself, or duplicates.
-    - `hub`: the hub of a star, one of `names`; None is the first by name.
-    - `sparsity`: the share of the other agents that review a proposal, from 0 to 1, for sparse and random-graph;
+      unknown agents, edges from an agent to itself, or duplicates.
+    - `hub`: the hub of a star, one of `names`; None means the first by name.
+    - `sparsity`: for sparse and random-graph, the share of the other agents that review a proposal, from 0 to 1;
       at least one does.
     - `targets`, `critics`: the agents with a proposal, and the agents who can review; None means all. Other edges are
-      left out. A proposal without a critic is assigned the least busy other agent who can review it.
+      omitted. A proposal without a critic is assigned to the least busy other agent who can review it.
 
     >>> from random import Random
     >>> edges("ring", ["ann", "bob", "cy", "di"], round=1, random=Random(7), targets={"ann"})
@@ -68,7 +68,7 @@ def edges(
         {target for _, target in edges_chosen},
         sorted(names),
     )
-    # assign a critic to each proposal without one: the least busy agent, then the next by name
+    # Assign a critic to each proposal without one: the least busy agent, or the next by name.
     for at, target in enumerate(ordered):
         candidates = [name for name in (*ordered[at + 1 :], *ordered[:at]) if name in able]
         if candidates and target in live and target not in reviewed:
@@ -80,15 +80,15 @@ def edges(
 
 
 def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Let everybody review every other proposal: N(N - 1) edges (Du et al. 2023)."""
+    """Let everyone review every other proposal: N(N - 1) edges (Du et al. 2023)."""
     return list(permutations(names, 2))
 
 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
     """Assign each agent one proposal to review and one reviewer: N edges.
 
-    All agents look equally far ahead in the order of names. The distance is a hash of the names plus the round, so
-    after N - 1 rounds everybody has reviewed everybody.
+    Every agent reviews the one at the same distance in the order of names. The distance is a hash of the names plus the
+    round, so after N - 1 rounds everyone has reviewed everyone else.
     """
     ring_of = sorted(names)
     count = len(ring_of)
@@ -99,7 +99,7 @@ def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:
 
 
 def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign each agent both neighbours in the order of names: 2N edges, or 2 for two agents."""
+    """Let each agent review both neighbors in the order of names: 2N edges, or 2 for two agents."""
     ring_of = sorted(names)
     neighbours = zip(ring_of, ring_of[1:] + ring_of[:1], strict=True)
     directed = [edge for one, other in neighbours if one != other for edge in ((one, other), (other, one))]
@@ -114,9 +114,9 @@ def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = 
 
 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign max(1, floor((N - 1) * sparsity)) critics to each proposal, the same in every round (Li et al. 2024).
+    """Assign max(1, floor((N - 1) * sparsity)) critics to each proposal, the same ones in every round (Li et al. 2024).
 
-    A hash of the two names chooses them, so the absence of one agent changes little.
+    They are chosen by a hash of both names, so the absence of one agent changes little.
     """
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
@@ -127,7 +127,7 @@ def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float 
 
 
 def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign the same number of critics to each proposal as `sparse`, drawn from `random` each time."""
+    """Assign as many critics to each proposal as `sparse`, but draw them from `random` each time."""
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []
     for target in sorted(names):
@@ -137,12 +137,12 @@ def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: 
 
 
 def _critics(count: int, sparsity: float) -> int:
-    """Return the number of critics for each of `count` proposals."""
+    """Return the number of critics per proposal for `count` proposals."""
     return min(count - 1, max(1, math.floor((count - 1) * sparsity + _ROUNDING))) if count else 0
 
 
 def _digest(*names: str) -> int:
-    """Compute a hash that is the same in every process; it also accepts lone surrogates."""
+    """Compute a hash that is the same in every process; lone surrogates are accepted."""
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
     data = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return int.from_bytes(sha256(data).digest()[:8], "big")
@@ -174,7 +174,7 @@ def _check(
 def _ask_own(
     topology: Callable[[Sequence[str], int, Random], object], names: Sequence[str], number: int, random: Random
 ) -> list[Edge]:
-    """Compute the edges of a custom topology; raise OutputError for invalid ones."""
+    """Compute the edges of a custom topology; invalid edges raise OutputError."""
     selected = topology(tuple(names), number, random)
     custom_edges: list[Edge] = []
     problems: list[tuple[str, str]] = []

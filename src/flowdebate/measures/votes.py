@@ -1,4 +1,4 @@
-"""Exact counting of votes and scores, independent of the order of ballots.
+"""Exact counting of votes and scores; the order of ballots does not matter.
 
 Numbers are added as fractions; a float is read as the simplest fraction that rounds to it.
 """
@@ -21,13 +21,13 @@ _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
 """Degree of agreement, from unanimous to single votes only; "split" and "contested" have no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
-"""Voting rule: more than half of the voters, at least two thirds, all, or more than half of the weight."""
+"""Voting rule: more than half of the voters, at least two thirds, all voters, or more than half of the weight."""
 
 _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
 _HALF = Fraction(1, 2)
 _ZERO, _ONE = Fraction(0), Fraction(1)
-_SIMPLE = 1_000_000  # the largest denominator of a fraction that a person may have meant by a float
+_SIMPLE = 1_000_000  # largest denominator of a fraction that a person may have written as a float
 _WHERE = "tally()"
 _ASKED: dict[VotingRule, str] = {
     "majority": "more than half of the eligible voters",
@@ -38,20 +38,20 @@ _ASKED: dict[VotingRule, str] = {
 
 
 class Ballot(WireModel):
-    """Vote of one voter."""
+    """Vote by one voter."""
 
     voter: str
-    """The voter's name."""
+    """Name of the voter."""
     choice: str | None
-    """Author of the chosen proposal; the ballot is spoiled if this is None or any other name."""
+    """Author of the chosen proposal; None or any other name makes the ballot spoiled."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
-    """Confidence of the voter, from 0 to 1."""
+    """The voter's confidence, from 0 to 1."""
     reasoning: str = ""
     """Reason for the vote, in the voter's words."""
 
 
 class Tally(WireModel):
-    """Count of a vote; `valid + spoiled + failed == eligible`."""
+    """Result of a vote; `valid + spoiled + failed == eligible`."""
 
     rule: VotingRule
     """Voting rule that determines the winner."""
@@ -68,7 +68,7 @@ class Tally(WireModel):
     weights: dict[str, float]
     """Total weight of the valid votes per choice."""
     winner: str | None
-    """Choice with the most votes (weighted: the most weight); None without a quorum or for an unbroken tie."""
+    """Choice with the most votes (weighted: the most weight); None if there is no quorum or the tie is unbroken."""
     tied: list[str]
     """Choices that share the lead, in their order; empty if at most one choice leads."""
     quorum: int
@@ -76,8 +76,8 @@ class Tally(WireModel):
     quorum_met: bool
     """True if there were enough valid votes."""
     confidence: float
-    """Votes for the winner, each counted by its confidence, as a share of all eligible voters (weighted: of all
-    weight), from 0 to 1; 0 without a winner.
+    """Votes for the winner, each multiplied by its confidence, as a share of all eligible voters (weighted: of all
+    weight), from 0 to 1; 0 if there is no winner.
     """
     reached: bool
     """True if the winner meets the rule's requirement."""
@@ -88,7 +88,7 @@ class Tally(WireModel):
 def exact(number: float) -> Fraction:
     """Return the simplest fraction that rounds to the float `number`, or otherwise its decimal representation.
 
-    No float is exactly 1/3 or 0.1; read this way, three thirds are 1, and 0.1 + 0.2 is 0.3.
+    No float is exactly 1/3 or 0.1. Read this way, three thirds are 1, and 0.1 + 0.2 is 0.3.
 
     >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
     (Fraction(1, 1), Fraction(3, 10))
@@ -98,7 +98,7 @@ def exact(number: float) -> Fraction:
 
 
 def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Compute the exact share of each of `sides` in `scores`, summing to 1; equal shares if all scores are zero.
+    """Compute the exact share of each of `sides` in `scores`; shares add up to 1, and are equal if all scores are zero.
 
     >>> portions({"a": 0.75, "b": 0.25}, ["a", "b"])
     {'a': Fraction(3, 4), 'b': Fraction(1, 4)}
@@ -109,12 +109,12 @@ def portions(scores: Mapping[str, float], sides: Sequence[str]) -> dict[str, Fra
 
 
 def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Split one vote equally among `firsts`."""
+    """Split one vote equally among the sides in `firsts`."""
     return {side: Fraction(side in firsts, len(firsts)) for side in sides}
 
 
 def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Sum `parts` for each of `sides`, in their order."""
+    """Add up `parts` for each of `sides`, in their order."""
     totals = dict.fromkeys(sides, _ZERO)
     for part in parts:
         for side, amount in part.items():
@@ -123,7 +123,7 @@ def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict
 
 
 def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
-    """Return the keys with the highest of `totals`, in their order.
+    """Return the keys with the highest value in `totals`, in their order.
 
     >>> leaders({"a": Fraction(1), "b": Fraction(2), "c": Fraction(2)})
     ['b', 'c']
@@ -133,7 +133,7 @@ def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
 
 
 def margin(totals: Mapping[str, Fraction]) -> Fraction:
-    """Compute the lead of the highest of `totals` over the second highest.
+    """Compute the lead of the highest value in `totals` over the second highest.
 
     >>> margin({"a": Fraction(1), "b": Fraction(3)})
     Fraction(2, 1)
@@ -143,7 +143,7 @@ def margin(totals: Mapping[str, Fraction]) -> Fraction:
 
 
 def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
-    """Compute the exact share of all `eligible` voters with the most frequent choice, from 0 to 1.
+    """Compute the exact share of all `eligible` voters who made the most frequent choice, from 0 to 1.
 
     Voters without a valid vote agree with nobody.
 
@@ -159,7 +159,7 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
 
 
 def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
-    """Classify the degree of agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, otherwise split.
+    """Classify the agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, otherwise split.
 
     A split in which no choice has a second vote is contested.
 
@@ -189,18 +189,19 @@ def tally(
     quorum: int | None = None,
     tie_break: str | None = None,
 ) -> Tally:
-    """Count the `ballots` of the `eligible` voters for the `choices`, named by the authors of the proposals.
+    """Count the `ballots` of the `eligible` voters for the `choices`, which are the names of the proposals' authors.
 
     Every rule refers to all eligible voters: a voter without a valid vote has not agreed, so missing votes never create
     a consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
 
-    - `weights`: a positive number per voter; 1 for voters without one, and for all if it is None. The numbers are
-      added exactly: 0.1 + 0.2 is 0.3.
-    - `quorum`: the number of valid votes required for a winner; None is half of the eligible voters, rounded up,
+    - `weights`: a positive number per voter; voters without a weight count as 1, and so do all voters if it is None.
+      The numbers are added exactly: 0.1 + 0.2 is 0.3.
+    - `quorum`: the number of valid votes required for a winner; None means half of the eligible voters, rounded up,
       and at least two (one for a single voter).
-    - `tie_break`: the winner of a tie, one of the tied choices; ignored without a tie. It never creates a consensus.
+    - `tie_break`: the winner of a tie, one of the tied choices; ignored if there is no tie. It never creates a
+      consensus.
 
-    Raise ConfigurationError for a second ballot by the same voter, and for a ballot by an ineligible voter.
+    Raise ConfigurationError if the same voter casts a second ballot, or if an ineligible voter casts one.
 
     >>> votes = [Ballot(voter="ann", choice="bob"), Ballot(voter="bob", choice="bob"), Ballot(voter="cy", choice="ann")]
     >>> result = tally(votes, choices=["ann", "bob"], eligible=["ann", "bob", "cy"], rule="supermajority")
@@ -250,7 +251,7 @@ def tally(
 
 
 def _sum(valid: Sequence[Ballot], choices: Sequence[str], counted: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Sum the votes for each choice, weighted by voter."""
+    """Add up the votes for each choice, weighted by voter."""
     return total(({str(ballot.choice): counted[ballot.voter]} for ballot in valid), choices)
 
 
@@ -264,7 +265,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the missed quorum."""
+    """Describe the reason for the outcome; `quorum` is the quorum that was missed."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
