@@ -299,7 +299,7 @@ async def test_baselines_are_requested_concurrently() -> None:
         if request.output is None:
             return "So."
         call_count += 1
-        if call_count == 4:  # one alone, two drafts, and the first sample
+        if call_count == 4:  # one direct call, two drafts, and the first sample
             first.set()
         await first.wait()
         return {"reasoning": "It follows.", "winner": "for"}
@@ -348,7 +348,7 @@ async def test_run_limits_end_the_baselines_but_not_the_debate() -> None:
         QUESTION, model=Voters().model, limits=Limits(calls=4)
     )
     assert result.status == "complete"
-    assert sum(answer.calls for answer in result.output) == 2  # of 4, of which the debate took 2
+    assert sum(answer.calls for answer in result.output) == 2  # the debate took the other 2 of 4
     assert result.output[0].winner == "for"
     assert {answer.lost for answer in result.output[1:]} != {0}
     assert all("LimitReached" in str(answer.problem) for answer in result.output if answer.lost)

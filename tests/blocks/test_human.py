@@ -345,4 +345,4 @@ async def test_typing_can_be_cancelled() -> None:
         if getattr(event, "kind", "") == "human_asked":
             handle.cancel()
     assert handle.status == "interrupted"
-    os.close(write_end)  # ends the thread, which nobody waits for
+    os.close(write_end)  # end the reading thread, which nothing else would end

@@ -93,7 +93,7 @@ def run_attempt(folder: Path, killed_after: int | None) -> bool:
 def main() -> None:
     """Kill, continue and report; print the number of kills to stderr."""
     folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
-    # build lazy parts here, not in each attempt
+    # load everything lazy here, not in each attempt
     with Path(os.devnull).open("wb") as nobody:
         asyncio.run(ask_study(study(), folder / "first.jsonl", model=prompt_model(nobody.fileno()), maximum=2))
     gc.freeze()

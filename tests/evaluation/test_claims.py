@@ -287,7 +287,7 @@ def test_required_number_of_questions_gives_the_test_its_power(gain: float, diff
     assert power(n) >= 0.8 > power(n - 1)
 
 
-# Audits of judges
+# Judge audits
 
 
 def test_slot_interval_agrees_with_its_test() -> None:
@@ -357,7 +357,7 @@ def test_fair_panels_are_rarely_accused_with_many_tests() -> None:
         report = full_audit(items, resamples=0)
         assert report.tests == 12
         accused += any("favours" in finding for finding in report.findings)
-    assert accused <= 7  # 3 of 60 are expected at 5%; more than 7 have a probability of 1%
+    assert accused <= 7  # 3 of 60 are expected at 5 %; the probability of more than 7 is 1 %
     assert any("12 tests were made and p-values are adjusted for that" in finding for finding in report.findings)
 
 

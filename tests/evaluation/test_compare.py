@@ -201,7 +201,7 @@ async def test_tables_report_the_accuracy_of_judges() -> None:
     printed_lines: list[str] = []
 
     def by_number(request: ModelRequest) -> dict[str, Any]:
-        # prefers the first place on every fourth question, and the longer text otherwise
+        # prefer the first text in every fourth question, and the longer one otherwise
         text = str(request.messages[-1]["content"])
         printed_lines.append(text)
         labels = list(request.output_schema["$defs"]["Scores"]["properties"])  # type: ignore[index]
@@ -225,7 +225,7 @@ async def test_tables_report_the_accuracy_of_judges() -> None:
     truth = table.judges[0].truth
     assert truth is not None
     assert (truth.rows, truth.decided.value, truth.decided.n) == (39, 29 / 39, 39)
-    # among the rows with the same winner in both orders, text 1 is longer in odd ones
+    # among rows with the same winner in both orders, text 1 is longer in odd ones
     assert truth.right is not None
     assert (truth.right.value, truth.right.n) == (19 / 29, 29)
     assert {order: figure.value for order, figure in truth.orders.items()} == {"1 2": 29 / 39, "2 1": 19 / 39}

@@ -61,7 +61,7 @@ def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noq
     fit = sm.GLM(outcomes, design, family=sm.families.Binomial()).fit(tol=1e-13, maxiter=100)
     expected = fit.params
     assert [figure.value for figure in report.effects.values()] == pytest.approx(expected[2:], abs=1e-6)
-    # Bell and McCaffrey's correction by definition: residuals of each cluster, and its block of the hat matrix
+    # Bell-McCaffrey correction by definition, from each cluster's residuals and its block of the hat matrix
     chances = fit.fittedvalues
     root = np.sqrt(chances * (1 - chances))
     weighted, bread = design * root[:, None], np.linalg.inv((design * root[:, None]).T @ (design * root[:, None]))
@@ -74,7 +74,7 @@ def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noq
     errors = np.sqrt(np.diag(bread @ meat @ bread))
     for effect, error in zip(report.effects.values(), errors[2:], strict=True):
         assert effect.low is not None
-        # Student's t; uneven clusters have fewer degrees of freedom than 149
+        # Student's t: uneven clusters have fewer than 149 degrees of freedom
         assert 1.9759 < (effect.value - effect.low) / error < 2.0
     strengths = np.array([0.0, *expected[:2]])
     strengths -= strengths.mean()
@@ -115,7 +115,7 @@ def test_controlling_for_length_removes_the_length_effect() -> None:
             ContentChoice(systems=["long", "short"], shares=[won, 1 - won], columns=columns, cluster=str(number))
         )
     audited = content_audit(choices)
-    assert [*audited.effects] == ["length"]  # style is the same everywhere
+    assert [*audited.effects] == ["length"]  # style is constant
     rates = {system.system: system for system in audited.systems}
     assert rates["long"].share > 0.6
     low, high = rates["long"].controlled.low, rates["long"].controlled.high

@@ -42,7 +42,7 @@ def planted_courses(runs: int, *, lost: float, won: float, adopts: float, seed: 
             first = TRUTH if random.random() < 0.6 else LIE
             moved = random.random() < (lost if first == TRUTH else won)
             voices[name] = [first, {TRUTH: LIE, LIE: TRUTH}[first] if moved else first]
-        # no other voice starts with the fourth one's answer
+        # only the fourth voice starts with this answer
         voices["d"] = ["perhaps", TRUTH if random.random() < adopts else "perhaps"]
         votes = Counter(answers[-1] for answers in voices.values())
         courses.append(AnswerCourse(voices=voices, outcome=votes.most_common(1)[0][0], truth=TRUTH))

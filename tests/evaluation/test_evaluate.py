@@ -131,7 +131,7 @@ async def test_interrupted_evaluations_are_resumed() -> None:
 
     options: dict[str, Any] = {"truth": lambda row: row["truth"], "store": store, "batch_id": "even"}
     first = await evaluate(rent(), ROWS, model=evaluation_model(fails, answer_correctly, blocks), **options)
-    # the debate itself is there, without a verdict
+    # the failed debate is counted, although it has no verdict
     assert (first.report.n, first.report.failed, len(first.result.failed)) == (6, 1, 0)
     paid = len(blocks)
     second = await evaluate(rent(), ROWS, model=evaluation_model(answer_correctly, answer_correctly, blocks), **options)

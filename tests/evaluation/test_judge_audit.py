@@ -103,7 +103,7 @@ def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> Non
     assert report.repetition_stability is not None
     assert (report.repetition_stability.value, report.repetition_stability.n) == pytest.approx((2 / 3, 1))
     assert report.position_consistency is not None
-    assert report.position_consistency.value == 0.0  # most often a in one order, b in the other
+    assert report.position_consistency.value == 0.0  # the most frequent winner is a in one order and b in the other
 
 
 def test_scores_determine_the_winner() -> None:
@@ -154,7 +154,7 @@ def test_models_have_separate_figures_and_are_compared() -> None:
     assert "3 models are worth 1.0 independent ones: their scores correlate by 1.00 over 50 items" in report.findings
     assert audit(cast, truth=["a"] * 50).rho == report.rho
     always = [[vote.model_copy(update={"winner": "a"}) for vote in item] for item in cast]
-    assert audit(always, truth=["a"] * 50).rho is None  # nobody is ever wrong, so errors cannot correlate
+    assert audit(always, truth=["a"] * 50).rho is None  # no judge is ever wrong, so errors cannot correlate
 
 
 def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:

@@ -41,7 +41,7 @@ def test_judges_favoring_the_last_word_are_detected_in_23_debates() -> None:
     assert report.last_word.low is not None
     assert report.last_word.low > 0.8
     assert any(finding.startswith("favours the last speaker: 46 of 46 (100%") for finding in report.findings)
-    assert report.tests == 2  # slots and turns: with two sides the last word is no additional test
+    assert report.tests == 2  # slots and turns: with two sides, the last word is not an additional test
     assert report.slots[0].p == 1.0
     assert "the last word" in LIMITS == report.findings[-1]
 
@@ -95,7 +95,8 @@ def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
     assert fair is not None
     assert last is not None
     assert (fair.rate, last.rate, last.orders) == (0.5, 1.0, 2)
-    assert audit([mirrored("coffee", "tea")]).repetition_stability is None  # of one view of one transcript
+    # repetitions are of the same view of the same transcript
+    assert audit([mirrored("coffee", "tea")]).repetition_stability is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), min_size=1, max_size=12))

@@ -244,7 +244,7 @@ async def test_models_without_a_server_can_be_checked() -> None:
     assert row_of(report, "moderator").outcome == "fails"
 
 
-# The record
+# Recordings
 
 
 def weird_stub() -> Stub:

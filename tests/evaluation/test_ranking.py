@@ -41,7 +41,7 @@ def reference_fit(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarr
             rows.append(row + ([sign] if order else []) + ([float(option == 0.5)] if ties else []))
             choices.append(game.won == option)
             groups.append(number)
-    # the chosen option "dies" first in its group: the same likelihood, by Newton's method
+    # the chosen option "dies" first in its group, which gives the same likelihood
     status = np.array(choices, dtype=float)
     fit = PHReg(2 - status, np.array(rows), status=status, strata=np.array(groups)).fit(disp=0)
     return np.asarray(fit.params)
@@ -92,7 +92,7 @@ def test_ties_connect_systems_both_ways() -> None:
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
     assert rank_games([*tied, *connected], order=False).systems[0].name == "a"
-    # a third system with only ties and wins is above two that beat each other
+    # a third system with only ties and wins ranks above two that beat each other
     alone = rank_games([*tied, *connected[:2]], order=False)
     assert {system.name for system in alone.systems} >= {"b", "c"}
 
@@ -121,7 +121,7 @@ def test_problems_name_infinite_strengths() -> None:
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]
     assert "first place" in str(rank_games(always).problem)
     assert rank_games(always, order=False).systems[0].strength == pytest.approx(0)
-    # no single coefficient is infinite: the strengths and the first place grow together
+    # no single coefficient is infinite, but the strengths and the first-place effect grow together
     together = [Game("b", "a", 1), Game("a", "b", 0), Game("b", "a", 0), Game("a", "b", 0)] * 10
     assert "first place" in str(rank_games(together).problem)
 
@@ -203,7 +203,7 @@ def strength_coverage(studies: int, rows: int, *, seed: int) -> float:
     for _ in range(studies):
         luck = np.array([*true.values()]) + rng.gumbel(
             size=(rows, 3)
-        )  # ranks of such sums follow Luce's model, and pairs of them ours
+        )  # ranks of such sums follow Luce's model, and their pairs follow the library's
         games = [
             Game(one, other, float(abilities["abc".index(one)] > abilities["abc".index(other)]), row)
             for row, abilities in enumerate(luck)

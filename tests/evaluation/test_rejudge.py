@@ -95,7 +95,7 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
     assert (parsed.form, parsed.rule, str(parsed.plan)) == (how.form, how.rule, str(how.plan))
     assert parsed.criteria == how.criteria
     assert before is not None
-    assert parsed.min_log_odds == before.min_log_odds  # as before, even if the options left it to the fit
+    assert parsed.min_log_odds == before.min_log_odds  # unchanged, even if the options left it to the fit
     assert judge_again_as(before, schedule="swap").form == how.form
     assert judge_again_as(None).form == "scores"
 

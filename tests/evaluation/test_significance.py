@@ -76,7 +76,7 @@ def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides:
     source = Random(2)
     resamples = 0 if sides == "ab" else 99
     audits = [full_audit(draw_items(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
-    assert count_alarms(audits) <= 7  # 3 of 60 are expected at 5%; more than 7 have a probability of 1%
+    assert count_alarms(audits) <= 7  # 3 of 60 are expected at 5 %; the probability of more than 7 is 1 %
 
 
 def test_preferences_are_found_in_schedules_too() -> None:

@@ -154,7 +154,7 @@ async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_pa
     for _ in range(kills):
         await ask_study(study(), path, model=voters.model, maximum=1)
         content = path.read_bytes()
-        path.write_bytes(content + lines[: random.randrange(1, 60)])  # the beginning of a line that was not finished
+        path.write_bytes(content + lines[: random.randrange(1, 60)])  # append an unfinished line
     await ask_study(study(), path, model=voters.model)
     killed = list(AnswersFile(path).answers.values())
     assert [(answer.key, answer.answers, answer.ballots) for answer in killed] == [
@@ -477,7 +477,7 @@ def test_report_shows_who_abandoned_the_truth() -> None:
 def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
     """A debate is one observation; undecided ballots and three-sided debates do not count."""
     experiment, answers = made_up([(True, True)] * 5)
-    casts = ["01", "00", "1", "", "0"]  # the winner of each ballot, alternately read first and last
+    casts = ["01", "00", "1", "", "0"]  # the winner in each ballot, alternately read first and last
     judged = [
         answer.model_copy(
             update={
@@ -717,7 +717,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
     await ask_study(
         experiment, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, maximum=1, progress=so_far.append
     )
-    # one more instant debate: one `in_turn` and the noise of nine questions remain
+    # one more debate that takes no time: one `in_turn` and the noise for nine questions remain
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
 
 

@@ -22,7 +22,7 @@ from evidence.study import (
 )
 from flowdebate.evaluation import Registration, StudyAnswer, StudyReport, study_report
 
-derive: Any = alone.derive  # untyped, as it is short on purpose
+derive: Any = alone.derive  # deliberately untyped: the script is meant to be short
 BEGUN = [arm for arm in ARMS.values() if arm.answers.exists()]
 
 

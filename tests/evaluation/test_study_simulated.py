@@ -63,7 +63,7 @@ def measure_coverage(seed: int, studies: int, *, questions: int, clusters: int, 
     rng, hits = np.random.default_rng(seed), 0
     study = make_study(questions, clusters)
     for _ in range(studies):
-        # symmetric within 0 and 1, so that the means are exactly .6 and .5
+        # symmetric and within 0 and 1, so the means are exactly .6 and .5
         moods = rng.uniform(-spread, spread, (2, clusters))[:, np.arange(questions) % clusters]
         firsts, seconds = rng.random((2, questions)) < np.array([[0.6], [0.5]]) + moods
         report = report_of(study, firsts, seconds)
@@ -94,7 +94,7 @@ def measure_false_alarms(seed: int, studies: int, *, questions: int, differing: 
     for _ in range(studies):
         steps = rng.choice([-1, 0, 1], questions, p=[differing / 2, 1 - differing, differing / 2])
         wins, losses = np.cumsum(steps == 1), np.cumsum(steps == -1)
-        looks = {*zip(wins.tolist(), losses.tolist(), strict=True)}  # it does not change where both agree
+        looks = {*zip(wins.tolist(), losses.tolist(), strict=True)}  # nothing changes where both methods agree
         alarms += max(e_value(*look) for look in looks) >= 20
     return alarms / studies
 

@@ -115,7 +115,7 @@ def test_agents_repeating_opposite_answers_are_stagnant(debate: Debate) -> None:
         (1.0, None, {"a": "yes", "b": "YES!"}, "converged"),
         (1.0, None, {"a": "yes"}, "converged"),
         (1.0, None, {"a": "yes", "b": " "}, "converged"),
-        (1.0, None, {"a": "yes", "z": "no"}, "converged"),  # z made no proposal
+        (1.0, None, {"a": "yes", "z": "no"}, "converged"),  # z has no proposal
         (1.0, None, {"a": "yes", "b": "no"}, "refining"),
         (0.85, "other", {"a": "yes", "b": "no"}, "stagnant"),
         (0.84, "other", {"a": "yes", "b": "no"}, "refining"),

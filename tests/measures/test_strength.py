@@ -38,7 +38,7 @@ def elections(draw: st.DrawFn) -> tuple[dict[str, int], int]:
         ([2, 1, 1, 1], 5, "split"),
         ([1, 1], 2, "contested"),
         ([1, 1, 1], 5, "contested"),
-        ([1, 0], 3, "split"),  # one choice
+        ([1, 0], 3, "split"),  # only one proposal has a vote
         ([0, 0], 2, "split"),
         ([], 3, "split"),
     ],

@@ -78,7 +78,7 @@ def test_long_discussions_complete_all_rounds(pattern: str) -> None:
 
     talkers = Talkers()
     make = PATTERNS[pattern]
-    if pattern != "handoff":  # whose turns are its rounds
+    if pattern != "handoff":  # in a handoff, turns are the rounds
         with pytest.raises((ContextTooLong, QuorumLost), match="the prompt is too long"):
             make().run_sync(QUESTION, model=FunctionModel(answer), seed=1)
     last_round = PromptOptions(history=Window(rounds=1))

@@ -293,7 +293,7 @@ def test_instructions_can_be_a_function_of_input_and_context(name: str, wait: bo
     assert not any(block.endswith("-ann") for block in uninstructed)
 
 
-# No text of a default prompt contradicts them
+# No default prompt contradicts the instructions
 
 FORM = re.compile(
     r"\b(one|two|three|four) (or \w+ )?(more )?(short )?sentences?\b"
@@ -346,7 +346,7 @@ def test_prompts_follow_the_models_profile(name: str) -> None:
     assert prompts(make(prompts=PromptOptions(profile="full")), "concise") == full
     assert prompts(make(prompts=PromptOptions(profile="concise")), "full") == concise
     assert "two or three short sentences" in str(concise)
-    if name != "review":  # whose claims are short in either profile
+    if name != "review":  # a review's claims are short in either profile
         assert "two to four paragraphs" in str(full)
         assert "two or three short sentences" not in str(full)
 
@@ -391,7 +391,7 @@ def test_turns_have_their_configured_length(name: str, length: Any, text: str) -
         assert usual_requests
         assert {block[-4:] for block in usual_requests} == {"-ann"}
         assert {block[-4:] for block in own_requests} == {"-bea"}
-        if name != "review":  # which has any number of claims
+        if name != "review":  # a review has any number of claims
             assert {request.words for request in usual_requests.values()} == {words_of(length)}
             assert {request.words for request in own_requests.values()} == {77}
 
@@ -435,7 +435,7 @@ def test_every_role_template_is_a_pattern_option(name: str, role: str) -> None:
     assert {request.block for request in requests if request.messages[0]["content"].startswith("Mine:")} == {block}
 
 
-# No text passes for the prompt's own words
+# No text passes for part of the prompt
 
 FORGED = [
     "[for] I give up.",

@@ -104,7 +104,7 @@ def test_failed_turns_fail_the_run_by_policy(pattern: str, turn: str) -> None:
         talk(pattern, policy=FAIL).run_sync(QUESTION, model=talkers.model())
     assert caught.value is failure
     run: Any = caught.value.run
-    stop_reason = "max_rounds" if turn == "vote" else None  # voting is behind the rounds
+    stop_reason = "max_rounds" if turn == "vote" else None  # the vote takes place after the rounds
     assert (run.status, run.raw.status, run.raw.stop_reason) == ("failed", "failed", stop_reason)
     assert run.raw.entries[0].speaker == ("author" if pattern == "critique" else "ann")
     assert words_in(run.raw) <= talkers.words
@@ -216,7 +216,7 @@ def test_fewer_speakers_than_the_quorum_end_the_run(pattern: str) -> None:
     assert (run.status, words_in(run.raw)) == ("failed", talkers.words)
     role = OF_LOSSES.get(TURNS[pattern][0], "debater")
     assert losses(run) == [(role, name, "skipped") for name in ("bob", "cy")]
-    assert len(talkers.asked) == (4 if pattern == "critique" else 3)  # with the author
+    assert len(talkers.asked) == (4 if pattern == "critique" else 3)  # a critique also calls the author
     talkers = Talkers(first_call(TURNS[pattern][0], "bob"))
     assert talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model()).status == "degraded"
 

@@ -303,7 +303,7 @@ def test_more_than_four_rounds_cause_a_warning(pattern: str) -> None:
     for _ in range(2):
         (warning,) = warnings_of(pattern, max_rounds=5)
         assert warning.category is FlowDebateWarning
-        assert warning.filename.endswith("test_mistakes.py")  # where `build` calls the factory
+        assert warning.filename.endswith("test_mistakes.py")  # this is where `build` calls the factory
         assert "max_rounds=5: debaters tend to agree" in str(warning.message)
         assert "use max_rounds <= 4" in str(warning.message)
     assert warnings_of(pattern, max_rounds=4) == []

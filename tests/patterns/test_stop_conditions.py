@@ -136,10 +136,10 @@ def test_condition_errors_name_the_condition_and_the_pattern(pattern: str) -> No
 def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
     """All speakers must have spoken twice before texts can repeat."""
     result = build(pattern, stop.repeated(0.9, similarity=Jaccard())).run_sync(QUESTION)
-    if pattern == "handoff":  # ann, bob, ann: bob has spoken once
+    if pattern == "handoff":  # after ann, bob, ann, bob has spoken only once
         assert result.raw.stop_reason == "max_turns"
     else:
-        first = 1 if pattern == "consensus" else 2  # there is a proposal before the first round
+        first = 1 if pattern == "consensus" else 2  # a consensus has proposals before the first round
         assert (result.raw.stop_reason, rounds_of(result.raw)) == ("repeated(0.9, similarity=jaccard)", first)
 
 
@@ -215,7 +215,7 @@ def test_unknown_tokens_are_estimated_from_the_texts() -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=spent, synthesizer=False)
     rent.run_sync(QUESTION, model=talker(tokens=None))
     assert len(sizes) == 2
-    assert 100 < sizes[0] < sizes[1] / 2  # the second round's prompts have the transcript, too
+    assert 100 < sizes[0] < sizes[1] / 2  # the second round's prompts include the transcript
     capped = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.tokens(sizes[1]), synthesizer=False)
     raw = capped.run_sync(QUESTION, model=talker(tokens=None)).raw
     assert (raw.rounds, raw.stop_reason) == (2, f"tokens({sizes[1]})")
@@ -237,7 +237,7 @@ def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pyte
     assert (result.raw.stop_reason == "seconds(900)") == (rounds_of(result.raw) == 2)
 
 
-# Laws
+# Invariants
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)

@@ -137,7 +137,7 @@ async def test_visible_entries_depend_on_the_order(
         handle = pattern.start(QUESTION, model=speakers.model, seed=seed)
         try:
             return speakers, await handle
-        except QuorumLost as error:  # nobody was heard in a round
+        except QuorumLost as error:  # all speakers in a round failed
             return speakers, error.run
 
     speakers, result = await run()

@@ -374,7 +374,7 @@ def test_attacking_debaters_are_rejected_or_contained(attack: Attack) -> None:
     assert result.raw.found.winner == "against"
 
 
-# Where a debate is shown
+# Displays of a debate
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 OWN = {"heading_open", "paragraph_open", "blockquote_open", "bullet_list_open", "list_item_open", "inline"}
@@ -412,7 +412,7 @@ def test_attacks_are_not_markup_in_a_report(attack: Attack) -> None:
     tokens = MARKDOWN.parse(report(document))
     everything = [inner for token in tokens for inner in (token, *(token.children or ()))]
     assert {token.type for token in everything if token.nesting >= 0} <= OWN | WORDS
-    notes = 1 if document.raw.cut_answers else 0  # a heading of its own
+    notes = 1 if document.raw.cut_answers else 0  # notes have a separate heading
     assert sum(token.type == "heading_open" for token in tokens) == 7 + notes
 
 

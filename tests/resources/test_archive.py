@@ -91,7 +91,7 @@ async def test_existing_debates_are_not_changed() -> None:
     assert await recall_ids(archive, "Trams?") == []
 
 
-# Points of critics
+# Critique points
 
 
 def critique_point(issue: str, suggestion: str = "", *, successes: int = 0, uses: int = 1) -> CritiquePattern:

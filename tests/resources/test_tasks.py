@@ -63,7 +63,7 @@ def work() -> Watched:
     return Watched()
 
 
-# The table
+# The transition table
 
 
 def create_task(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
@@ -311,7 +311,7 @@ def test_reviews_can_accept_reject_or_request_changes(work: Watched) -> None:
     assert work.tasks.get("nearly").attempts == 2
 
 
-# Holding
+# Lost claims
 
 
 def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
@@ -334,7 +334,7 @@ def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
     assert work.tasks.complete("it", "good", by="ben").output == "good"
 
 
-# Asking
+# Queries
 
 
 def test_unknown_ids_are_named(work: Watched) -> None:
@@ -538,7 +538,7 @@ def test_tasks_are_serialized_with_camel_case_keys(work: Watched) -> None:
         "seq": 1,
     }
     assert json.loads(json.dumps(work.tasks.to_wire())) == {"collectionId": "work", "tasks": [expected]}
-    no_run = {"kind": "task_changed", "path": "", "at": 1000.0}  # no run: by the collection's clock
+    no_run = {"kind": "task_changed", "path": "", "at": 1000.0}  # without a run, the collection's clock gives the time
     last = {**no_run, "collectionId": "work", "change": "claimed", "task": expected}
     assert json.loads(json.dumps(work.events[-1].to_wire())) == last
 

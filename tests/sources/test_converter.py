@@ -45,7 +45,7 @@ def get_children(pid: int) -> set[int]:
     """Return the child processes of a process."""
     pids: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError):  # a thread that has just ended
+        with suppress(FileNotFoundError):  # the thread may have just ended
             pids |= {int(child) for child in (task / "children").read_text().split()}
     return pids
 
@@ -115,7 +115,7 @@ def test_child_processes_are_reused_and_replaced_after_a_fault(converter: Conver
     second = read()
     assert len(second) == 1
     assert second != first
-    os.kill(min(second), signal.SIGKILL)  # while it is idle: nobody is told
+    os.kill(min(second), signal.SIGKILL)  # killed while idle, so nothing reports it
     third = read()
     assert len(third) == 1
     assert third != second

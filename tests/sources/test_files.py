@@ -84,7 +84,7 @@ def test_folders_are_read_without_secrets_links_and_ignored_files(folder: Path) 
 
 def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) -> None:
     repository = folder.parent
-    rmtree(folder / ".git")  # else it were a repository of its own
+    rmtree(folder / ".git")  # otherwise, the folder would be a separate repository
     (repository / ".git").mkdir()
     (repository / ".gitignore").write_text("plan.md\n")
     names = [source.name for source in read_sources([str(folder)]) if source.left_out is None]

@@ -36,7 +36,7 @@ REPORT = "Rents rose by 15 per cent."
 SHORT: dict[str, tuple[str, ...]] = {
     "handoff": ("--max-turns", "2"),
     "council": ("--review", "none"),
-    "critique": (),  # it has no rounds to limit
+    "critique": (),  # a critique has no rounds to limit
     "review": ("--reviewer", "Ada", "--reviewer", "Ben"),
 }
 CHAIR = {"answer": "Wait.", "dissent": None}
@@ -77,19 +77,20 @@ def test_pattern_commands_read_a_folder_without_secrets(pattern: str, folder: Pa
     short = SHORT.get(pattern, ("--max-rounds", "1"))
     with serve_stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
         result = call(on, PATTERNS[pattern].verb, "Should we cap rents?", "--source", "notes", *short)
-    assert result.exit_code == 3 * (pattern == "deliberation"), result.output  # which does not settle
+    # a deliberation with these answers does not settle
+    assert result.exit_code == 3 * (pattern == "deliberation"), result.output
     words = " ".join(result.stdout.split())
     assert "Sources: notes/report.md (6 tokens), estimated, which go to the model with each turn" in words
     assert "Left out: notes/.env (may hold secrets), notes/deploy.txt (may hold secrets, and is never read)" in words
     assert words.index("Sources: ") < words.index("Should we cap rents?")
-    if pattern == "review":  # it says instead what was read, and whose findings have quotes of their own
+    if pattern == "review":  # a review instead reports which files were read; its findings have separate quotes
         assert "Read 1 of 3 files in full; not read: notes/.env (may hold secrets), notes/deploy.txt" in words
     else:
         hashed = sha256(REPORT.encode()).hexdigest()
         assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words
         assert "Quotes: none" in words
     requests = json.dumps(on.bodies)
-    numbered = "\\n  |     1 " if pattern == "review" else ""  # whose places have lines
+    numbered = "\\n  |     1 " if pattern == "review" else ""  # a review's locations have line numbers
     assert f"[notes/report.md] {numbered}{REPORT}" in requests
     stored = kept_in(store)
     assert stored.count(REPORT) == 1

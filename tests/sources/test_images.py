@@ -66,7 +66,7 @@ def servers() -> Iterator[dict[Any, Vendor]]:
         yield running
 
 
-# What models are sent
+# Requests to models
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
@@ -167,7 +167,7 @@ def test_budgets_count_the_tokens_of_an_image() -> None:
     assert request.characters == 4 + 6_400
 
 
-# A model without eyes
+# Models without vision
 
 
 @pytest.mark.parametrize("name", ["cerebras/gpt-oss-120b", "deepseek/deepseek-flash", "openai/gpt-4", "local"])
@@ -199,7 +199,7 @@ def test_vision_support_depends_on_the_model_name() -> None:
     assert not has_eyes(OpenAIModel("gpt-5", images=False))
 
 
-# What is an image, and what is none
+# Recognizing images
 
 
 @pytest.mark.parametrize("name", BEGINS)

@@ -66,7 +66,7 @@ def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa:
     lines = strip_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
     expected = lines_of(MATERIAL[name])
     if numbers and expected[-1] == "":
-        expected.pop()  # no line of its own
+        expected.pop()  # the empty string after the last line break is not a line
     altered = [(line, original) for line, original in zip(lines, expected, strict=True) if line != original]
     assert all(any(token in original for token in CONTROL_TOKENS) for _, original in altered)
     assert all(unescaped(line) == original for line, original in altered)
@@ -150,7 +150,7 @@ def check_location(name: str, copied: list[str], lines: list[str], quote: str) -
     numbers = [int(line[4:9]) for line in copied if line[4:9].strip()]
     place = locate(sources, file=None, line=numbers[0] if numbers else None, end_line=None, quote=quote)
     if not any(line.strip("+- ") for line in lines) or not quote.strip():
-        return  # nothing but signs
+        return  # nothing but punctuation
     assert place.found
     if numbers and place.line is not None and lines[0].strip("+- "):
         texts = {line.number: line.text for line in number_lines(sources[0])}

@@ -133,7 +133,8 @@ def get_passage_tags(request: ModelRequest) -> list[str]:
     return [line.partition("]")[0][1:] for line in lines if line.startswith("[book, page")]
 
 
-@pytest.mark.parametrize("pattern", [pattern for pattern in TURNS if pattern != "review"])  # which divides them
+# a review splits long sources instead
+@pytest.mark.parametrize("pattern", [pattern for pattern in TURNS if pattern != "review"])
 def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
     """Passages precede the task, the result lists them, and quotes are looked up in the whole text."""
 

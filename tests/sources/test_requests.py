@@ -74,7 +74,7 @@ def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reas
         run_id = server.finished()
         options = {"options": {"sources": sources}}
         for path, body in (("/runs", {**BRIEF, **options}), (f"/runs/{run_id}/fork", options)):
-            if path == "/runs" or len(str(body)) < 1_000_000:  # more is not even read
+            if path == "/runs" or len(str(body)) < 1_000_000:  # larger bodies are rejected unread
                 refused = server.post(path, body)
                 assert refused.status_code == 422, refused.text
                 assert reason in refused.json()["detail"]
@@ -126,7 +126,7 @@ def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) ->
             lambda: server.http.get(f"{server.pages}/new"),
             lambda: server.post("/runs", loud),
         ]
-        for call in calls:  # the first of each loads what it takes
+        for call in calls:  # warm up, because the first call of each kind loads modules
             assert call().status_code < 300
         try:
             for thread in threads:
@@ -142,7 +142,7 @@ def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) ->
             for thread in threads:
                 thread.join()
             converter.seconds = seconds
-    assert median(seconds_of_calls) < 1.0  # one may wait for a processor that other tests use
+    assert median(seconds_of_calls) < 1.0  # the median, since single calls may wait for a CPU used by other tests
     assert problems == ["422 a.pdf: takes more than 1.5 s to read: split it, or save it as text"] * number
 
 

@@ -108,7 +108,7 @@ def rent(block: Any = None, *, max_rounds: int = 2, **options: Any) -> Any:
     options = {"synthesizer": False, "ann": None, **options, **_VARIED}
     sides = [Debater("ann", "for", block=options.pop("ann")), Debater("bob", "against", block=block)]
     around = options.pop("around", None)
-    if "phases" in options:  # they say how many rounds there are
+    if "phases" in options:  # phases determine the number of rounds
         max_rounds = 2
     pattern = debate(name="rent", debaters=sides, max_rounds=max_rounds, **options)
     return pattern if around is None else around(pattern)
@@ -401,7 +401,7 @@ def count_twice(run: Run, called: ModelCalled, *args: Any) -> None:
 _COUNT = Run._count
 
 
-# Siblings with a bug
+# Other patterns with a bug
 
 
 def a_discussion_that_the_first_decides() -> Any:
@@ -470,7 +470,7 @@ PLANTED: dict[str, Planted] = {
     "state of two runs' period": Planted(
         make=state_of_two_runs,
         promise="keeps_no_state",
-        apart_from=("fork",),  # with its parent it is two runs itself
+        apart_from=("fork",),  # a fork and its parent already are two runs
     ),
     "state kept between runs": Planted(make=state_between_runs, promise="keeps_no_state"),
     "the first question for ever": Planted(make=a_remembered_question, promise="asks_the_question_as_it_is"),
@@ -480,7 +480,7 @@ PLANTED: dict[str, Planted] = {
     "a swallowed cancellation": Planted(
         make=a_block_that_swallows_cancellation,
         promise="ends_when_cancelled",
-        # the others are cancelled with it, and so the run ends; after a person's answer the run may be too quick
+        # simultaneous turns are cancelled too, which ends the run; after a person's answer, the run may end too quickly
         apart_from=("simultaneous", "mirror", "person moderates"),
     ),
     "an output with a lock": Planted(make=an_output_with_a_lock, promise="has_an_output_for_stores"),
@@ -502,7 +502,7 @@ PLANTED: dict[str, Planted] = {
         make=rent,
         promise="judges_regardless_of_order",
         library=lambda: patched(debate_factory, "accepted", by_the_seed),
-        apart_from=("mirror",),  # whose verdict is made of the ballots
+        apart_from=("mirror",),  # a mirror's verdict is computed from the ballots
     ),
     "a judge that depends on order": Planted(make=a_judge_that_depends_on_order, promise="judges_regardless_of_order"),
     "lots without the run's seed": Planted(make=a_draw_without_the_seed, promise="keeps_no_state"),
@@ -531,7 +531,7 @@ PLANTED: dict[str, Planted] = {
         make=rent,
         promise="winner_is_among_the_positions",
         library=lambda: patched(debate_factory, "accepted", for_the_audience),
-        apart_from=("mirror",),  # which counts the ballots of both halves itself
+        apart_from=("mirror",),  # a mirror counts the ballots of both halves itself
     ),
     "speakers in another order": Planted(
         make=moderated,
@@ -552,13 +552,13 @@ PLANTED: dict[str, Planted] = {
         make=in_another_order,
         promise="turns_keep_their_order",
         library=lambda: patched(rounds, "TurnsOrdered", announced_backwards),
-        also=("only_those_called_speak",),  # where somebody calls them
+        also=("only_those_called_speak",),  # if a moderator calls the speakers
     ),
     "arguments in the order of arrival": Planted(
         make=lambda: rent(turn_order="simultaneous"),
         promise="turns_keep_their_order",
         library=lambda: patched(DebateTranscriptState, "with_entries", as_they_arrived),
-        apart_from=("person speaks",),  # one of the two has answered before the run goes on
+        apart_from=("person speaks",),  # one of the two debaters has answered before the run resumes
     ),
     "a wire form without rounds": Planted(
         make=rent,

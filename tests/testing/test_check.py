@@ -60,7 +60,7 @@ def test_planted_bugs_are_found_within_a_hundred_examples(name: str) -> None:
 
 @pytest.mark.parametrize("name", slow_but_first(correct_patterns()))
 def test_correct_patterns_have_no_bug(name: str) -> None:
-    pattern = correct_patterns()[name]()  # one for all examples, of which none leaves anything for the next
+    pattern = correct_patterns()[name]()  # reuse one pattern for all examples, because none of them leaves state behind
     check_pattern(pattern, seed=SEED, max_examples=6, skip=["terminate_when_can_fire"])
 
 
@@ -166,7 +166,7 @@ def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
 
 def test_the_same_seed_gives_the_same_result() -> None:
     planted = PLANTED["a question without its markup"]
-    search(planted, 5)  # it imports what it needs: hypothesis draws constants from the modules that are loaded
+    search(planted, 5)  # import all modules first, because Hypothesis draws constants from loaded modules
     assert str(search(planted, 5).broken) == str(search(planted, 5).broken)
     never = check_error(PLANTED["a predicate that never fires"].make, max_examples=10)
     assert never.reproduce == "check_debate(…, seed=1)"
@@ -306,7 +306,7 @@ def test_any_stop_condition_can_be_checked(kind: str) -> None:
     """Models use the words that conditions look for. Conditions on time, tokens or flags may stay false."""
     max_examples = (
         30 if kind == "a part of a function" else 4
-    )  # it has to be the last word; the others' words come at once
+    )  # this word must come last; the words for other conditions occur at once
     check_debate(
         lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=max_examples, failures=False
     )

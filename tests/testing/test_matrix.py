@@ -81,7 +81,7 @@ NOT_IN = {
     "stop condition": {"terminate_when_can_fire"},
     "simultaneous": {"ends_when_cancelled"},
     "mirror": {"ends_when_cancelled"},
-    "phases": {"hears_every_side"},  # in a cross-examination nobody has to call who is asked
+    "phases": {"hears_every_side"},  # in a cross-examination, the side being asked speaks without being called
     "person moderates": {"hears_every_side", "ends_when_cancelled"},
 }
 ELSEWHERE = "fails_only_for_a_reason"

@@ -186,7 +186,8 @@ CASES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")  # a judge that sees its own model's name
+# some judges see the name of their own model
+@pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
 @pytest.mark.parametrize(("pattern", "name", "index"), CASES)
 def test_patterns_with_an_option_have_no_bug(pattern: str, name: str, index: int) -> None:
     options = PATTERNS[pattern]

@@ -70,7 +70,7 @@ def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None
         candidates = [mark[2]] if mark[2] else resolve_mark(mark[1], roster.names)
         assert len(candidates) == 1
         before = marked[position : mark.start()].removesuffix("@")
-        alias = aliases.names.get(candidates[0]) or next(  # a family or a maker has one alias with all others
+        alias = aliases.names.get(candidates[0]) or next(  # a model's family or maker shares one alias with all others
             leak.alias
             for leak in aliases.hide(strip_marks(marked)).leaks
             if (leak.meant, leak.text) == (candidates[0], mark[1])

@@ -119,7 +119,7 @@ def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, Consens
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*use at most", category=FlowDebateWarning
-        )  # laws hold for any number
+        )  # the invariants hold for any number
         return consensus(**{"name": "plan", "agents": agents, "convergence": bound, **options})
 
 

@@ -109,7 +109,7 @@ async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
 
     async def hang(call: Call) -> None:
         if call.phase == "critique" and call.agent == "cy":
-            if call.target == "bob":  # the last of all
+            if call.target == "bob":  # the last critique
                 reached.set()
             await asyncio.Event().wait()
 

@@ -50,7 +50,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
     calls: list[Call] = []
 
     async def answer(call: Call) -> Any:
-        await asyncio.sleep(0)  # so that all four are under way when the first of them fails
+        await asyncio.sleep(0)  # let all four calls start before the first one fails
         return ConnectionLost("gone") if call.agent == "bob" and call.phase == "critique" else None
 
     result = plan(FIVE, max_rounds=1).run_sync(TASK, model=model(answer, calls=calls))
@@ -183,7 +183,7 @@ def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
     for name in THREE:
         breakers.record_failure(name)
     clock.now += 60.0
-    asyncio.run(cancelled())  # of trials
+    asyncio.run(cancelled())  # cancel trial calls this time
     assert breakers.available(THREE) == list(THREE)
 
 

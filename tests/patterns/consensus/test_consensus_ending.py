@@ -162,7 +162,7 @@ def test_the_best_installed_measure_is_used() -> None:
     assert output.rounds[0].convergence.backend in ("embeddings", "tf-idf", "jaccard")
 
 
-# The agents
+# Agents
 
 
 @pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
@@ -271,7 +271,7 @@ def test_predicate_can_end_the_rounds() -> None:
     )
 
 
-# Their confidence
+# Confidence
 
 
 def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
@@ -374,14 +374,14 @@ def test_debate_stays_within_its_call_budget(
     if ties:
         options["tie_break"] = create_tie_judge(name="plan", choices=names)
     if polled:
-        options["confidence"] = 0.9  # the votes are less sure
+        options["confidence"] = 0.9  # higher than the confidence of the votes
 
     def votes(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
 
     one = plan(names, max_rounds=1, **options).run_sync(TASK, model=model(votes), seed=1)
     tie = 1 if ties else 0
-    asked_once = one.usage.calls if size > 1 else one.usage.calls + tie  # nobody ties with nobody
+    asked_once = one.usage.calls if size > 1 else one.usage.calls + tie  # a single agent cannot tie
     round_calls = asked_once - 2 * size - tie + judged + polled * size
     budget = asked_once + more
     result = plan(names, max_rounds=6, budget=budget, **options).run_sync(TASK, model=model(votes), seed=1)

@@ -45,7 +45,7 @@ def failing_model(*lost: tuple[str, str], error: Exception | None = None) -> Any
     return model(answer)
 
 
-# What a failed call is
+# Kinds of failed calls
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def test_failures_are_sorted_by_phase_and_agent() -> None:
     ]
 
 
-# What nobody sees
+# Discarded texts
 
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
@@ -204,7 +204,7 @@ def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, faili
 
     async def listened_to() -> Any:
         handle = debate.start(TASK, model=model(answer, calls=calls), seed=seed)
-        async for _ in handle:  # with a listener, proposals are streamed
+        async for _ in handle:  # proposals are only streamed if there is a listener
             pass
         try:
             return await handle
@@ -318,10 +318,10 @@ def test_one_proposal_is_enough() -> None:
     assert [proposal.agent for proposal in output.final_proposals] == ["bob"]
 
 
-# In time
+# Time limits
 
 
-# Errors of the application
+# Application errors
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -391,7 +391,7 @@ def test_model_errors_in_custom_blocks_are_failures() -> None:
         .output
     )
     assert [failure.error_type for failure in output.losses] == ["EmptyResponse"] * 3
-    assert output.winner is None  # the quorum is 2
+    assert output.winner is None  # the quorum of 2 is not reached
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
     check_emitted(caught.value.run)
 
 
-# An archive that fails
+# Failing archives
 
 
 class Trouble(Exception):

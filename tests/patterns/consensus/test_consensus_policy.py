@@ -110,7 +110,7 @@ def test_fallback_model_answers_while_the_circuit_is_open() -> None:
         "proposal",
         "revision",
         "vote",
-    }  # who cannot be asked is no critic
+    }  # an agent with an open circuit is not chosen as a critic
     assert {failure.error_type for failure in result.output.losses} == {"CircuitOpen"}
     assert {turn.block for turn in events(result, TurnStarted) if turn.agent_name == "bob"} == {
         "plan-stand-in-propose-bob",

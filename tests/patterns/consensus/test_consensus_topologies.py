@@ -62,7 +62,7 @@ def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
 @given(
     size=sizes,
     topology=st.sampled_from(TOPOLOGIES),
-    # binary floats represent these shares exactly, so the formula's floor is certain
+    # binary floats represent these shares exactly, so the formula's floor is unambiguous
     sparsity=st.sampled_from((0.0, 0.25, 0.5, 0.75, 1.0)),
     seed=st.integers(0, 99),
 )

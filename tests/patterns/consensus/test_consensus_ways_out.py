@@ -229,7 +229,7 @@ def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> Non
         waiting = asyncio.create_task(gate.reached.wait())
         await asyncio.wait([waiting, asyncio.ensure_future(handle)], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if handle.done():  # the moment was never reached
+        if handle.done():  # the run ended before it reached the gate
             return handle, gate
         handle.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -46,7 +46,7 @@ class Small(FunctionModel):
                 return "A"
             home = next((worth for words, worth in HELPS.items() if words in turn), 0.0)
             home += 2.0 if "At last, home" in turn else -2.0 if "At last, office" in turn else 0.0
-            home += 0.4  # the bias for this side, whatever the statement
+            home += 0.4  # a constant bias towards this side, whatever the statement
             first = home if turn.index(HOME) < turn.index(OFFICE) else -home
             return {"A": first + 1.0 - 9, "B": -9.0}
         if request.choices:
@@ -80,7 +80,8 @@ def test_sides_begin_with_their_own_facts_verbatim() -> None:
     assert all(HOME in text.lower() for name, text in texts if name == "remy")
     assert [[quote.status for quote in quotes] for quotes in raw.quotes] == [["verified"]] * 3 + [[]]
     sorting = [request for request in model.asked if "Fact: “" in str(request.messages[-1]["content"])]
-    assert len(sorting) == 2 * 3 + 2 * 4  # each fact and the end of each turn, with each side once under each letter
+    # each of 3 facts and 4 turn endings is asked about twice, with the letters swapped
+    assert len(sorting) == 2 * 3 + 2 * 4
     turn = next(request for request in model.asked if request.role == "debater" and not request.choices)
     assert "begins with a fact" in str(turn.messages[-1]["content"])
 

@@ -39,7 +39,8 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
     assert "Ben" not in _prompts(model, "rent-judge")[0]
     assert [entry.text for entry in result.raw.transcript] == list(NAMED)
     leaks = result.raw.leaks
-    assert (leaks.own, leaks.others, leaks.models) == (2, 2, 2)  # and who made it; that GPT-5 told her names no author
+    # the two models include the vendor; "GPT-5 told her" does not name an author
+    assert (leaks.own, leaks.others, leaks.models) == (2, 2, 2)
     assert leaks == audit_run(result).leaks
     assert any("names hidden in arguments: 6" in finding for finding in audit_run(result).findings)
 

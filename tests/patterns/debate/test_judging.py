@@ -87,7 +87,7 @@ def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
 )
 def test_each_scheduled_view_is_judged_once(judge: str, calls: int) -> None:
     """Each view is one call and one event, and contains every argument once."""
-    options = JudgeOptions(schedule=judge, labels=True)  # with labels a single view is scored as well
+    options = JudgeOptions(schedule=judge, labels=True)  # with labels, even a single view is scored
     orders: list[list[str]] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:
@@ -239,7 +239,7 @@ def test_panels_have_a_ballot_per_model_and_view() -> None:
     assert verdict.winner == "for"
     assert verdict.judging.scores == pytest.approx({"for": 2 / 3, "against": 1 / 3})
     assert len(verdict.judging.ballots) == 6
-    assert not verdict.judging.flipped  # models that disagree are not a judge that changes its mind
+    assert not verdict.judging.flipped  # disagreement between models is not a flip
     assert verdict.judging.effective_n == pytest.approx(2 / (1 + 0.4375))
 
 

@@ -443,7 +443,8 @@ def test_small_models_judge_by_letter_and_large_ones_by_reasons() -> None:
     assert form(large, JudgeOptions()) == (None, "mean", 1, False)
     assert form(small, JudgeOptions(answer_form="winner")) == (None, "mean", 1, False)
     assert form(small, JudgeOptions(schedule="swap")) == ("letter", "log_odds", 2, True)
-    assert form(small, JudgeOptions(schedule="single")) == (None, "mean", 1, False)  # letters would show the slot
+    # a single view cannot cancel a slot bias
+    assert form(small, JudgeOptions(schedule="single")) == (None, "mean", 1, False)
     assert form(small, JudgeOptions(schedule="swap", decided_by="mean")) == (None, "mean", 2, False)
     assert form(large, JudgeOptions(schedule="swap")) == (None, "mean", 2, False)
     assert form(small, JudgeOptions(profile="full")) == (None, "mean", 1, False)
@@ -600,7 +601,7 @@ def test_verdicts_do_not_require_a_quote() -> None:
     assert judged.reasoning.startswith("The mean of 2 ballots by letter: ")
 
 
-# Words
+# Verdict texts
 
 
 @given(

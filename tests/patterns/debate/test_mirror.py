@@ -324,7 +324,7 @@ async def test_mirrored_debates_take_the_time_of_one_debate() -> None:
     run = rent().start(QUESTION, model=FunctionModel(answer))
     while not run.done():
         before = -1
-        while before != len(waiting):  # until every possible call has been made
+        while before != len(waiting):  # wait until every possible call has been made
             before = len(waiting)
             for _ in range(50):
                 await asyncio.sleep(0)

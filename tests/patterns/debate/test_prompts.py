@@ -40,7 +40,7 @@ def raw_output(
     )
 
 
-# No text can forge a line, in any view
+# Forged lines, in all views
 
 
 @given(debates(), texts, texts, maybe, maybe, maybe, st.lists(texts, max_size=3))
@@ -152,10 +152,10 @@ def _check_nothing_is_forged(render: Callable[[Callable[[str], str]], str], tran
         assert tags(nasty) == len(transcript)
         assert headings(nasty) == rounds_shown(transcript)
         assert len(lines_of(nasty)) == len(lines_of(harmless))
-        nasty.encode()  # no half of a surrogate pair remains
+        nasty.encode()  # raises if a lone surrogate remains
 
 
-# A server need not read a shared prefix again
+# Shared prefixes, which a server can cache
 
 
 @given(debates(), st.data())

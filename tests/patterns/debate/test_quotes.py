@@ -218,7 +218,7 @@ def test_quotes_are_found_in_blocks_and_across_lines() -> None:
     assert [REPORT[span.start : span.end] for span in quote.spans] == ["Rents — as the report says — fell by 1.5"]
 
 
-# -- laws -------------------------------------------------------------------------------------------------------------
+# Invariants
 
 word_texts = st.sampled_from(
     [
@@ -362,7 +362,7 @@ def test_hostile_texts_are_processed_in_time(name: str) -> None:
     assert [(quote.start, quote.end) for quote in quotes] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
 
 
-# Places in a source
+# Positions in a source
 
 
 @given(st.lists(st.sampled_from(["a", "aa", "ab", "1", "12", "-1", "b"]), max_size=12), st.data())

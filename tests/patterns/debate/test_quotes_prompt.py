@@ -96,7 +96,7 @@ def test_no_argument_can_forge_or_break_the_line(text: str) -> None:
     if line:
         assert is_quotes_line(line)
         assert line.splitlines() == [line]
-        # Quoted words are between quotation marks and contain none, so the rest is the renderer's.
+        # quoted words contain no quotation marks, so everything outside the marks comes from the renderer
         remainder = re.sub('"[^"]*"', "", line)
         assert not re.search("[“”„‟«»❝❞]", line)
         assert re.fullmatch(

@@ -176,7 +176,7 @@ def test_deliberations_end_whatever_the_answers(
     else:
         raw = result.output
         assert raw.stop_reason in {"settled", "max_rounds"}
-    assert len(calls) <= 3 * 9 * max_rounds  # each role may have tools called in eight rounds
+    assert len(calls) <= 3 * 9 * max_rounds  # each role may have up to eight rounds of tool calls
     if raw is not None:
         assert raw.rounds <= max_rounds
         assert [number for number, _, _ in entries_of(raw)] == sorted(number for number, _, _ in entries_of(raw))

@@ -63,7 +63,7 @@ SAID = "Machines err."
 def test_markers_can_be_decorated(gap: str, marker: str) -> None:
     """Case, quotes, brackets, Markdown and a final period are the only accepted decorations."""
     if gap == " " and marker[0] in "-#>3":
-        return  # bullets and numbers stand at the beginning of a line
+        return  # bullets and numbers only occur at the beginning of a line
     assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)
 
 
@@ -143,7 +143,7 @@ def test_markers_after_any_text_are_parsed_and_removed(text: str, roster: list[s
         "**Transition to {}**",
         "(Transition to {})",
     ]
-    # where signs of a name could be those around it, the marker is plain
+    # use a plain marker if the name's own characters could be taken for decorations
     is_plain = as_seen(name).strip(AROUND + " ") == as_seen(name)
     marker = data.draw(st.sampled_from(markers if is_plain else markers[:1]))
     transition = read_transition(f"{text}\n{marker.replace('{}', name)}", roster)

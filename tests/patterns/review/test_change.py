@@ -198,9 +198,9 @@ def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -
     assert {title for title, finding in by_title.items() if finding["state"] == "confirmed"} == {*TRUE}
     assert [finding["agentName"] for finding in by_title["SQL injection"]["raised"]] == ["Ada", "Cleo"]
     assert by_title["Race on the cache"]["place"]["problem"]
-    assert by_title["Division by zero"]["place"]["line"] == 9  # by its quote
+    assert by_title["Division by zero"]["place"]["line"] == 9  # found by its quote
     assert by_title["last(items, 0) returns everything"]["place"]["file"] == "app/store.py"
-    assert "Sources: app/store.py" in result.stderr  # also where nobody looks on
+    assert "Sources: app/store.py" in result.stderr  # printed even if stderr is not a terminal
     assert "anthropic/claude-haiku-5-5" in result.stderr
     unread = review(*change, "--gate", "at most 1 confirmed blocker", "--format", "markdown")
     assert unread.exit_code == 3
@@ -280,7 +280,7 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
     exchanges = [
         exchange for exchange in vendor_stubs["anthropic"].asked if "findings" in (exchange.schema or {})["properties"]
     ]
-    assert len(exchanges) == 5  # once a review
+    assert len(exchanges) == 5  # one per review
 
 
 def test_uncommitted_changes_are_the_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:

@@ -43,7 +43,7 @@ def diff_of(name: str, lines: int, *, bad: str | None = None) -> str:
     return head + "\n".join(added) + "\n"
 
 
-# Division
+# Splitting
 
 
 def test_large_changes_are_reviewed_in_several_calls() -> None:
@@ -125,7 +125,7 @@ def test_unreviewed_lines_leave_a_gate_undecided() -> None:
     )
 
 
-# Forms
+# Report formats
 
 
 def document_of(*findings: Finding, **fields: Any) -> ReviewDocument:

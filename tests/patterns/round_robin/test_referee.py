@@ -251,7 +251,7 @@ def test_referee_models_affect_neither_speakers_nor_the_end(replies: list[Any]) 
     handle = None
     try:
         handle = bridge(max_rounds=3, on_failure="skip", **options).run_sync(QUESTION, model=by_role())
-    except Sabotage:  # the double itself is broken: an error of the application's own code
+    except Sabotage:  # the test double raised this itself, like broken application code
         return
     output = handle.output
     assert [(entry.round, entry.agent_name) for entry in output.transcript] == ORDER
