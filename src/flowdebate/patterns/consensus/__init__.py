@@ -1,4 +1,4 @@
-"""`consensus`: agents propose, criticise, revise and vote."""
+"""`consensus`: agents propose, criticize, revise and vote."""
 
 import lazy_loader
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LONGEST_RESEARCH = 20_000
-"""Maximum length of the research text in characters, since every prompt includes it."""
+"""Maximum length of the research text in characters; every prompt includes it."""
 
 
 async def gather_context(research: Invocation | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
@@ -133,7 +133,7 @@ async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> 
 
 
 async def _weigh_votes(loop: Loop[ConsensusOptions], ctx: Context) -> dict[str, float] | None:
-    """Return the vote weights set by the application, or else derived from the archive's ratings; None if all are 1."""
+    """Return the application's vote weights, completed by the archive's ratings; None for an unweighted vote."""
     voting = loop.options.voting
     if voting.voting != "weighted":
         return None

@@ -1,4 +1,4 @@
-"""Events of a consensus debate, and their wire form under the names of the pipeline behind this pattern.
+"""Events of a consensus debate, and their wire form, named as in the pipeline on which this pattern is modeled.
 
 A debate also emits the events of all patterns: rounds, turns and failed roles.
 """

@@ -61,7 +61,7 @@ class TopologyOptions:
     hub: str | None = field(default=None, kw_only=True)
     """Agent at the center of a star; None for the first agent by name."""
     sparsity: float = field(default=DEFAULT_SPARSITY, kw_only=True)
-    """Share of the other agents that criticise each proposal, for "sparse" and "random-graph"."""
+    """Share of the other agents that criticize each proposal, for "sparse" and "random-graph"."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__

@@ -188,7 +188,7 @@ class Criticising(Phase[CritiqueAsked, Critique]):
 
 
 class Revising(Phase[RevisionAsked, tuple[Proposal, bool]]):
-    """Phase in which the authors of criticised proposals revise them.
+    """Phase in which the authors of criticized proposals revise them.
 
     If a call fails, the proposal and its position remain unchanged.
     """

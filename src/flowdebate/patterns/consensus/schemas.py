@@ -27,7 +27,7 @@ Outcome = Literal["consensus", "no_consensus"]
 AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 """Kind of request to an agent; a poll is a vote after a round."""
 LONGEST_POSITION = 200
-"""Maximum length of a position in characters, since only short positions can be compared."""
+"""Maximum length of a position in characters; only short positions can be compared."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
 """Cause of an end of the rounds before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
@@ -58,11 +58,11 @@ class CriticAnswer(WireModel):
     """What a critic answers."""
 
     reasoning: str = ""
-    """Reasoning about the most important points of the proposal."""
+    """Reasoning about the most important points in the proposal."""
     issues: list[str] = Field(default_factory=list)
-    """Faults of the proposal."""
+    """Faults in the proposal."""
     suggestions: list[str] = Field(default_factory=list)
-    """Improvements of the proposal."""
+    """Improvements to the proposal."""
     severity: Share = 0.5
     """Severity of the critique, from 0 to 1."""
 
@@ -246,8 +246,8 @@ class Analytics(WireModel):
     split_opinions: list[str] = Field(default_factory=list)
     """Vote counts of all choices except the most popular."""
     risk_areas: list[str] = Field(default_factory=list)
-    """Issues rated severe by critics of the winner's proposal, or of all proposals without a winner, the most severe
-    first.
+    """Issues in severe critiques of the winner's proposal (of all proposals if there is no winner), most
+    severe first.
     """
     insights: list[str] = Field(default_factory=list)
     """Suggestions made by several critics, and the effect of the debate on the proposals."""

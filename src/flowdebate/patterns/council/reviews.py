@@ -51,7 +51,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create the tap before the reviews, to draw the letters of the answers and their order for each reviewer."""
+    """Create the tap before the reviews, which draws the letters of the answers and their order for each reviewer."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:

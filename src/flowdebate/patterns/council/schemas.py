@@ -31,7 +31,7 @@ StopReason = Literal["reviewed", "not_reviewed"]
 MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Default members."""
 LONGEST_REASON = 1_000
-"""Maximum length of a reason in characters, since the chair's prompt contains all reasons."""
+"""Maximum length of a reason in characters; the chair's prompt contains all reasons."""
 
 
 class CouncilInput(PatternInput):
@@ -46,9 +46,7 @@ class CouncilOpinion(Contribution):
     agent_name: str
     role: str | None = None
     alias: str
-    """Letter that identifies the answer to reviewers and the chair; empty for an empty answer, since they
-    never see it.
-    """
+    """Letter that identifies the answer to reviewers and the chair; empty for an empty answer, which they never see."""
     text: str
 
 

@@ -1,4 +1,4 @@
-"""Claims as data: pure functions to number claims, find them in the answer, and rule on them by verified quotes."""
+"""Claims as data: pure functions that number claims, look them up in the answer, and rule on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
-"""Label of a line in the prompt, since models copy it together with the words after it."""
+"""Label of a line in the prompt; models copy it together with the words that follow."""
 QUESTION = "question"
 """Name of the question when it serves as a source of evidence."""
 
@@ -144,7 +144,7 @@ def apply_rulings(
 
 
 def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
-    """Decide about the answer.
+    """Decide whether the answer stands.
 
     It stands if no claim holds; otherwise it is revised, or rejected if there is no revision.
 

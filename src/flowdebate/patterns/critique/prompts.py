@@ -75,7 +75,7 @@ def create_author(
     length: Length | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[str]:
-    """Create the block `{name}-author` to answer the question, or to revise the answer for a `RevisionAsked`."""
+    """Create the block `{name}-author`, which answers the question or revises its answer (for a `RevisionAsked`)."""
 
     def turn(wording: Wording[AuthorTemplate], value: object, ctx: Context) -> str:
         texts = wording.template
@@ -228,7 +228,7 @@ def create_claim_judge(
     template: ClaimJudgeTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block `{name}-judge` to rule on the claims in a `RulingsAsked`, identified by the given ids."""
+    """Create the block `{name}-judge`, which takes a `RulingsAsked` and rules on the claims with the given ids."""
 
     def turn(texts: ClaimJudgeTemplate, value: RulingsAsked, _: Context) -> str:
         answer, claims = render_answer(value.answer), render_claims(value.claims)

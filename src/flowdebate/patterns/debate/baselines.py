@@ -340,7 +340,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
         """Revise the answers of the debaters' models until another round of revisions would exceed the budget.
 
-        Return the last revisions.
+        Returns the last revisions.
         """
         votes: list[_Vote] = []
         model_numbers, number = range(len(self._models)), 0

@@ -63,7 +63,7 @@ class BenefitItem(WireModel):
     """One question, answered with and without a debate."""
 
     truth: str | None = None
-    """Right position; None if it is unknown."""
+    """Correct position; None if unknown."""
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
     sides: Annotated[int, Field(ge=2)] = 2

@@ -329,7 +329,7 @@ OutT = TypeVar("OutT")
 
 
 class DebateKeywords(PatternKeywords, total=False):
-    """Options of `debate()` without influence on its output type; see `debate()` for their meaning."""
+    """Options of `debate()` that do not affect its output type; see `debate()` for details."""
 
     moderator: BlockLike | ModeratorOptions | bool | None
     transcript: Transcript | None

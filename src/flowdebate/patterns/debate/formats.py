@@ -35,7 +35,7 @@ class Format:
     members: Sequence[Debater | Persona] = ()
     """Default speakers in front ends."""
     roles: Sequence[str] = ()
-    """Roles by roster position, for members who have none."""
+    """Roles by roster position, for members without a role."""
     audience: Sequence[str] = ()
     """Listeners who vote before and after a debate to decide it."""
     anonymous: str = ""

@@ -71,7 +71,7 @@ class ModeratorTemplate(Template):
     )
     """Task of later rounds; `{rounds}` is " of at most 3" if the maximum is known."""
     question: str = part("", uses("round", "rounds"))
-    """Task instead of a decision: write one question for a round in which all debaters speak.
+    """Task that replaces the decision: write one question for a round in which all debaters speak.
 
     Empty for a moderator that makes decisions.
     """
@@ -372,9 +372,9 @@ def stash_moderator_decision(
 
 
 _FIELDS = tuple(DebateModeratorOutput.model_fields)
-# maximum number of turns per debater in a round, since a model could loop and a function could request any number
+# maximum number of turns per debater in a round; a model could loop and a function could request any number
 _TURNS_EACH = 4
-# maximum length of a briefing or an angle in characters, since every prompt of the round contains them
+# maximum length of a briefing or an angle in characters; every prompt of the round contains them
 _LONGEST = 4_000
 
 

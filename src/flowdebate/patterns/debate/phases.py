@@ -27,7 +27,7 @@ AIMS: Mapping[str, str] = {
     "closing": "Explain why your position still stands after everything that has been said. Do not raise new points.",
 }
 """Tasks of phases with well-known names."""
-_LONGEST = 2_000  # maximum length of a phase's aim in characters, since every prompt of the phase contains it
+_LONGEST = 2_000  # maximum length of a phase's aim in characters; every prompt of the phase contains it
 _MOST = 100  # maximum number of phases
 
 

@@ -158,7 +158,7 @@ class DebateModeratorOutput(WireModel):
     reason: str | None = Field(default=None, exclude_if=_is_none)
     """Reason for leaving a side out of this round; None (and omitted from JSON) if nobody is left out."""
     next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
-    """Speakers of this round in order; the same name twice has two turns."""
+    """Speakers of this round, in order; a name that appears twice gets two turns."""
     briefing: str | None = None
     """Briefing for the debaters of this round."""
     new_angle: str | None = None
@@ -198,16 +198,14 @@ class DebateVerdict(WireModel):
     reasoning: str
     """Reasoning behind the verdict."""
     judging: Judging | None = Field(default=None, exclude_if=_is_none)
-    """All ballots behind the verdict; None (and omitted from JSON) for a judge of the application's own.
+    """All ballots behind the verdict; None (and omitted from JSON) for a custom judge.
 
-    No model is asked
-    for it, and any answer of a model here does not count.
+    Models are not asked for this field, and any value in their answers is ignored.
     """
     unknown_winner: str | None = Field(default=None, exclude_if=_is_none)
-    """Winner named by the application's own judge although it is no stance; `winner` is None then.
+    """Winner named by a custom judge that is not a stance, in which case `winner` is None.
 
-    None (and omitted from
-    JSON) otherwise.
+    None (and omitted from JSON) otherwise.
     """
 
     @classmethod
@@ -257,8 +255,8 @@ class DebateState(PatternState):
     first_verdict: DebateVerdict | None = None
     """Judge's verdict on the debate without its mirror; None without `mirror`."""
     facts: SortedFacts | None = None
-    """Facts for the first words of turns by debaters with short prompts; None before they are sorted, or without
-    sources.
+    """Facts that begin the turns of debaters with short prompts; None without sources, or before the facts
+    are sorted.
     """
     phases: tuple[Any, ...] = ()
     """Phases in order; empty in a debate without phases."""
@@ -271,7 +269,7 @@ class DebateState(PatternState):
 
     @property
     def phase(self) -> Phase | None:
-        """Phase of the round in progress; None without phases, and in rounds after the last phase."""
+        """Phase of the round in progress; None without phases, or in rounds after the last phase."""
         last = 0
         for phase in self.phases:
             last += phase.rounds

@@ -17,10 +17,10 @@ from flowdebate.models.base import Model
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
-# maximum length in characters of a question turned into sides, and of a position, since every prompt contains them
+# maximum length in characters of a question turned into sides, and of a position; every prompt contains them
 _LONGEST = 200
 _QUOTED = 300  # maximum length in characters of a question quoted in the positions yes and no
-_NAME = 24  # maximum length of a side's name in characters, since a terminal shows it before each argument
+_NAME = 24  # maximum length of a side's name in characters; a terminal shows it before each argument
 
 # A few forms of questions name their sides unambiguously; for all others, a model proposes sides. A larger grammar
 # would never be complete, and each additional rule would be wrong for some questions.

@@ -322,7 +322,7 @@ _COMMON = frozenset(
 # best evidence, it picks the same sentence for every side. It does sort sentences well, though, when asked about a
 # single one: which side does it support? Each side appears once under each letter.
 
-_MOST_FACTS = 8  # maximum number of facts, since each fact takes one call per side
+_MOST_FACTS = 8  # maximum number of facts; each fact takes one call per side
 _LONGEST_FACT = 240  # maximum length of a fact in characters
 _SORTER = "You sort evidence by side. Reply with one letter."
 
@@ -348,7 +348,7 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
 
 @dataclass(frozen=True, kw_only=True)
 class FactSorter:
-    """Sorter of facts by the position they support, according to a model."""
+    """Sorter that uses a model to assign facts to the positions they support."""
 
     name: str
     """Name of the block that calls the model."""

@@ -1,4 +1,4 @@
-"""Transcript of a debate: the shared resource, and an unforgeable text form that includes the quotes in each argument.
+"""Transcript of a debate: the shared resource, and an unforgeable text form that reports the quotes in each argument.
 
     Round 1:
     [for] The first line of an argument,

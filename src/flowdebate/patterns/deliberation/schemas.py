@@ -87,7 +87,7 @@ class ModeratorReport(WireModel):
     status: ReportStatus
     """Status of the matter."""
     decision: Annotated[str | None, AfterValidator(_something)] = None
-    """The decision; None if there is none. A text without a decision ("none", "N/A", blank) becomes None too."""
+    """Decision, if there is one; a text such as "none", "N/A" or blank becomes None."""
 
     @property
     def settled(self) -> bool:

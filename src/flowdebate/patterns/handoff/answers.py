@@ -42,7 +42,7 @@ from .transition import read_transition
 
 
 _DECODER = JSONDecoder()
-_TRIES = 50  # maximum number of braces to examine, since each can take time proportional to the length of the text
+_TRIES = 50  # maximum number of braces to examine; each can take time proportional to the length of the text
 
 
 class HandoffFields(BaseModel):

@@ -48,7 +48,7 @@ class HandoffAnswer(WireModel):
 
     response: str
     next_agent_name: str | None = None
-    """The requested next speaker; None for nobody."""
+    """Requested next speaker; None if the answer names nobody."""
     cut_off: bool = Field(default=False, exclude_if=lambda cut_off: not cut_off)
     """True if the text is truncated."""
 

@@ -22,7 +22,7 @@ class Transition:
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
 """Characters allowed before a marker on a separate line: bullets, numbers, quotes, markdown."""
-_MOST_MARKERS = 50  # maximum number of markers to examine, starting from the last, since a model can write any number
+_MOST_MARKERS = 50  # maximum number of markers to examine, starting from the last; a model can write any number
 _LONGEST_NAME = 2_000  # maximum length of a fully escaped name in characters
 _LONGEST_STRANGER = 80  # maximum length of an unknown name in characters; longer texts are sentences about a transition
 

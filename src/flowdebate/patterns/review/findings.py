@@ -1,4 +1,4 @@
-"""Findings as data: pure functions to locate findings in the material, merge and decide them, and check a gate."""
+"""Findings as data: pure functions that locate, merge and decide findings, and check a gate."""
 
 from __future__ import annotations
 
@@ -371,7 +371,7 @@ Judgement = TypeVar("Judgement", Verdict, Defence)
 
 
 def index_by_finding(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
-    """Index verdicts or defences by the ids of their findings."""
+    """Index verdicts or defenses by the ids of their findings."""
     index: dict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
         index[judgement.finding].append(judgement)

@@ -94,7 +94,7 @@ def plain(text: str) -> str:
 
 
 def remark_text(remark: Verdict | Defence) -> str:
-    """Describe a reviewer's verdict or defence in words: "confirms it: …"."""
+    """Describe a reviewer's verdict or defense in words: "confirms it: …"."""
     if isinstance(remark, Defence):
         return f"{'stands by it' if remark.stands else 'withdraws it'}: {remark.reason}"
     word = {"confirm": "confirms it", "refute": "refutes it", "neither": "says neither"}[remark.verdict]

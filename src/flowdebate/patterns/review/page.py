@@ -173,7 +173,7 @@ class ReviewDocument(Document):
 
 
 def finding_group(finding: Finding) -> Group:
-    """Show one finding with its verdicts and defences."""
+    """Show one finding with its verdicts and defenses."""
     place = finding.place
     facts = [Fact(label="Place", text=place.text or "none named", tone="plain")]
     if place.quote:

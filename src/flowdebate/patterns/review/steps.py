@@ -53,7 +53,7 @@ GOALS = {"find": "Read the material", "examine": "Examine findings of others", "
 _AT_ONCE = 100
 """Number of findings to render before yielding to other tasks."""
 _MANY = 200
-"""Maximum number of findings to compare on the event loop, since they make at most 20,000 pairs."""
+"""Maximum number of findings to compare on the event loop; they make at most 20,000 pairs."""
 
 
 class ReviewerTurn(Block[Any, None]):

@@ -46,7 +46,7 @@ OutT = TypeVar("OutT")
 
 
 class RoundRobinKeywords(PatternKeywords, total=False):
-    """Options of `round_robin()` without influence on its output type; see `round_robin()` for their meaning."""
+    """Options of `round_robin()` that do not affect its output type; see `round_robin()` for details."""
 
     transcript: RoundRobinTranscript | None
     turn_order: TurnOrder

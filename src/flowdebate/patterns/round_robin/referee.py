@@ -157,7 +157,7 @@ def create_referee(
 # entries written by models instead of an empty list
 _NO_ISSUE = frozenset({"", "n/a", "no", "no issue", "no issues", "none", "nothing"})
 _ISSUES = 3  # maximum number of issues per debater; without a limit, a model could loop
-_LONGEST = 1_000  # maximum length of an issue and of the notes in characters, since every later prompt contains them
+_LONGEST = 1_000  # maximum length of an issue and of the notes in characters; every later prompt contains them
 
 
 @lru_cache(maxsize=256)  # cached across debates between the same members

@@ -65,7 +65,7 @@ class Assessment(WireModel):
     agent_name: str
     """The debater's name."""
     issues: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
-    """Faults of the contribution: claims without evidence, faulty reasoning, points passed over."""
+    """Faults in the contribution: claims without evidence, faulty reasoning, ignored points."""
     score: Annotated[int, Field(ge=0, le=100)]
     """Score of the argument, from 0 to 100."""
 
@@ -74,7 +74,7 @@ class RefereeReport(WireModel):
     """A referee's report on a round. It controls neither the order nor the end."""
 
     assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
-    """Assessments of debaters; the first one of each speaker in the round counts."""
+    """Assessments of debaters; the first assessment of each speaker in the round counts."""
     notes: str
     """Notes on the round as a whole."""
 

@@ -187,8 +187,8 @@ def _names(text: str, side: str) -> bool:
 
 # Statements to quote
 
-_LONGEST = 300  # maximum length of a statement in characters, since one prompt contains all statements of a side
-_FEWEST_WORDS = 5  # minimum length of a statement in words, since shorter sentences are exclamations
+_LONGEST = 300  # maximum length of a statement in characters; one prompt contains all statements of a side
+_FEWEST_WORDS = 5  # minimum length of a statement in words; shorter sentences are exclamations
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
 _WORD = re.compile(r"\w+")

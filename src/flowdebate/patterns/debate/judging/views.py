@@ -29,7 +29,7 @@ ScheduleLike: TypeAlias = "Schedule | str"
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MOST_SAMPLES = 1_000
 """Maximum number of sampled views: each view takes a call, and all views are drawn before the first call."""
-FULL_AT_MOST = 4  # maximum number of sides, since five would need 120 calls
+FULL_AT_MOST = 4  # maximum number of sides; five would need 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
