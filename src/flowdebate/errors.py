@@ -96,7 +96,7 @@ class FlowDebateWarning(UserWarning):
 
 
 class FlowDebateError(Exception):
-    """Base class: `except FlowDebateError` catches all errors raised by the library itself."""
+    """Base class of the library's errors: `except FlowDebateError` catches all of them."""
 
     run: Any = None  # a RunView; its layer imports this module
     """View of the run that the error ended, with its transcript, events and raw output so far (a `RunView`); None
@@ -305,7 +305,7 @@ class ModelNotFound(RequestRejected):
 
 
 class ContextTooLong(RequestRejected):
-    """The prompt does not fit the model's context."""
+    """The prompt exceeds the model's context window."""
 
 
 class RateLimited(RequestRejected):
@@ -452,7 +452,7 @@ class SchemaViolation(BadAnswer):
 
 
 class ToolLoopExceeded(ModelError):
-    """The model kept calling tools for `rounds` requests and never answered."""
+    """The model kept calling tools for `rounds` requests without ever answering."""
 
     def __init__(self, rounds: int, **asker: Unpack[_Asker]) -> None:
         self.rounds = rounds
@@ -637,7 +637,7 @@ class NoProposals(FlowDebateError):
 
 
 class LoopLimitExceeded(FlowDebateError):
-    """A `do_while` or `do_until` did not end within `limit` iterations."""
+    """A `do_while` or `do_until` loop did not end within `limit` iterations."""
 
     def __init__(self, block: str, limit: int) -> None:
         self.block = block
@@ -801,7 +801,7 @@ class DeadLetter(StoreError):
 
 
 class TaskError(FlowDebateError):
-    """Base class of errors of a `TaskCollection`, which is unchanged afterwards."""
+    """Base class of errors from a `TaskCollection`; the collection stays unchanged."""
 
 
 class TaskNotFound(TaskError):

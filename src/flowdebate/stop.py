@@ -94,7 +94,7 @@ class Condition(ABC):
 
 
 StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
-"""Argument of `terminate_when=`: a condition, or a sync or async function of `(ctx)` that returns True or False."""
+"""Argument for `terminate_when=`: a condition, or a sync or async function of `(ctx)` that returns True or False."""
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ def name_of(value: StopWhen) -> str:
 
 
 def is_predicate(value: object) -> bool:
-    """Return whether `value` is a function that can be called with the context alone and may return a bool."""
+    """Return whether `value` is a function that accepts the context as its only argument and may return a bool."""
     if not callable(value) or isinstance(value, Block):
         return False
     uncalled = any(value is condition for condition in _UNCALLED)  # for example `stop.rounds` without its number
@@ -362,7 +362,7 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
 
 
 _UNCALLED: tuple[object, ...] = (*_READABLE.values(), when, parse)
-"""Functions of this module that make conditions and are not predicates themselves."""
+"""Functions of this module that create conditions and are not predicates themselves."""
 
 
 @dataclass(frozen=True)

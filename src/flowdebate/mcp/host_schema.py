@@ -15,7 +15,7 @@ REFUSED = frozenset({
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy the schema of a tool's arguments, without titles and the keywords that hosts refuse.
+    """Copy the schema of a tool's arguments, without titles and without keywords that some hosts reject.
 
     The copy may accept more than the original, which still validates the arguments.
 

@@ -70,7 +70,7 @@ class Progress:
         self._who = ""
 
     def follow(self, event: object) -> bool:
-        """Process `event`; return whether there is something to report."""
+        """Process `event`, and return whether there is progress to report."""
         self._live.take(event)
         match event:
             case RoundStarted() if event.phase is not None:  # a phase has different turns from other rounds

@@ -115,7 +115,7 @@ _NEXT = {
 
 
 def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunReport:
-    """Build the report of a run with its note, leaving out the first `seen` parts."""
+    """Build the report of a run with its note, omitting the first `seen` parts."""
     document = details.document
     parts = [] if document is None else split_said(document)
     speakers = [] if document is None else document.speakers
@@ -161,7 +161,7 @@ def spent_of(details: RunDetails) -> str:
 
 
 def next_of(status: str) -> str:
-    """Suggest the host's next step with a run."""
+    """Suggest what the host should do next with a run."""
     return _NEXT.get(status, "The run is over.")
 
 
@@ -262,7 +262,7 @@ _HOST_ENV = (
     "Tell the user: many hosts do not pass the environment on, so the key has to be in `env` of this server in the "
     "host's configuration."
 )
-"""Advice for a server that a host started without a key."""
+"""Advice for the case that a host has started the server without a key."""
 _LONGEST = 2_000
 """Maximum length of a message, in characters: messages stay in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")

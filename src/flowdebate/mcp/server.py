@@ -170,7 +170,7 @@ def _server_card(url: str) -> dict[str, Any]:
 class _Server(MCPServer[Any]):
     """SDK server with this library's error messages for callers, and with schemas that every host accepts.
 
-    The SDK ignores unknown arguments; here they are errors, because a misspelt option would start the wrong run.
+    The SDK ignores unknown arguments. Here they are errors, because a misspelled option would start the wrong run.
     """
 
     async def list_tools(self) -> list[Tool]:
@@ -351,7 +351,7 @@ async def _document(service: Service, run_id: str) -> Document:
 
 
 class Subscriptions:
-    """Middleware following the runs of a `subscriptions/listen` stream, and publishing their changes."""
+    """Middleware that follows the runs of a `subscriptions/listen` stream, and publishes their changes."""
 
     def __init__(self, service_of: ServiceOf, bus: SubscriptionBus) -> None:
         self._of = service_of
@@ -372,7 +372,7 @@ class Subscriptions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, service: Service, run_id: str, uris: Iterable[str]) -> None:
-        """Publish each change until the run ends; if it is resumed later, only a new subscription notices."""
+        """Publish each change until the run ends; only a new subscription notices if the run is resumed later."""
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:

@@ -538,7 +538,7 @@ class Form(BaseModel):
 
 
 def make_form(request: PendingInput) -> type[Form]:
-    """Build the form for a request: one form field per field of its schema, of a type that every host can show.
+    """Build the form for a request, with one field per field of its schema, using types that every host can show.
 
     Lists and objects are entered as text: names separated by commas, or JSON.
     """

@@ -96,7 +96,7 @@ class BatchItem(Generic[OutT, RawT]):
 
     @property
     def raw(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """The pattern's raw output, even if the run failed; None if there is none."""
+        """Raw output of the pattern, even if the run failed; None if there is none."""
         return None if self.run is None else self.run.raw
 
     def to_row(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class BatchItem(Generic[OutT, RawT]):
 
 
 class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
-    """All items of a batch, in the order of its questions, and their summary."""
+    """All items of a batch, in the order of the questions, and their summary."""
 
     def __init__(self, items: Sequence[BatchItem[OutT, RawT]], summary: BatchSummary) -> None:
         self._items = tuple(items)
@@ -181,7 +181,7 @@ class BatchSummary:
     """Counts of a batch, either so far or at its end."""
 
     total: int | None
-    """The number of questions; None if it is unknown in advance."""
+    """Number of questions; None if it is unknown in advance."""
     done: int = 0
     """Number of runs that have ended, with any status."""
     running: int = 0
@@ -194,7 +194,7 @@ class BatchSummary:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failed runs per error class."""
     usage: Usage = Usage.none()  # noqa: RUF009 - a frozen value
-    """Calls and tokens, including runs in progress and replayed answers."""
+    """Calls and tokens of all runs, including runs in progress and replayed answers."""
     cost: float | None = None
     """Cost according to the `prices` of the limits or the built-in prices; None if the prices are unknown."""
     prices: str | None = None
@@ -523,7 +523,7 @@ def seed_of_item(seed: int, index: int) -> int:
 
 
 def _derive_number(text: str) -> int:
-    """Derive 53 bits from `text`: an integer that every JSON reader represents exactly."""
+    """Derive 53 bits from `text`: an integer that every JSON reader can represent exactly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
 
 
@@ -657,7 +657,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._fail(asyncio.CancelledError())
 
     def _fail(self, failure: BaseException) -> None:
-        """End all jobs because of the first failure."""
+        """Record the first failure, and end all jobs because of it."""
         if not self._ended and self._task is not None:
             self._ended = True
             self._failure = failure

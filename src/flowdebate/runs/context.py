@@ -30,7 +30,7 @@ _SPECIAL = re.compile(r"[%/\[\]#]")
 
 @lru_cache(maxsize=1024)  # cached because each step of a loop needs the same value
 def place_of(name: str) -> str:
-    """Escape `name` for use in a path, so that different names give different paths.
+    """Escape `name` for use in a path, so that different names lead to different paths.
 
     >>> place_of("for/against")
     'for%2Fagainst'
@@ -145,7 +145,7 @@ class _Named(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Context:
-    """The second argument of every block: `def block(input, ctx)`."""
+    """The second argument passed to every block: `def block(input, ctx)`."""
 
     run: Run
     """The run of the block."""
@@ -156,7 +156,7 @@ class Context:
     path: str
     """Path of the block in the run, identical in all runs of the pattern that take the same branches."""
     role: str | None = None
-    """Role of the block in its pattern, such as "judge", inherited by blocks inside it; None outside any role."""
+    """Role of the block in its pattern, such as "judge"; blocks inside it inherit the role. None outside any role."""
     _random: Random | None = field(default=None, init=False)
     _steps: dict[str, int] | None = field(default=None, init=False)
 
@@ -206,7 +206,7 @@ class Context:
         return self.run.models.resolve(spec, self.scope.models)
 
     def now(self) -> float:
-        """Return the time of the run's clock, in seconds since the epoch."""
+        """Return the time on the run's clock, in seconds since the epoch."""
         return self.run.now()
 
     @property

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from flowdebate.runs.journal import OnUncertain
 
 IfExists: TypeAlias = Literal["raise", "resume", "wait"]
-"""Policy for a run whose id is already in the store; "wait" also resumes it, once no other process is executing it."""
+"""Policy for a run whose id is already in the store; "wait" also resumes the run once no other process is
+executing it.
+"""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -57,7 +59,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options of a single run; batches have no session, because their runs would share it."""
+    """Options of a single run; batches have no session option, because their runs would share the session."""
 
     session: SessionLike
 
@@ -140,7 +142,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     run_id: str | None = None,
     observe: Observer | None = None,
 ) -> Run:
-    """Create an unstarted run of `block`; raise ConfigurationError for wrong options."""
+    """Create an unstarted run of `block`; raise ConfigurationError for invalid options."""
     check_outside(block)
     model = choose_model(model, override_model)
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
@@ -328,7 +330,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
-    """End the run with `failure`; return the failure's text."""
+    """End the run with `failure`, and return the failure's text."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
         for task in trail.list(status="awaiting_review"):  # nobody waits for these answers anymore

@@ -1,4 +1,4 @@
-"""Headers and outcomes of durable runs, which stores record in addition to their steps."""
+"""Headers and outcomes of durable runs, recorded by stores in addition to the steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.store.open import StoreChoice, open_store
 _ALL, _OVERRIDE = "all", "override"
 """Header keys for the default model and for the override of all others."""
 _LONGEST_LINE = 500
-"""Maximum length of a question in lists, in characters."""
+"""Maximum length of a question shown in lists, in characters."""
 
 
 DEFAULT_MODEL = "the default"
@@ -86,7 +86,7 @@ def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str,
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair the parts of two headers that must be equal if one run is resumed as the other."""
+    """Pair the parts of two headers that must be equal for one run to be resumed as the other."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the limits to store with a run; the cost limit is omitted, because prices are not data."""
+    """Return the limits to store with a run, except the cost limit: its prices cannot be stored."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}

@@ -192,7 +192,7 @@ class Journal:
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
-        """Record the request to a human at `key` only once, even if the run reaches it several times."""
+        """Record the request to a human at `key`, only once even if the run reaches it several times."""
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:

@@ -255,7 +255,7 @@ class Budget:
                 return
 
     def time_is_up(self) -> LimitReached:
-        """Return the error for a run that has used up its `seconds`."""
+        """Return the error for a run that has exceeded its `seconds`."""
         assert self._limits.seconds is not None  # noqa: S101 - the caller has a limit
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
@@ -431,7 +431,7 @@ class Accounts:
 
 @dataclass(slots=True)
 class _Meter:
-    """Reserved and actual usage of one call, in one account."""
+    """Reserved and actual usage of a single call, in one account."""
 
     account: Account
     reserved: Used = _NOTHING

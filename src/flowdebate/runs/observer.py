@@ -43,7 +43,7 @@ class Observer(RunObserver):
     def deliver(
         self, block: str, run_id: str, labels: dict[str, str], delivered: DeliveredRun, /
     ) -> AbstractContextManager[object]:
-        """Return a context around a worker's handling of a run from its queue."""
+        """Return a context around a worker's processing of a run taken from its queue."""
         del block, run_id, labels, delivered
         return _NOTHING
 
@@ -93,7 +93,7 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
 
 
 def log_failure(run: Run, path: str, **fields: object) -> None:
-    """Log a tolerated failure of `run` at `path`, unless it is replayed; `fields` contain no content."""
+    """Log a tolerated failure of `run` at `path`, unless it is replayed; `fields` must not contain any content."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
         RUN_LOGGER.warning("run %s goes on: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

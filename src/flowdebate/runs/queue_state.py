@@ -1,4 +1,4 @@
-"""Queue of runs: the priority of a run, and the state of a queue, for operators and observers."""
+"""Queue of runs: priorities of runs, and the state of a queue for operators and observers."""
 
 from __future__ import annotations
 

@@ -48,12 +48,12 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def seed(self) -> int:
-        """Seed of all random draws; pass it as `seed=` to repeat them."""
+        """Seed of all random draws; pass it as `seed=` to repeat the draws."""
         return self._run.seed
 
     @property
     def store(self) -> Store | None:
-        """The store of a durable run; None if there is none."""
+        """Store of a durable run; None if there is none."""
         return None if self._run.journal is None else self._run.journal.store
 
     @property
@@ -244,9 +244,9 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:
-        """Follow the run from now on, even if the events are read later or in another task.
+        """Follow the run, even if the events are read later or in a different task.
 
-        The events so far come first. A reader that starts before the run's first action misses no text.
+        Events so far come first. A reader created before the run's first action misses no text.
         """
         return RunEvents(self._run, self._task)
 

@@ -74,7 +74,7 @@ _NOTHING = nullcontext()
 
 
 class RunObserver:
-    """Observer of the parts of one run while they last: answers of generators, calls, tools and events."""
+    """Observer of the parts of one run: answers of generators, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
         """Return a context around all calls and tools that contribute to one answer of a generator."""
@@ -100,7 +100,7 @@ class RunObserver:
 _UNOBSERVED = RunObserver()
 
 Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
-"""Factory of a context around a run; the context yields the observer of its parts, and may add labels to the run."""
+"""Factory for a context around a run; the context yields the observer of its parts, and may add labels to the run."""
 
 
 class _Observed:
@@ -144,7 +144,7 @@ class Run:
     models: ModelResolver
     limits: InitVar[Limits | None] = None
     journal: Journal | None = None
-    """Journal of the run's steps; None without a store."""
+    """Journal of the run's steps; None if the run has no store."""
     observe: Observing | None = None
     """Observer factory of the run; None if it is not observed."""
 
@@ -165,7 +165,7 @@ class Run:
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
-    """Time of the run's first start, on its clock; a resumed run keeps it."""
+    """Time when the run was first started, on its own clock; a resumed run keeps this time."""
     cache: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values looked up or recorded once per run, keyed by owner."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
@@ -179,7 +179,7 @@ class Run:
     tokens: int = field(default=0, init=False)
     """Number of tokens used so far, prompts and answers together; estimated if a server does not report them."""
     raw_output: object = field(default=None, init=False)
-    """The raw output of the last finished or interrupted pattern; None if there is none."""
+    """Raw output of the last finished or interrupted pattern; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
     """Last raw output at each watched path."""
@@ -413,7 +413,7 @@ class Run:
         return response
 
     def _tell_of_call(self, event: object, path: str, role: str | None) -> None:
-        """Forward an event of the model call at `path`; events about its streamed text are live only, like the text."""
+        """Forward an event of the model call at `path`; events about streamed text are live only, like the text."""
         if isinstance(event, TextWithdrawn):
             self.tell(replace(event, role=role, path=path, at=self.now()))
         else:

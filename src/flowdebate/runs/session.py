@@ -21,11 +21,11 @@ class Session:
     """
 
     state: dict[str, Any] = field(default_factory=dict)
-    """The application's state; blocks read and write it as `ctx.session.state`."""
+    """State of the application; blocks read and write it as `ctx.session.state`."""
     history: list[Message] = field(default_factory=list)
     """Messages of blocks whose visibility includes `history`, in order, for the `history` slot of generators."""
     resources: dict[str, Any] = field(default_factory=dict)
-    """The last state of each session-scoped resource, by key."""
+    """Last state of each session-scoped resource, by key."""
 
 
 SessionLike: TypeAlias = Session | dict[str, Any] | None

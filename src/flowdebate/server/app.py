@@ -224,7 +224,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 _MOST_REQUESTS = 2_000
 """Maximum number of concurrent requests, twice the 1,000 debates of scripts/benchmarks/http_runs.py; further requests
-are answered with 503.
+get a 503.
 """
 _MOST_WAITING = 500
 """Maximum number of connections waiting for their clients: half of 1,024, a common limit of open files per process."""

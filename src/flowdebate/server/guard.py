@@ -78,7 +78,7 @@ class GuardOptions:
     signed_out: Callable[[], Awaitable[float]] | None = None
     """Time of the last sign-out of all browsers, in seconds since the epoch."""
     root: str = ""
-    """Path of the application behind a proxy, such as "/debates"; empty to use X-Forwarded-Prefix."""
+    """Path of the application behind a proxy, such as "/debates"; if empty, X-Forwarded-Prefix is used."""
     paths: frozenset[str] = frozenset()
     """First path segments that belong to the application itself."""
     max_body: int = 1_000_000

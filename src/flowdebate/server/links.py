@@ -31,7 +31,7 @@ router: APIRouter = APIRouter(tags=["links"])
 
 
 class LinkMade(BaseModel):
-    """A link for a human, or a public one."""
+    """A new link: one for a person to answer requests, or a public one."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     path: str = Field(description="Of the endpoint; behind the address under which people reach this server.")
@@ -56,7 +56,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link for somebody without a token, to answer one request or those of a role, or to read the run."""
+    """Create a link for somebody without a token, to answer one request or all of a role's, or to read the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at

@@ -124,7 +124,7 @@ def status_of(error: FlowDebateError) -> HTTPStatus:
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Respond to every error, unknown path and wrong method with a problem."""
+    """Respond to all errors, unknown paths and wrong methods with a problem."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return refusal(request, error)

@@ -43,7 +43,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def _check_text(value: str) -> str:
-    """Reject unpaired surrogates: JSON can express them, but neither UTF-8 nor a store can hold them."""
+    """Reject unpaired surrogates, which JSON can express, but which neither UTF-8 nor stores can contain."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be text without half surrogate pairs")
     return value

@@ -57,7 +57,7 @@ clients can wait again on the same connection.
 
 router: APIRouter = APIRouter(tags=["runs"])
 changes: APIRouter = APIRouter(tags=["runs"], dependencies=[Depends(check_writable)])
-"""Router of the endpoints that are not available on a read-only server."""
+"""Router for the endpoints that are not available on a read-only server."""
 
 
 class _Shown(BaseModel):
@@ -373,7 +373,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
-    """Format a request to start a run, in all its forms."""
+    """Format a request to start a run in all its forms."""
     # Omit this browser's secret path, because lists of processes show shell commands.
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))

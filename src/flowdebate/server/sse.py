@@ -58,7 +58,7 @@ _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class EventStream(EventSourceResponse):
-    """Response that sends frames until there are no more or the reader leaves."""
+    """Response that sends frames until there are none left or the reader leaves."""
 
     def __init__(self, frames: AsyncGenerator[bytes], *, ended: Callable[[], None]) -> None:
         super().__init__(frames, headers=_HEADERS)

@@ -1,6 +1,6 @@
 """Service shared by all front ends: plans, runs, documents and pages.
 
-It prints nothing and does not depend on a terminal.
+The service prints nothing and does not depend on a terminal.
 """
 
 import lazy_loader

@@ -47,7 +47,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Watched:
-    """A run that another process executes and this one follows."""
+    """A run that another process executes and that this process follows."""
 
     channel: Channel
     read: asyncio.Event
@@ -147,7 +147,7 @@ class ActiveRuns:
 
     @property
     def queued(self) -> list[str]:
-        """Ids of the waiting runs, in the order of their turns."""
+        """Ids of the waiting runs, in the order in which they take their turns."""
         return [queued_run.run_id for queued_run in self._queue]
 
     def leave_queue(self, run_id: str) -> None:
@@ -222,7 +222,7 @@ class ActiveRuns:
         self._executed.pop(run_id, None)
 
     async def follow(self, run_id: str, after: str | None) -> AsyncGenerator[Update]:
-        """Yield the updates of a run after the mark `after`; raise RunNotFound for an unknown run."""
+        """Yield the updates of a run after the mark `after`; raise RunNotFound if the run is unknown."""
         while True:
             channel = await self._channel(run_id)
             async for update in channel.read(after):

@@ -22,7 +22,7 @@ from flowdebate.runs.result import RunHandle
 
 # At most 25 updates per second, as documented in docs/service.md: pages need not be rendered for each token.
 _PACE = 0.04
-"""Interval in seconds between pieces of text, for all readers."""
+"""Minimum interval in seconds between pieces of text, for all readers."""
 _START = b""
 
 
@@ -36,9 +36,9 @@ class Update:
     "end": the run is over, or suspended.
     """
     event: Any = None
-    """The event; a `TextDelta` for "text", None for "reset" and "end"."""
+    """Event of the update: a `TextDelta` for "text"; None for "reset" and "end"."""
     mark: str | None = None
-    """The position of a recorded event, after which `follow(after=mark)` continues. None for live text that is not
+    """Position of a recorded event, after which `follow(after=mark)` continues; None for live text, which is not
     recorded.
     """
     start: int = 0

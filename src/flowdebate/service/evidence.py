@@ -1,4 +1,4 @@
-"""Evidence of a run: its exported journal, and the results of replaying it without a model."""
+"""Evidence of a run: its exported journal, and the results of replaying the run without a model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Evidence:
     replay: Replay | None
     """Replay of the run; None if its pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the requests in the replay, by call path."""
+    """Hashes of the requests in the replay, keyed by call path."""
     problem: str = ""
 
     async def document(self) -> Document:
@@ -133,9 +133,9 @@ async def evidence_of(
     block: Runnable[Any] | None = None,
     model: ModelChoice = None,
 ) -> Evidence:
-    """Replay an exported run. `block` is its pattern, and `model` its model, unless a plan describes them.
+    """Replay an exported run. Pass its pattern as `block` and its `model`, unless a plan describes them.
 
-    Whatever the export contains, no model is called, no file is read and no connection is made.
+    Whatever the export contains, no models are called, no files are read, and no connections are made.
     """
     run = replace(run, header=replace(run.header, foreign=True))
     votes = Votes.of(list(votes_of(run, documents).values()), sides_of(run))

@@ -111,7 +111,7 @@ class OwnedService:
         fork_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Start a run of this owner from the journal of another of their runs."""
+        """Start a run of this owner as a fork of another of their runs."""
         await self.stored(run_id)
         await self._check_free(fork_id)
         forked = await self._service.fork(run_id, labels=self._labels(labels), fork_id=fork_id, **options)

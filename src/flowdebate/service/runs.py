@@ -97,7 +97,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: SoFar | N
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """Return a run's pending requests to humans, with its sources if it has a plan."""
+    """Return a run's pending requests to humans, including its sources if it has a plan."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # an unreadable plan is reported elsewhere
@@ -200,7 +200,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[Place]:
 
 _SHORT, _GENERATED = 8, 32
 _SHORTEST = 4
-"""Minimum length of a run's id prefix in characters."""
+"""Minimum length of the prefix of a run id, in characters."""
 _NAMED = 5
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MONTH = 30 * _DAY
@@ -216,7 +216,7 @@ def state_of(run: StoredRun) -> str:
 
 
 async def find_run(store: Store, name: str) -> StoredRun:
-    """Find the run with this id or unique prefix; raise ConfigurationError if the prefix is ambiguous."""
+    """Find the run with this id or unique id prefix; raise ConfigurationError if the prefix is ambiguous."""
     if not is_text(name):
         raise ConfigurationError(COMMAND, "RUN", name, "the id of a run")
     try:

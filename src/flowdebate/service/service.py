@@ -314,7 +314,7 @@ class Service(Readership):
         return await self._propose(recipe, labels)
 
     async def _propose(self, recipe: Recipe, labels: Mapping[str, str] | None) -> Sequence[Any]:
-        """Request the speakers of a plan from a model."""
+        """Request proposals for the speakers of a plan from a model."""
         sides: Sequence[Any] = (await self._run_unstored(recipe, recipe.block, recipe.value, labels)).output
         return sides
 
@@ -327,7 +327,7 @@ class Service(Readership):
         options: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunResult[Any]:
-        """Request one plain answer to `messages` from the model of a pattern's first seat, without storing it.
+        """Request one plain answer to `messages` from the model of a pattern's first seat, without storing the call.
 
         The call counts towards budgets, and raises the same errors as `begin`.
         """
@@ -439,7 +439,7 @@ class Service(Readership):
         return await self._details(stored, steps)
 
     async def record(self, run_id: str, *, stored: StoredRun | None = None) -> RunRecord:
-        """Read everything that a page shows about a run: its steps once, and its row unless passed as `stored`."""
+        """Read everything that a page shows about a run; pass its row as `stored` if it has already been read."""
         stored = await self.store.run(run_id) if stored is None else stored
         steps, events = await self.store.steps(run_id), self._active.events(run_id)
         replayed: Replay | FlowDebateError | None = None
@@ -580,8 +580,8 @@ class Service(Readership):
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
         """Follow a run from its first event, or after the mark `after`, to its end.
 
-        The run may be executed here or by another process, or be over. If another process executes it, its journal is
-        read, and texts arrive only when complete.
+        The run may be executed here or by another process, or be over. If another process executes the run, its journal
+        is read, and texts arrive only when they are complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
             async for update in updates:

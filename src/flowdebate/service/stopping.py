@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TO_BEGIN = 5.0
-"""Time limit in seconds for a server to begin stopping: the longest validation takes two seconds."""
+"""Time limit in seconds for a server to begin its shutdown; the longest validation takes two seconds."""
 _TO_END = 15.0
-"""Time limit in seconds for stopping a server, in addition to its waits, which have their own limits."""
+"""Time limit in seconds for the shutdown of a server, in addition to its waits, which have separate limits."""
 
 
 class EndingServer(uvicorn.Server):

@@ -1,4 +1,4 @@
-"""Addresses of stores. An invalid address is rejected with the valid forms, and never treated as a path."""
+"""Addresses of stores. Invalid addresses are rejected with a list of the valid forms, and never treated as paths."""
 
 from __future__ import annotations
 

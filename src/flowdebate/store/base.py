@@ -39,7 +39,7 @@ StepKind = Literal["call", "effect", "loss", "human"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """Inputs and options of a run when it started; they never change."""
+    """Inputs and options with which a run was started; they never change."""
 
     run_id: str
     block: str
@@ -79,7 +79,7 @@ class StepRow:
     """Path of the step in the run, used because a running number would be ambiguous with concurrent branches."""
     kind: StepKind
     request: str | None = None
-    """Hash of the request; for a human's step the whole request as JSON; None if nothing was requested."""
+    """Hash of the request, or the whole request as JSON for a human's step; None if nothing was requested."""
     attempts: int = 1
     """Number of attempts, each of which may have been paid for."""
     failures: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class StoredRun:
     steps: int
     """Number of finished steps."""
     recoveries: int = 0
-    """Number of resumptions after a crash since the last progress."""
+    """Number of times the run was resumed after a crash since its last progress."""
     owned: bool = False
     """True if a live process owns the run."""
     outcome: Mapping[str, Any] | None = None
@@ -247,7 +247,7 @@ _OUTPUT_IS_RAW = "output_is_raw"
 
 
 def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Pack the outcome for writing: an output equal to the raw output, as in most patterns, is written once.
+    """Pack the outcome for writing: an output that equals the raw output, as in most patterns, is written only once.
 
     >>> pack_outcome({"output": {"text": "…"}, "raw": {"text": "…"}})
     {'raw': {'text': '…'}, 'output_is_raw': True}
@@ -274,7 +274,7 @@ NEWEST_SEARCHED = 10_000
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
-    """Check the paging arguments of `Store.runs`, as every store does first; raise ConfigurationError."""
+    """Check the paging arguments of `Store.runs`, as every store has to do first; raise ConfigurationError."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MOST):
         raise ConfigurationError("Store.runs", "limit", limit, f"an int from 0 to {_MOST}, or None")
     match before:

@@ -213,7 +213,10 @@ def _taken(path: Path) -> BadFile:
 def read_runs(
     lines: Iterable[str | bytes], source: str
 ) -> Iterator[tuple[StoredRun, list[StepRow], Mapping[str, str]]]:
-    """Yield each run of an export with its steps and documents; raise BadFile with the number of an invalid line."""
+    """Yield each run of an export with its steps and documents.
+
+    Raise BadFile, with the line number, for an invalid line.
+    """
     read = _line_reader()
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     number, current = 0, None
@@ -258,7 +261,7 @@ class _Reading:
     run: StoredRun
     documents: Mapping[str, str]
     steps: int
-    """Number of lines with steps of the run."""
+    """Number of lines that contain steps of the run."""
     rows: list[StepRow] = field(default_factory=list)
 
     def is_whole(self) -> bool:

@@ -1,4 +1,4 @@
-"""Jobs for a store's threads: work with a connection, and the future that receives its result."""
+"""Jobs for a store's threads: work to do with a connection, and the future that receives its result."""
 
 from __future__ import annotations
 

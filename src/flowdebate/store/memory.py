@@ -1,4 +1,4 @@
-"""In-memory store, for tests and for runs resumed within one process."""
+"""In-memory store, for tests and for runs that are resumed within one process."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class _Current(AbstractContextManager["Any"]):
         _end(self.span, self.error)
 
     def given(self) -> object:
-        """Return the value bound by `with … as`."""
+        """Return the value for `with … as`."""
         return None
 
     def finish(self) -> None:

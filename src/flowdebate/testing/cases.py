@@ -234,5 +234,5 @@ class DebateCase:
         return await self.debate().run(self.question, session=session, override_model=self.model(), seed=self.seed)
 
     def run_sync(self, *, session: SessionLike = None) -> RunResult[Any]:
-        """Run the case synchronously, for tests without async."""
+        """Run the case synchronously, for tests that are not async."""
         return self.debate().run_sync(self.question, session=session, override_model=self.model(), seed=self.seed)

@@ -123,7 +123,7 @@ class Finding:
     """Result of a check."""
 
     examples: int = 0
-    """Number of generated examples up to the first broken promise, or in total if there was none."""
+    """Number of examples generated before a promise was broken (including the failing one), or in total."""
     broken: PromiseBroken | None = None
     """Smallest failure; None if no promise was broken."""
     shrunk: int = 0

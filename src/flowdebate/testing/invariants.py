@@ -147,7 +147,7 @@ Problems: TypeAlias = Iterator[str]
 
 
 def fails_only_for_a_reason(run: Played) -> Problems:
-    """Check that runs fail, or continue without an answer, only if a model fails, with a `flowdebate.errors` error."""
+    """Check that runs fail, or continue without an answer, only if a model fails, and only with library errors."""
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
             yield f"it goes on without an answer, and no model has failed: {loss.error}"

@@ -69,7 +69,10 @@ class Clock:
 
 
 def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
-    """Return the coroutine's result from a new thread; if a run blocks the thread, abandon it and raise RunHangs."""
+    """Run the coroutine in a new thread, and return its result.
+
+    If a run blocks the thread, abandon the thread and raise RunHangs.
+    """
     outcome: Future[T] = Future()
 
     async def main() -> None:  # does not wait for the remaining tasks, because they may resist cancellation

@@ -1,4 +1,4 @@
-"""Store conformance suite: one test for each promise of `flowdebate.store.Store`."""
+"""Store conformance suite: tests for the promises of `flowdebate.store.Store`."""
 
 from __future__ import annotations
 

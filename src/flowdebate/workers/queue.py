@@ -80,7 +80,7 @@ AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held 
 
 
 def workers_of(queue: str) -> str:
-    """Return the collection of documents in which a queue's workers announce themselves."""
+    """Return the name of the document collection in which a queue's workers announce themselves."""
     return f"workers/{queue}"
 
 
@@ -179,10 +179,10 @@ class QueuedRunStatus:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Outcomes of a run's earlier deliveries, which each delivery carries in its attributes."""
+    """Outcomes of a run's earlier deliveries, stored in the attributes of each delivery."""
 
     deaths: int = 0
-    """Number of workers in a row that died while executing the run, without recording one of its steps."""
+    """Number of consecutive workers that died while executing the run, without recording a step."""
     alone: int = 0
     """Number of these workers that were executing nothing else, which means that the run caused the crash."""
     outages: int = 0

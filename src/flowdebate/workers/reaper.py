@@ -65,7 +65,7 @@ def number_of(worker: str | None) -> int | None:
 class Reaper:
     """Finds the deliveries of dead workers, running runs without a worker, and queued runs without a delivery.
 
-    A worker is dead if the advisory lock with its number is free. Only one process at a time sweeps a queue.
+    A worker is dead if the advisory lock with its number is free. Only one process sweeps a queue at a time.
     """
 
     def __init__(self, workers: Workers) -> None:

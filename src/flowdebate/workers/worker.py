@@ -84,7 +84,7 @@ class _Provider:
         self.put_off: dict[str, History] = {}
 
     async def admit(self) -> int:
-        """Wait until a run may start; return the ticket for settling its outcome."""
+        """Wait until a run may start; return the ticket to pass to `settle`."""
         while True:
             delay = max(self._paused_until - time.monotonic(), self.circuit.seconds_left)
             if delay <= 0 and (ticket := self.circuit.admit().ticket) is not None:
@@ -399,7 +399,7 @@ class Worker:
                 task.cancel()
 
     async def _stop(self, engine: type[DBOS]) -> None:
-        """Take no more runs, wait for calls in flight, interrupt the runs, and hand them back."""
+        """Stop taking runs, wait for calls in flight, interrupt the runs, and hand them back."""
         self._store.stop()
         ending = asyncio.ensure_future(asyncio.to_thread(engine.destroy, destroy_registry=True))
         with suppress(TimeoutError):

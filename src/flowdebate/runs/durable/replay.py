@@ -55,7 +55,7 @@ class Replay:
     output: object
     """Output of the block; None if the run did not complete."""
     events: Sequence[object]
-    """The events so far, including `RunFinished` if the run has ended."""
+    """Events so far, including `RunFinished` if the run has ended."""
     calls: Sequence[CallStarted]
     """Calls that the run makes next; they are in progress if a process is executing the run."""
     failure: FlowDebateError | None
@@ -129,7 +129,7 @@ class Follower:
 
     @property
     def steps(self) -> int:
-        """The number of finished steps read so far."""
+        """Number of finished steps read so far."""
         return len(self._steps)
 
     async def read(self, stored: StoredRun, steps: Sequence[StepRow]) -> News:
@@ -284,7 +284,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """Run that reports the requests to its models, and does not repeat warnings."""
+    """Run that reports the requests sent to its models, and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -403,7 +403,7 @@ class _NoModels(ModelResolver):
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """Return the models that the run was started with; model objects are only known by name."""
+    """Return the models that the run was started with; of model objects, only the names are known."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)

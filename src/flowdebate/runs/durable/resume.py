@@ -160,7 +160,7 @@ def _restore_run(
     limits: Limits | None = None,
     observe: Observer | None = None,
 ) -> Run:
-    """Restore the run of a stored header; arguments take precedence over the header."""
+    """Restore a run from a stored header; arguments take precedence over the header."""
     store, header = journal.store, journal.header
     return Run(
         run_id=header.run_id,

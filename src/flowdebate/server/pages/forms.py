@@ -39,7 +39,7 @@ router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HT
 async def new(
     request: Request, front: FrontOf, pattern: str | None = None, question: _Question = "", *, example: bool = False
 ) -> Response:
-    """Show the form for a new run of `pattern`, or of the first one, with `question` or the pattern's example."""
+    """Show the form for a new run of `pattern` (by default the first), with `question` or the pattern's example."""
     front.check_writable()
     own_patterns = front.service.patterns
     built_in = [info for info in PATTERNS.values() if info.name not in own_patterns] if front.service.plans else []

@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MOST_RUNS = 10_000
 """Maximum number of runs in an audit on the page; the command-line audit has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Prefixes of the names of figures about positions."""
+"""Name prefixes of the audit figures about positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""

@@ -1,4 +1,4 @@
-"""Requests from OpenAI clients: the supported parameters, and the question in a chat."""
+"""Requests from OpenAI clients: supported parameters, and the question in a chat."""
 
 from __future__ import annotations
 
@@ -424,7 +424,7 @@ class ChatModel:
 
 
 def chat_models(service: Service) -> Iterator[ChatModel]:
-    """List all models, each followed by its `:answer` variant if it has an answer."""
+    """List all models, each followed by its `:answer` variant if runs of the model end with an answer."""
     for name in service.patterns:
         yield ChatModel(pattern=name, info=None, answer_only=False)
         yield ChatModel(pattern=name, info=None, answer_only=True)

@@ -121,7 +121,7 @@ async def chat_completion(
 async def response(
     body: ResponseRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """Respond in the newer format of OpenAI's API, the Responses API."""
+    """Respond in OpenAI's newer format, that of the Responses API."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Response, body.chat(), ignored, request, front, service, idempotency_key)

@@ -131,7 +131,7 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
 
 
 def data_frame(data: object) -> bytes:
-    r"""Encode JSON data as a frame, in Unicode that every reader accepts.
+    r"""Encode JSON data as a frame, using only Unicode that every reader accepts.
 
     >>> data_frame({"text": "no \ud83d end"})
     b'data: {"text":"no \xef\xbf\xbd end"}\n\n'

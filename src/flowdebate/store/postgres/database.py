@@ -95,7 +95,7 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether no server accepts connections at the address, even to reject the user."""
+        """Return whether no server at the address accepts connections, not even to reject the user."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 

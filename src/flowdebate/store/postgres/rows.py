@@ -72,7 +72,7 @@ UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, o
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
-"""Subquery for the run's row, locked until the statement is done; empty unless this process owns the run."""
+"""Subquery for the run's row, locked until the end of the statement; empty unless this process owns the run."""
 INTEND = f"""
 {_MINE}
 INSERT INTO steps AS known (run_id, key, kind, request, attempts)
@@ -159,7 +159,7 @@ def fold_case(text: str) -> bytes:
 
 
 def label_texts(labels: Mapping[str, str]) -> list[str]:
-    """Format each label as one ASCII text."""
+    """Format each label as a single ASCII string."""
     return [json.dumps(pair) for pair in labels.items()]
 
 

@@ -312,7 +312,7 @@ class PostgresStore(Store):
             await self.release(run_id)
 
     async def _wait_for_owner(self, run_id: str) -> None:
-        """Give a lost owner `grace` seconds to come back, as after a restart of the server."""
+        """Give a lost owner `grace` seconds to come back, for example after a server restart."""
 
         def work(session: Session) -> int | None:
             row = self._row(session, run_id)

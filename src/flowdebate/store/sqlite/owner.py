@@ -1,7 +1,7 @@
 """Owner of runs in a SQLite store: its lock file, and its log of open steps.
 
-Both are in a folder next to the database. The lock shows that the owner's process is alive, and disappears with it. The
-log is written at each attempt and read only when another process takes over a run.
+Both files are in a folder next to the database. The lock shows that the owner's process is alive, and disappears with
+the process. The log is written at each attempt, but only read when another process takes over a run.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ _NONE = Attempt("call", None, 0)
 class OpenSteps:
     """Open steps of all runs of one owner.
 
-    Each attempt is a line in the log `path`, which outlives the process and is read by processes that take over its
-    runs.
+    Each attempt is a line in the log `path`. The log outlives the process, so that others can read it when they take
+    over its runs.
     """
 
     def __init__(self, path: Path) -> None:

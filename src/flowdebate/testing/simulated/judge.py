@@ -54,7 +54,7 @@ class SimSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimView:
-    """What a judge sees: the sides by slot, in reading order."""
+    """View of a judge: the sides by slot, in reading order."""
 
     sides: tuple[SimSide, ...]
     form: Form
