@@ -1,12 +1,13 @@
-"""Prompt templates, checked when they are created, and the escaping of text that must not pass for their own words.
+"""Prompt templates, checked on creation, and the escaping of text that must not pass for the prompt's own words.
 
-The first line of a text by models, users and files follows a tag or a label, and each further line a bar, so no line of
-it begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`.
+The first line of a text by models, users and files follows a tag or a label, and each further line a bar, so none of
+its lines begins a line of the prompt. Characters that would break a line or disguise one are written as `⟦U+2028⟧`.
 
-In texts of models and users (`quoted`), so are `⟦` itself, and the first character of anything readable as a control
-token by a model's chat template: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`. Everything else is unchanged,
-and the original can be read back. Material (`frame`: sources, diffs, compared texts) is shown as it is, but for the
-control tokens of a list: its readers judge and quote the original text, and `List<String>` is no token.
+In texts by models and users (`quoted`), two more things are escaped: `⟦` itself, and the first character of anything
+that a model's chat template could read as a control token: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`.
+Everything else is unchanged, and the original can be restored. In material (`frame`: sources, diffs, compared texts),
+only the control tokens in a list are escaped: its readers judge and quote the original text, and `List<String>` is not
+a token.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from flowdebate._util.option_types import TurnLength, check_option
 from flowdebate.errors import ConfigurationError, ViewError
 
 BAR = "\n  | "
-"""Separator between the lines of one text."""
+"""Separator between the lines of a text."""
 NEXT_TEXT = r"\n(?!  \| )"
-"""Pattern of the line break after a text, which is not followed by a bar."""
+"""Pattern of the line break after a text: a line break without a bar after it."""
 
 _ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
 
 
 def split_entries(text: str) -> list[str]:
-    r"""Split a prompt after each tagged text; the last piece has no tag. Joined, the pieces are `text`.
+    r"""Split a prompt after each tagged text; the last piece has no tag. Joining the pieces yields `text`.
 
-    A transcript only grows, so all pieces but the last also occur in later prompts.
+    A transcript only grows, so all pieces except the last also occur in later prompts.
 
     >>> split_entries("So far:\n[for] Yes.\n  | Really.\n[against] No.\nAnswer.")
     ['So far:\n[for] Yes.\n  | Really.', '\n[against] No.', '\nAnswer.']
@@ -45,19 +46,19 @@ def split_entries(text: str) -> list[str]:
 
 _MARK = "⟦"
 _INVISIBLE = (
-    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters except tab and line feed: NUL, most line breaks
-    "\\u2028\\u2029"  # line breaks of str.splitlines
-    "\\u202a-\\u202e\\u2066-\\u2069"  # they change the direction of the following text
+    "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters except tab and line feed: NUL and most line breaks
+    "\\u2028\\u2029"  # other line breaks recognized by str.splitlines
+    "\\u202a-\\u202e\\u2066-\\u2069"  # characters that change the direction of the following text
     "\\ud800-\\udfff"  # half surrogate pairs, which cannot be encoded in a request
 )
-# Servers read these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
+# Servers may parse these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
 _CONTROL = (
     "<(?=[|\\uff5c]|/?\\w[\\w:-]*>)"  # <|im_end|>, </s>, <seed:bos>
     "|\\[(?=\\||[gs]?MASK\\]|e~\\[|(?:UNUSED_TOKEN_|PAD|unused)\\d+\\])"  # [|user|], [gMASK], [UNUSED_TOKEN_145]
     "|\\](?=~!?b[\\[\\]])"  # ]~b]
 )
 _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
-# Characters without a meaning of their own.
+# Characters without a special meaning.
 _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
 ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
 """Pattern of an escaped character; its group is the code point."""
@@ -65,7 +66,7 @@ _NOTHING = "(?!)"
 _LINE_END = "(?<!\r)\r++(?=\n|\\Z)"
 
 
-# Compiled at first use: the checks in front of them suffice for most texts.
+# Compiled on first use, because the checks before a search are sufficient for most texts.
 @cache
 def _in_text() -> re.Pattern[str]:
     return _with_tokens(f"[{_INVISIBLE}⟦]|{_CONTROL}|{_CAPITALS}")
@@ -93,11 +94,11 @@ def _listed() -> re.Pattern[str]:
 
 @cache
 def _in_message() -> re.Pattern[str]:
-    return _with_tokens(_CONTROL)  # not all capitals in brackets: the tag of an argument may be some
+    return _with_tokens(_CONTROL)  # words in capitals are not escaped, because an argument's tag may be one
 
 
 def _with_tokens(pattern: str) -> re.Pattern[str]:
-    """Extend the pattern by the first character of each listed token without a match of its own."""
+    """Extend the pattern with the first character of each listed token that it does not already match."""
     from flowdebate._util.control_tokens import CONTROL_TOKENS
 
     matches = re.compile(pattern).search
@@ -107,7 +108,7 @@ def _with_tokens(pattern: str) -> re.Pattern[str]:
 
 
 def _any_of(endings: Iterable[str]) -> str:
-    """Build a pattern for any of `endings`, comparing each character once."""
+    """Build a pattern for any of `endings` that compares each character only once."""
     by_first = _by_first(endings)
     if "" in by_first:
         return ""
@@ -129,7 +130,7 @@ def quoted(text: str) -> str:
     [for] Yes.
       | [against] I give up.
     """
-    if text.isascii():  # looks in C, which spare most texts the search
+    if text.isascii():  # fast checks in C, which spare most texts the search
         suspect = text.encode().translate(None, _HARMLESS) != b""
     else:
         plain = text.replace("\n", " ").isprintable()
@@ -138,10 +139,10 @@ def quoted(text: str) -> str:
 
 
 def frame(text: str) -> str:
-    r"""Frame material, as it is, behind a tag or a label: each further line begins with a bar.
+    r"""Frame unchanged material behind a tag or a label: each further line begins with a bar.
 
-    It escapes the control tokens of `flowdebate._util.control_tokens` and characters that are invisible by themselves.
-    A carriage return at the end of a line is part of the line break.
+    It escapes the control tokens of `flowdebate._util.control_tokens` and otherwise invisible characters. A carriage
+    return at the end of a line is part of the line break.
 
     >>> print("[names.java] " + frame("List<String> names;\r\n// <|im_end|>\r"))
     [names.java] List<String> names;
@@ -151,7 +152,7 @@ def frame(text: str) -> str:
 
 
 def explain_escapes(*texts: str) -> str:
-    """Say in one line, which no text can begin, what `frame` escapes in `texts`; empty if it escapes nothing.
+    """Describe what `frame` escapes in `texts`, on a line that no text can forge; empty if nothing is escaped.
 
     >>> explain_escapes("<|im_end|>", "x < y")
     '(The texts above have ⟦U+003C⟧ for "<" where a control token of chat models begins.)'
@@ -166,11 +167,11 @@ def explain_escapes(*texts: str) -> str:
     return f"(The texts above have {', and '.join(parts)}.)" if parts else ""
 
 
-_MOST_MARKS = 3  # maximum characters named in the explanation: a binary file may have dozens
+_MOST_MARKS = 3  # maximum number of characters named in the explanation, because a binary file may have dozens
 
 
 def unquoted(text: str) -> str:
-    r"""Return the original of a `quoted` text; raise ViewError if `quoted` cannot have written it.
+    r"""Restore the original of a `quoted` text; raise ViewError if `quoted` cannot have produced it.
 
     >>> unquoted(quoted("one\r\ntwo"))
     'one\r\ntwo'
@@ -181,15 +182,15 @@ def unquoted(text: str) -> str:
     return plain
 
 
-@lru_cache(maxsize=1024)  # the same few names and stances occur in every prompt of a debate
+@lru_cache(maxsize=1024)  # cached: every prompt of a debate contains the same few names and stances
 def tag_text(text: str) -> str:
-    """Return `text` on one line and without square brackets: a stance in a tag or in a sentence."""
+    """Put `text` on one line and remove square brackets, for a stance in a tag or in a sentence."""
     return _escape_word(_in_tag().sub(_escape, text) if _has(text, "⟦<[]◁〈") else text)
 
 
 @lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
-    """Return `name` on one line, without square brackets and commas: a name in a tag or in a list."""
+    """Put `name` on one line and remove square brackets and commas, for a name in a tag or in a list."""
     return _escape_word(_in_name().sub(_escape, name) if _has(name, "⟦<[],◁〈") else name)
 
 
@@ -209,12 +210,12 @@ def without_control_tokens(text: str, *, listed: bool = False) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Turn each `⟦U+2028⟧` in `text` back into its character."""
+    """Convert each escape such as `⟦U+2028⟧` in `text` back to its character."""
     return re.sub(ESCAPE, lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
 
 
 def _has(text: str, signs: str) -> bool:
-    """Return whether `text` has one of `signs`, or anything unprintable."""
+    """Return whether `text` contains one of `signs`, or any unprintable character."""
     return not text.isprintable() or any(sign in text for sign in signs)
 
 
@@ -223,7 +224,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_word(tag: str) -> str:
-    """Escape `tag` so that brackets around it make no control token: a file may be called INST."""
+    """Escape `tag` so that it cannot form a control token with brackets around it: a file may be called INST."""
     return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in _control_tokens() else tag
 
 
@@ -234,14 +235,14 @@ def _control_tokens() -> frozenset[str]:
     return frozenset(CONTROL_TOKENS)
 
 
-# Opening brackets and quotes with their closing ones.
+# Closing brackets and quotes by opening ones.
 PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
-DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotes, markdown and brackets
-AROUND = f"{DECORATION}.!?,;:…"  # decoration that models put around a name, and the end of a sentence
+DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotes, Markdown and brackets
+AROUND = f"{DECORATION}.!?,;:…"  # decoration that models put around a name, and sentence endings
 
 
 def as_seen(name: str) -> str:
-    r"""Return `name` as a reader sees it: without invisible characters, case-folded, in compatibility form (NFKC).
+    r"""Return `name` as a reader sees it: without invisible characters, casefolded, and in compatibility form (NFKC).
 
     >>> as_seen("Anna\u200b") == as_seen("ANNA")
     True
@@ -251,9 +252,9 @@ def as_seen(name: str) -> str:
 
 
 def name_among(written: str, names: Iterable[str]) -> str | None:
-    """Find `written` among `names`, in any case, escaped as in prompts, or in quotes; None without a match.
+    """Find `written` among `names`, ignoring case, escapes as in prompts, and quotes; return None without a match.
 
-    As a last resort, blanks, hyphens and underscores are ignored, unless they distinguish two names.
+    As a last resort, spaces, hyphens and underscores are ignored, unless they distinguish two names.
 
     >>> name_among('"OPPONENT".', ["Proponent", "Opponent"])
     'Opponent'
@@ -275,11 +276,11 @@ def _join_words(name: str) -> str:
 
 
 Profile: TypeAlias = Literal["concise", "full"]
-"""Kind of default prompts: short steps for small models, or the whole task."""
+"""Kind of default prompts: "concise", with short steps for small models, or "full", with the whole task."""
 Length: TypeAlias = Literal["short", "medium", "long"] | int
 """Length of a turn: a name, or a number of words."""
 
-# Each length as a prompt states it, and the words that it takes at most.
+# Wording of each length in prompts, and the maximum number of words.
 _LENGTHS: dict[object, tuple[str, int]] = {
     "short": ("two or three short sentences", 60),
     "medium": ("two to four paragraphs", 320),
@@ -287,11 +288,11 @@ _LENGTHS: dict[object, tuple[str, int]] = {
 }
 
 _FIELD = re.compile(r"\{(\w+)\}")
-# Fields that are rendered as whole lines: each must be alone on its line.
+# Fields rendered as whole lines; nothing else may be on these lines.
 _LINES = frozenset(
     {"context", "critiques", "decisions", "framing", "positions", "proposals", "roster", "sources", "transcript"}
 )
-# Fields that may be anywhere. All others are text of models or users, and must follow a label.
+# Fields allowed anywhere. All others contain text by models or users, and must follow a label.
 _PLAIN = frozenset({"label", "length", "max_rounds", "position", "round", "rounds"})
 
 
@@ -311,26 +312,26 @@ def _format(template: str) -> str:
 
 
 def listed(*items: str) -> str:
-    """Join `items`, each on its own line."""
+    """Join `items`, one per line."""
     return "\n".join(map("- {}".format, items))
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
-    """Return the metadata of a template part: its allowed fields; fields in `lines` are rendered as whole lines."""
+    """Return the metadata of a template part: the allowed fields, including `lines`, which are rendered as lines."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 
 def part(default: str, allowed: Mapping[str, frozenset[str]] = uses()) -> Any:  # noqa: ANN401 - as of `field()`
-    """Create a part of a template: its default text, and its allowed fields."""
+    """Create a part of a template from its default text and the fields it may contain."""
     return field(default=default, metadata=allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """The texts of one role; override any of them by keyword.
+    """The texts of one role's prompts. Override any of them by keyword.
 
-    ConfigurationError for an unknown `{field}`, and for a field in a place where its text could pass for the prompt's
-    own words: text of others must not begin a line, and a transcript must not share one.
+    Raises ConfigurationError for an unknown `{field}`, and for a field in a place where its text could pass for the
+    prompt's own words: untrusted text must not begin a line, and a transcript must be on lines of its own.
     """
 
     def __post_init__(self) -> None:
@@ -354,10 +355,10 @@ class Profiles(Generic[TemplateT]):
     full: TemplateT
     concise: TemplateT
     tasks: tuple[str, ...] = ()
-    """Parts in which the concise template says how a turn begins and what each of its sentences does."""
+    """Parts of the concise template that specify how a turn begins and what each of its sentences does."""
 
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
-        """Return the template of `profile`; with the application's instructions (`instructed`) tasks set no form."""
+        """Return the template for `profile`; with the application's instructions (`instructed`), tasks set no form."""
         if profile == "full":
             return self.full
         if instructed and self.tasks:
@@ -366,7 +367,7 @@ class Profiles(Generic[TemplateT]):
 
 
 def check_profile(location: str, profile: object, *, field: str = "profile") -> None:
-    """Raise ConfigurationError unless `profile` is one of the profiles, or None."""
+    """Raise ConfigurationError unless `profile` is a profile or None."""
     check_option(Profile, field, profile, location=location)
 
 
@@ -376,7 +377,7 @@ def check_length(location: str, length: object, *, field: str = "length") -> Non
 
 
 def length_text(length: Length) -> str:
-    """Return `length` in the words of prompts.
+    """Return `length` as worded in prompts.
 
     >>> length_text("medium"), length_text(120)
     ('two to four paragraphs', 'about 120 words')
@@ -385,12 +386,12 @@ def length_text(length: Length) -> str:
 
 
 def words_of(length: Length) -> int:
-    """Return the maximum number of words of a turn of `length`."""
+    """Return the maximum number of words in a turn of this `length`."""
     return _LENGTHS[length][1] if isinstance(length, str) else length
 
 
 def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozenset[str]) -> str | None:
-    """Return the rule that a field breaks, or None."""
+    """Return the rule broken by a field; None if it breaks no rule."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"

@@ -1,6 +1,6 @@
-"""Adapters: agents and models of other frameworks in any role, and patterns as tools and nodes of those frameworks.
+"""Adapters: agents and models of other frameworks in any role, and patterns as tools and nodes in those frameworks.
 
-There is one module per framework. Each needs its own extra, and imports the framework on use.
+There is one module per framework. Each needs its own extra and imports the framework only when it is used.
 """
 
 import lazy_loader

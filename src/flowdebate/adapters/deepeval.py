@@ -1,4 +1,4 @@
-"""deepeval: `comparison_metric` compares the actual output of a test case with the expected one."""
+"""deepeval: `comparison_metric` compares a test case's actual output with the expected output."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:
-    """Create a metric that has judges `compare()` the actual and the expected output, blind and in all orders.
+    """Create a metric for which judges `compare()` the actual and the expected output, blind and in all orders.
 
-    The score is the share of the actual output (.5 is as good as the expected one), and passes from `threshold` on; the
-    reason is the verdict, and says how many judges found otherwise in another order. A test case without an expected
-    output, or with a blank text, is an error. `options` are `judges`, `criteria`, `orders` and `store` of `compare`.
+    The score is the actual output's share (.5 means that it is as good as the expected output), and passes if it is at
+    least `threshold`. The reason is the verdict, with the number of judges who found otherwise in another order. A test
+    case without an expected output, or with a blank text, is an error. `options` are the options `judges`, `criteria`,
+    `orders` and `store` of `compare`.
     """
     location = "comparison_metric()"
     check_share(location, threshold=threshold)

@@ -1,4 +1,4 @@
-"""Inspect: `InspectModel`, and patterns in evaluations: `debate_solver`, `debate_scorer`, `debate_tool`."""
+"""Inspect: `InspectModel`, and patterns in evaluations with `debate_solver`, `debate_scorer` and `debate_tool`."""
 
 from __future__ import annotations
 
@@ -41,21 +41,23 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunResult
 
 
-# The source of events in Inspect's transcript, and the key of metadata.
+# Source of our events in Inspect's transcript, and key of our metadata.
 _KEY = "flowdebate"
 
 
 class InspectModel(AdaptedModel):
-    """A model of Inspect in any role: counted, limited, retried, recorded and streamed like any other.
+    """An Inspect model in any role: counted, limited, retried, recorded and streamed like any other model.
 
-    - `model`: its name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
-    - `role`: a role of the evaluation (`model_roles`); if none is bound to it, `model` answers.
-    - `config`: a `GenerateConfig` for each call; a request's own settings come before it.
-    - `name`: in errors, events and usage; None for the name of the role or model.
-    - `retry`: the retry policy; None for no retries. Inspect's retries are off, because every request is counted here.
+    - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
+    - `role`: a role of the evaluation (`model_roles`); if the role is not bound to a model, `model` answers.
+    - `config`: a `GenerateConfig` for each call; a request's own settings take precedence.
+    - `name`: the name in errors, events and usage; None for the name of the role or model.
+    - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because every request is counted
+      here.
 
-    Inside an evaluation, Inspect's log, cache and limits count its calls too; if a limit of Inspect's is reached, the
-    run ends with Inspect's own LimitExceededError. Tools are called; a schema is sent, and shown in the prompt.
+    Inside an evaluation, Inspect's log, cache and limits also count the model's calls. If one of Inspect's limits is
+    reached, the run ends with Inspect's own LimitExceededError. Tools can be called; a schema is sent, and is also
+    shown in the prompt.
     """
 
     def __init__(
@@ -87,12 +89,12 @@ class InspectModel(AdaptedModel):
         model = get_model(role=self._role, default=self._model) if self._role else get_model(self._model)
         if not str(model).startswith("mockllm/"):
             check_real_calls_allowed(self.name, base_url=model.api.base_url)
-        again = False  # errors that Inspect would retry, by its rules for each provider, are transient here
+        again = False  # an error is transient here if Inspect's rules for the provider would retry it
         try:
             with framework_failures(LimitExceededError):
                 try:
                     output = await model.generate(**self._parameters(request))
-                except RetryError as error:  # with no retries allowed, its first attempt is its last
+                except RetryError as error:  # Inspect wraps the error, although no retries are allowed
                     again = True
                     raise error.last_attempt.exception() or error from None
                 return _response(output, request)
@@ -124,7 +126,7 @@ class InspectModel(AdaptedModel):
 
 
 def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
-    """Return a function that forwards streamed text; None without a listener."""
+    """Return a function that forwards streamed text; None if nobody listens."""
     on_text = request.on_text
     if on_text is None or request.output is not None:
         return None
@@ -156,7 +158,7 @@ def _message(message: Message) -> ChatMessage:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Read the arguments of an earlier call; empty if the model did not write a JSON object."""
+    """Parse the arguments of an earlier call; empty if the model did not write a JSON object."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
@@ -167,13 +169,13 @@ def _arguments(text: str) -> dict[str, Any]:
 def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
     if output.empty:
         raise EmptyResponse(output.error or "the answer has no choices")
-    # unparsable arguments are passed on as invalid JSON, so that the model is informed
+    # unparsable arguments are passed on as invalid JSON, so that the model learns about the problem
     calls = tuple(
         ToolCall(id=call.id, name=call.function, arguments=call.parse_error or json.dumps(call.arguments))
         for call in (output.message.tool_calls or () if request.tools else ())
     )
     finish = read_finish(output.stop_reason, calls=bool(calls))
-    # Inspect counts cached tokens separately, but here they are part of the prompt's, as with OpenAI
+    # Inspect counts cached tokens separately, but here they are part of the prompt tokens, as with OpenAI
     used = output.usage
     cached = None if used is None else used.input_tokens_cache_read
     prompt = None if used is None else used.input_tokens + (cached or 0) + (used.input_tokens_cache_write or 0)
@@ -205,15 +207,16 @@ def debate_solver(
     answer: Callable[[RunResult[Any]], str] | None = None,
     **options: Unpack[RunOptions],
 ) -> Solver:
-    """Create a solver running `pattern` on each sample; its answer is the sample's completion.
+    """Create a solver that runs `pattern` on each sample and sets the answer as the sample's completion.
 
-    - `question`: function from the state to the question; None for the text of the last user message.
-    - `answer`: the completion, from the result; None for the pattern's output as text, or the `answer` of a raw output.
-    - `options`: options of `Block.run()`, the same for each sample. The model is the evaluated one unless one is given.
+    - `question`: function that returns the question for a state; None for the text of the last user message.
+    - `answer`: function that returns the completion for a result; None for the pattern's output as text, or the
+      `answer` of a raw output.
+    - `options`: options of `Block.run()`, the same for each sample. The default model is the evaluated model.
 
-    `output.metadata["flowdebate"]` has the id of the run, its status, its usage and its winner. A run without an
-    output, because of a limit or because it waits for a human, is an empty completion whose `error` says so. Errors of
-    the run are raised: Inspect counts the sample as failed.
+    `output.metadata["flowdebate"]` has the run's id, status, usage and winner. If a run has no output, because it
+    reached a limit or waits for a human, the completion is empty and its `error` states the reason. Errors of the run
+    are raised, so that Inspect counts the sample as failed.
     """
     location = "debate_solver()"
     _check(location, pattern, options)
@@ -250,18 +253,19 @@ def debate_scorer(
     question: Callable[[TaskState, Target], str] | None = None,
     **options: Unpack[RunOptions],
 ) -> Scorer:
-    """Create a scorer that has the debate `pattern` judge each answer.
+    """Create a scorer that judges each answer with the debate `pattern`.
 
     - `pattern`: a debate in which one side argues that the answer is correct.
-    - `correct`: the stance of that side. If it wins, the score is CORRECT; if another wins, INCORRECT.
-    - `question`: function from the state and the target to the question; None for the task, the target and the answer.
-    - `options`: options of `Block.run()`, the same for each sample. Without a model, Inspect's role "grader" is used,
-      else the evaluated model.
+    - `correct`: the stance of that side. If this stance wins, the score is CORRECT; if another stance wins, INCORRECT.
+    - `question`: function that returns the question for a state and a target; None for a question with the task, the
+      target and the answer.
+    - `options`: options of `Block.run()`, the same for each sample. The default model is Inspect's role "grader" or, if
+      that is not bound, the evaluated model.
 
-    A verdict without a winner is NOANSWER (reason "undecided"), as is an empty answer, without a debate about it
-    ("no_response"); both count as 0. A debate without a verdict is unscored ("grader_failed"). The explanation is the
-    verdict; `metadata["flowdebate"]` has the id of the run, its status, its usage and the judge's scores. Errors of the
-    run are raised: Inspect counts the sample as failed.
+    A verdict without a winner is scored NOANSWER (reason "undecided"). So is an empty answer, which is not debated
+    ("no_response"). Both count as 0. A debate without a verdict is unscored ("grader_failed"). The explanation is the
+    verdict; `metadata["flowdebate"]` has the run's id, status and usage, and the judge's scores. Errors of the run are
+    raised, so that Inspect counts the sample as failed.
     """
     location = "debate_scorer()"
     _check(location, pattern, options)
@@ -296,11 +300,11 @@ def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
 async def _run_debate(
     pattern: Block[Any, Any], question: str, options: RunOptions, model: InspectModel
 ) -> RunResult[Any]:
-    """Run `pattern` inside a span of Inspect's transcript that carries the ID of the run."""
+    """Run `pattern` inside a span of Inspect's transcript that contains the run's id."""
     from inspect_ai.log import transcript
     from inspect_ai.util import span
 
-    # its id is made here: the transcript of a sample names its run also where that fails before it gives a result
+    # choose the id here, so that the sample's transcript names the run even if it fails before it returns a result
     run_options: RunOptions = {**options, "run_id": os.urandom(16).hex()}
     if options.get("model") is None:
         run_options["model"] = model
@@ -315,7 +319,7 @@ def _tell_end(result: RunResult[Any]) -> str:
 
 
 def _record(result: RunResult[Any]) -> dict[str, Any]:
-    """Record a run for Inspect's log as JSON data."""
+    """Convert a run to JSON data for Inspect's log."""
     used, verdict = result.usage, getattr(result.raw, "verdict", None)
     record: dict[str, Any] = {
         "run_id": result.run_id,
@@ -357,7 +361,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
-    """Write the question whether an answer is correct, with foreign texts marked on each line."""
+    """Write the question whether an answer is correct, marking each line of untrusted texts."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
     sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]

@@ -1,4 +1,4 @@
-"""instructor: `InstructorModel`, a model behind an instructor client, with its retries and validators."""
+"""instructor: `InstructorModel`, a model called through an instructor client, with its retries and validators."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ if TYPE_CHECKING:
 
     from flowdebate.models.base import Sending
 
-_UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # exceptions of the clients of OpenAI and Anthropic
+_UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # exception classes of the OpenAI and Anthropic clients
 _ROOM = 4096
-"""Maximum tokens of an answer from Anthropic, which requires a number, if the request sets none."""
+"""Maximum number of tokens in an answer from Anthropic, whose API requires a number, if the request sets none."""
 
 
 class InstructorModel(AdaptedModel):
-    """A model behind a client of instructor: `InstructorModel(instructor.from_provider("openai/gpt-5-mini"))`.
+    """A model called through an instructor client: `InstructorModel(instructor.from_provider("openai/gpt-5-mini"))`.
 
-    - `client`: of `from_provider`, `from_openai`, `from_anthropic` and the like, sync or async.
-    - `model`: the model's name at the provider; None for the client's own.
-    - `max_retries`: how often instructor asks again after an answer that fails validation, your validators included.
+    - `client`: a client from `from_provider`, `from_openai`, `from_anthropic` and the like, sync or async.
+    - `model`: the provider's name for the model; None for the client's own.
+    - `max_retries`: number of times that instructor repeats a request after an answer fails validation, including your
+      own validators.
     - `retry`: the retry policy for failures of the provider; None for no retries. The provider's own client no longer
-      retries, so that every request is counted here and bounded by the run's limits.
+      retries, so that every request is counted here and the run's limits apply.
     """
 
     tells_attempts = True
@@ -58,7 +59,7 @@ class InstructorModel(AdaptedModel):
             raise ConfigurationError(
                 location, "client", client, "a client made by instructor, such as from_provider(…)"
             )
-        # from_provider() stores the name in the function that it wraps
+        # from_provider() stores the model's name in the function that it wraps
         default = inspect.getclosurevars(inspect.unwrap(client.create_fn, stop=_has_default)).nonlocals.get(
             "default_model"
         )
@@ -75,7 +76,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request; while the answer fails validation, repeat it with the problem."""
+        """Send the request, and repeat it with the problem as long as the answer fails validation."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -143,7 +144,7 @@ class InstructorModel(AdaptedModel):
 
 
 class _Asking:
-    """Requests made by one call, each counted before it is sent, in the event loop of the run."""
+    """Requests made by a single call, each counted before it is sent, in the run's event loop."""
 
     def __init__(self, name: str, request: ModelRequest) -> None:
         self._name = name
@@ -156,7 +157,7 @@ class _Asking:
         self.usage: Usage = Usage.unknown()
 
     def begin(self) -> None:
-        """Count one more request; raise LimitReached if it exceeds the run's limits."""
+        """Count another request; raise LimitReached if it exceeds the run's limits."""
         if self._over:
             message = "the call is over"
             raise asyncio.CancelledError(message)
@@ -170,7 +171,7 @@ class _Asking:
         self._sending = sending
 
     def note(self, answer: object) -> None:
-        """Record the tokens of an answer."""
+        """Record the number of tokens in an answer."""
         used = getattr(answer, "usage", None)
         prompt = getattr(used, "prompt_tokens", getattr(used, "input_tokens", None))
         completion = getattr(used, "completion_tokens", getattr(used, "output_tokens", None))
@@ -181,7 +182,7 @@ class _Asking:
             self._attempt.usage = self.usage
 
     def end(self) -> None:
-        """Close the last request, and stop a thread that is still running from sending more."""
+        """Close the last request, and prevent a thread that is still running from sending more requests."""
         self._over = True
         self._close(None)
 
@@ -195,7 +196,7 @@ class _Asking:
         return hooks
 
     def policy(self, max_retries: int, *, sync: bool) -> Any:  # noqa: ANN401 - tenacity's Retrying
-        """Return instructor's retry policy for invalid answers, which counts each request before it is sent."""
+        """Return instructor's retry policy for invalid answers; it counts each request before it is sent."""
         from instructor.core.exceptions import AsyncValidationError, ResponseParsingError
         from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -208,7 +209,7 @@ class _Asking:
         )
 
     def _in_loop(self, act: Callable[[], None]) -> None:
-        """Run `act` in the event loop, even from the thread of a sync client."""
+        """Run `act` in the event loop, even if called from a sync client's thread."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:

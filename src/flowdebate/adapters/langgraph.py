@@ -1,4 +1,4 @@
-"""LangGraph: `RunnableModel`, a chat model or graph as a model, and `debate_node`, a pattern as a node of graphs."""
+"""LangGraph: `RunnableModel`, a chat model or graph as a model, and `debate_node`, a pattern as a graph node."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.tools import StructuredTool
 
-# Origin of answers that came through a graph.
+# Origin recorded for answers from a graph.
 _BY = "langgraph"
 
 
 class RunnableModel(AdaptedModel):
-    """A chat model, chain or graph of LangChain and LangGraph as a model, in any role.
+    """A LangChain or LangGraph chat model, chain or graph as a model, in any role.
 
     - `runnable`: a chat model; a graph with `messages` in its state (such as an agent), whose last message is the
-      answer; or any other runnable from a list of messages to a message or a text.
-    - `config`: its `RunnableConfig` for each call; graphs get a new `thread_id` for each call.
-    - `name`: in errors, events and usage; None for the name of the runnable.
-    - `retry`: the retry policy; None for no retries. Actions of an agent's tools are repeated with each retry.
+      answer; or any other runnable that turns a list of messages into a message or a text.
+    - `config`: a `RunnableConfig` for each call; graphs get a new `thread_id` for each call.
+    - `name`: the name in errors, events and usage; None for the name of the runnable.
+    - `retry`: the retry policy; None for no retries. Each retry repeats the actions of an agent's tools.
 
-    Chat models get the temperature and maximum length of a request; graphs and chains have separate settings.
-    A schema is a chat model's structured output; anything else is shown it. One run of a graph is one call, however
-    often it asks models; all their tokens are counted.
+    The temperature and maximum length of a request are passed to chat models; graphs and chains have their own
+    settings. A chat model returns a schema as structured output; any other runnable is shown the schema in the prompt.
+    One run of a graph is one call, no matter how often it calls models; all their tokens are counted.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RunnableModel(AdaptedModel):
         super().__init__(location, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
         self._chat = runnable if isinstance(runnable, BaseChatModel) else None
-        # not by its class: a chat model only needs langchain_core, and langgraph may not be installed
+        # not by isinstance: langgraph may not be installed, because a chat model only needs langchain_core
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
         self._config = config
 
@@ -111,7 +111,7 @@ class RunnableModel(AdaptedModel):
 
     @staticmethod
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
-        """Return the data of a structured answer, or its text; None if the chat model lacks structured output."""
+        """Return the data of a structured answer, or its text; None if the chat model has no structured output."""
         assert request.output is not None  # noqa: S101 - the caller has looked
         # LangChain turns the schema into a function with this name and description
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
@@ -123,14 +123,14 @@ class RunnableModel(AdaptedModel):
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
 
     def _observed(self) -> tuple[Callable[[], Usage], RunnableConfig]:
-        """Return the configuration for a call, and a function returning its usage."""
+        """Return the configuration for a call, and a function that returns its usage."""
         from langchain_core.callbacks import AsyncCallbackHandler
         from langchain_core.runnables.config import merge_configs
 
         reports: list[Any] = []
 
         class Counter(AsyncCallbackHandler):
-            """Collector of the usage reported by each model inside."""
+            """Collector of the usage reported by each inner model."""
 
             async def on_llm_end(self, response: LLMResult, **_: object) -> None:
                 reports.extend(
@@ -162,7 +162,7 @@ def _reason_of(message: object) -> object:
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> StructuredTool:
-    """Convert a pattern to a tool of LangChain with `as_tool(pattern)`; `options` are passed to `Block.run()`."""
+    """Convert a pattern to a LangChain tool with `as_tool(pattern)`; `options` are passed to `Block.run()`."""
     check_library("langgraph.debate_tool", "langchain_core", library="LangGraph", extra="langgraph")
     from langchain_core.tools import StructuredTool
 
@@ -173,12 +173,12 @@ def debate_tool(
 def debate_node(
     pattern: Block[Any, Any], *, question: str = "question", into: str = "result", **options: Unpack[RunOptions]
 ) -> Callable[[Any], Awaitable[dict[str, Any]]]:
-    """Make a node running `pattern` on the `question` of the state and putting its output `into` the state.
+    """Create a node that runs `pattern` on the state's `question` and puts the output `into` the state.
 
-    The output is JSON data: a string, or an object. Each event of the run goes to the stream writer as JSON data
-    (`stream_mode="custom"`). `options` are those of `Block.run()`. With a `store` the run is durable, has an id made of
-    the thread's and the node's, and is resumed with the graph; where it waits for a human, the node interrupts the
-    graph with the request, and the value of `Command(resume=…)` is the answer.
+    The output is JSON data: a string or an object. Each event of the run is passed to the stream writer as JSON data
+    (`stream_mode="custom"`). `options` are passed to `Block.run()`. With a `store` the run is durable: its id is
+    composed of the ids of the thread and the node, and it is resumed along with the graph. If the run waits for a
+    human, the node interrupts the graph with the request, and the value of `Command(resume=…)` is the answer.
     """
     location = "langgraph.debate_node"
     check_library(location, "langgraph", library="LangGraph", extra="langgraph")
@@ -193,7 +193,7 @@ def debate_node(
             result = await _follow(pattern.start(question_text, **options))
         else:
             result = await _durable(pattern, question_text, options.copy(), store)
-        output = result.output  # data, because a checkpoint of the graph contains it
+        output = result.output  # JSON data, because a checkpoint of the graph contains it
         return {into: output if isinstance(output, str) else json.loads(result_text(output))}
 
     debate.__name__ = pattern.name
@@ -212,7 +212,8 @@ async def _durable(pattern: Block[Any, Any], question: object, options: RunOptio
         handle = await pattern.start_resume(run_id, **again)
         for row in await store.steps(run_id):
             if row.kind == "human" and row.body is not None and json.loads(row.body).get("by") == _BY:
-                interrupt(None)  # LangGraph runs the node from its beginning, and repeats earlier answers in order
+                # after each interrupt, LangGraph runs the node from its beginning and replays earlier answers in order
+                interrupt(None)
     except RunNotFound:
         options["run_id"] = run_id
         handle = pattern.start(question, **options)

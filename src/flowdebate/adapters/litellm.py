@@ -1,4 +1,4 @@
-"""LiteLLM: `LiteLLM`, a model from any provider that LiteLLM supports."""
+"""LiteLLM: `LiteLLM`, a model from any provider supported by LiteLLM."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from flowdebate.models.endings import read_finish
 if TYPE_CHECKING:
     from litellm import ModelResponse as Answer
 
-# Parameters that each request sets.
+# Parameters set by each request.
 _OURS = frozenset({"messages", "model", "num_retries", "response_format", "stream", "tools"})
-# Seconds that the end of a run waits for LiteLLM's callbacks.
+# Maximum time in seconds that the end of a run waits for LiteLLM's callbacks.
 _CALLBACK_SECONDS = 5.0
 
 
 class LiteLLM(AdaptedModel):
-    """A model by its name in LiteLLM, such as "anthropic/claude-sonnet-4-5" or "bedrock/…".
+    """A model with a LiteLLM name, such as "anthropic/claude-sonnet-4-5" or "bedrock/…".
 
-    - `retry`: the retry policy; None for no retries. LiteLLM's retries are off, because every request is counted here.
+    - `retry`: the retry policy; None for no retries. LiteLLM's retries are turned off, because every request is counted
+      here.
     - `options`: parameters of `litellm.acompletion` for each call, such as `api_key`, `api_base`, `drop_params` or
-      `mock_response`. A request's own settings come before them.
+      `mock_response`. A request's own settings take precedence.
 
-    Tools and schemas are sent in the form of the chat completions API, which LiteLLM translates for the provider.
+    Tools and schemas are sent in the format of the chat completions API, which LiteLLM translates for the provider.
     """
 
     takes_images: bool = True
@@ -69,7 +70,7 @@ class LiteLLM(AdaptedModel):
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Wait for LiteLLM's callbacks at the end of the `async with` block; a run enters it for its models."""
+        """Wait for LiteLLM's callbacks when the `async with` block ends; a run enters this block for its models."""
         try:
             yield self
         finally:
@@ -83,7 +84,7 @@ class LiteLLM(AdaptedModel):
         if request.tools:
             parameters["tools"] = [tool.to_openai() for tool in request.tools]
         messages = [dict(message) for message in request.messages]
-        # both, because LiteLLM and the provider's client retry independently
+        # set both, because LiteLLM and the provider's client retry independently
         return {**parameters, "model": self._model, "messages": messages, "num_retries": 0, "max_retries": 0}
 
     def __repr__(self) -> str:
@@ -93,14 +94,14 @@ class LiteLLM(AdaptedModel):
 async def wait_for_callbacks() -> None:
     """Wait for the callbacks of earlier calls, which LiteLLM queues and drops if the event loop ends first.
 
-    A task that is being cancelled does not wait; other tasks wait for at most a few seconds.
+    The wait takes a few seconds at most, and is skipped if the task is being cancelled.
     """
     from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
     task = asyncio.current_task()
     if task is None or task.cancelling():
         return
-    await asyncio.sleep(0)  # a task of LiteLLM puts them on the queue
+    await asyncio.sleep(0)  # let LiteLLM's task put the callbacks on the queue
     queue = GLOBAL_LOGGING_WORKER._queue  # noqa: SLF001 - its flush() forgets those that have started
     if queue is not None and GLOBAL_LOGGING_WORKER._bound_loop is asyncio.get_running_loop():  # noqa: SLF001
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""MCP: `mcp_tools`, the tools of any MCP server as tools of a debater, a moderator or another block."""
+"""MCP: `mcp_tools`, which offers the tools of any MCP server to a debater, a moderator or another block."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 _WHERE = "mcp_tools()"
-_MOST_PAGES = 100  # maximum pages of a list of tools, which a server could make endless
-_LONGEST_NAME = 64  # maximum characters of a tool's name that providers accept
-_LONGEST_RESULT = 50_000  # maximum characters of a result for the model
+_MOST_PAGES = 100  # maximum number of pages in a list of tools, because a server could make the list endless
+_LONGEST_NAME = 64  # maximum length of a tool's name in characters, as accepted by providers
+_LONGEST_RESULT = 50_000  # maximum length of a result in characters
 
 
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:
-    """List the tools of the server that `client` is connected to, for the `tools` of a block or a `Capability`.
+    """List the tools of the server connected to `client`, for the `tools` of a block or a `Capability`.
 
-    `only` names the tools to offer, None for all; `prefix` keeps names of several servers apart. The client has to stay
-    open while runs use the tools. Each call is a step of the run: a resumed run does not repeat a recorded one.
-    Arguments are validated against the schema of the tool before it is called. A refusal of the server is an answer for
-    the model to read; a lost connection is raised. Results are cut to 50,000 characters, and non-text parts are named
-    by their type.
+    `only` names the tools to offer (None: all); `prefix` distinguishes the tools of several servers. The client has to
+    stay open while runs use the tools. Each call is a step of the run: a resumed run does not repeat a recorded call.
+    Arguments are validated against the tool's schema before it is called. If the server refuses a call, the model
+    receives the refusal as an answer; a lost connection is raised. Results are cut to 50,000 characters, and non-text
+    parts are replaced by the names of their types.
 
-    ConfigurationError for a name in `only` missing on the server, and for a tool with a name or schema unsuitable for
-    models.
+    Raises ConfigurationError if the server has no tool with a name in `only`, or if the name or schema of a tool is
+    unsuitable for models.
     """
     check_library(_WHERE, "mcp", library="the MCP SDK", extra="mcp")
     listed: list[ListedTool] = []

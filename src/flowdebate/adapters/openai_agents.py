@@ -1,4 +1,4 @@
-"""OpenAI Agents SDK: `AgentModel`, an agent as a model, and `debate_tool`, a pattern as a tool of agents."""
+"""OpenAI Agents SDK: `AgentModel`, an agent as a model, and `debate_tool`, a pattern as an agent's tool."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 class AgentModel(AdaptedModel):
     """An agent of the OpenAI Agents SDK as a model, in any role: counted, limited, retried, recorded and streamed.
 
-    - `agent`: keeps its own instructions, tools, handoffs, guardrails and model; the system message of a request comes
-      after its instructions. If a role has a schema, it is the agent's output type for the call.
-    - `context`: its context, the same for each call.
-    - `run_config`: its `RunConfig`, for tracing, for example; the settings of a request are added to it.
-    - `name`: in errors, events and usage; None for the name of the agent.
-    - `retry`: the retry policy; None for no retries. Actions of the agent's tools are repeated with each retry.
+    - `agent`: the agent, with its own instructions, tools, handoffs, guardrails and model; the system message of a
+      request follows its instructions. If a role has a schema, the schema is the agent's output type for the call.
+    - `context`: the agent's context, the same for each call.
+    - `run_config`: a `RunConfig`, for example for tracing; the settings of a request are added to it.
+    - `name`: the name in errors, events and usage; None for the agent's name.
+    - `retry`: the retry policy; None for no retries. Each retry repeats the actions of the agent's tools.
 
-    One run of the agent is one call, however often it asks its model; all its tokens are counted.
+    One run of the agent is one call, no matter how often it calls its model; all its tokens are counted.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AgentModel(AdaptedModel):
             agent = agent.clone(output_type=_output_type(request.output))
         settings = request.settings
         sampling = sampling_of(replace(request, settings=replace(settings, extra={})))
-        if settings.extra:  # ModelSettings only accepts known fields; provider-specific ones go here
+        if settings.extra:  # the agent's ModelSettings only accepts known fields; provider-specific ones go here
             sampling["extra_args"] = dict(settings.extra)
         own_settings = ModelSettings(**sampling)
         run_settings = self._run_config.model_settings
@@ -94,7 +94,7 @@ class AgentModel(AdaptedModel):
                         if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
                             request.on_text(event.data.delta)
                 except BaseException:
-                    result.cancel()  # it runs in a separate task
+                    result.cancel()  # the agent runs in a separate task
                     raise
             else:
                 result = await Runner.run(agent, messages, **options)
@@ -106,7 +106,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> FunctionTool:
-    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` go to `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` are for `Block.run()`."""
     check_library("openai_agents.debate_tool", "agents", library="the OpenAI Agents SDK", extra="openai-agents")
     from agents import function_tool
 
@@ -114,7 +114,7 @@ def debate_tool(
 
 
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
-    """Return the output type of an agent for `schema`; the answer stays text here and is validated like any model's."""
+    """Return an agent's output type for `schema`. The answer remains text, and is validated here like any model's."""
     from agents.agent_output import AgentOutputSchemaBase
 
     class Answer(AgentOutputSchemaBase):
@@ -128,7 +128,7 @@ def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
             return schema.json_schema
 
         def is_strict_json_schema(self) -> bool:
-            return False  # schemas here may have optional fields
+            return False  # not strict, because schemas here may have optional fields
 
         def validate_json(self, json_str: str) -> str:
             return json_str

@@ -1,4 +1,4 @@
-"""pydantic-ai: `AgentModel`, an agent as a model, and `debate_tool`, a pattern as a tool of agents."""
+"""pydantic-ai: `AgentModel`, an agent as a model, and `debate_tool`, a pattern as an agent's tool."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class AgentModel(AdaptedModel):
-    """A pydantic-ai agent as a model, in any role: counted, limited, retried, recorded and streamed like any other.
+    """A pydantic-ai agent as a model, in any role: counted, limited, retried, recorded and streamed like others.
 
-    - `agent`: keeps its own instructions, tools and model; the system message of a request is added to its
+    - `agent`: the agent, with its own instructions, tools and model; the system message of a request is added to its
       instructions. It must not validate outputs itself, because roles such as judges have their own schemas.
-    - `deps`: its dependencies, the same for each call.
-    - `name`: in errors, events and usage; None for the name of the agent.
-    - `retry`: the retry policy; None for no retries. Actions of the agent's tools are repeated with each retry.
+    - `deps`: the agent's dependencies, the same for each call.
+    - `name`: the name in errors, events and usage; None for the agent's name.
+    - `retry`: the retry policy; None for no retries. Each retry repeats the actions of the agent's tools.
 
-    One run of the agent is one call, however often it asks its model; all its tokens are counted.
+    One run of the agent is one call, no matter how often it calls its model; all its tokens are counted.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class AgentModel(AdaptedModel):
                 result = await self._agent.run(**options)
             used = result.usage
             usage = usage_of(used.input_tokens, used.output_tokens, used.cache_read_tokens)
-            if getattr(used, "unmeasured_requests", 0):  # its totals lack requests without a report of the provider
+            # the totals are incomplete if the provider did not report the usage of every request
+            if getattr(used, "unmeasured_requests", 0):
                 usage = usage_of(None, None)
             if request.output is None:
                 finish = read_finish(getattr(result.response, "finish_reason", None), calls=False)
@@ -86,7 +87,7 @@ class AgentModel(AdaptedModel):
         from pydantic_ai.settings import ModelSettings
 
         chat = chat_of(request)
-        # there is no prompt after an answer: the agent continues from its history
+        # if the last message is an answer, there is no prompt: the agent continues from its history
         prompt = chat.pop()[1] if chat and chat[-1][0] == "user" else None
         history = [
             messages.ModelRequest(parts=[messages.UserPromptPart(text)])
@@ -108,7 +109,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> Tool[Any]:
-    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` go to `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` are for `Block.run()`."""
     check_library("pydantic_ai.debate_tool", "pydantic_ai", library="pydantic-ai", extra="pydantic-ai")
     from pydantic_ai import Tool
 

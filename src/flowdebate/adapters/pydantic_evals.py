@@ -1,4 +1,4 @@
-"""pydantic-evals: `comparison_evaluator` compares the output of a case with the expected one."""
+"""pydantic-evals: `comparison_evaluator` compares a case's output with the expected output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, Any, Any]:
-    """Create an evaluator that has judges `compare()` each output and the expected one, blind and in all orders.
+    """Create an evaluator for which judges `compare()` each output and the expected output, blind and in all orders.
 
-    It gives the score `share` (of the output; .5 is as good as the expected one), with the verdict as its reason, and
-    the assertions `not_worse` and `same_in_all_orders`. A case without an expected output, or with a blank one, is an
-    error. `options` are those of `compare`: `judges`, `criteria`, `orders`, `store`.
+    It returns the output's `share` as a score (.5 means that the output is as good as the expected one), with the
+    verdict as the reason, and the assertions `not_worse` and `same_in_all_orders`. A case without an expected output,
+    or with a blank one, is an error. `options` are the options `judges`, `criteria`, `orders` and `store` of `compare`.
     """
     check_library("comparison_evaluator()", "pydantic_evals", library="pydantic-evals", extra="pydantic-evals")
     from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
@@ -32,6 +32,6 @@ def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, An
                 "same_in_all_orders": comparison.flips == 0,
             }
 
-    # its annotations are read by name
+    # pydantic-evals reads the annotations by name
     ComparisonEvaluator.evaluate.__annotations__ = {"ctx": EvaluatorContext, "return": dict}
     return ComparisonEvaluator()

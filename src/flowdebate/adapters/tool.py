@@ -1,4 +1,4 @@
-"""`as_tool`: a pattern as an async function that every agent framework can offer as a tool."""
+"""`as_tool`: a pattern as an async function, which every agent framework can offer as a tool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowdebate.blocks.functions import result_text
 from flowdebate.errors import ConfigurationError
 from flowdebate.runs.execute import RunOptions
 
-_LONGEST_NAME = 64  # maximum characters of a tool's name that providers accept
+_LONGEST_NAME = 64  # maximum length of a tool's name in characters, as accepted by providers
 
 
 def as_tool(
@@ -21,12 +21,12 @@ def as_tool(
     description: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Callable[[str], Awaitable[str]]:
-    """Make an async function running `pattern` on a question and returning its result as text.
+    """Create an async function that runs `pattern` on a question and returns the result as text.
 
-    It has a name (default: the pattern's), a docstring with `description` and the argument, and annotations, which is
-    what frameworks read. The text is the output: a string as it is, anything else as JSON. A run that ends without an
-    output, because of a limit or because it waits for a human, says so instead. `options` are those of `Block.run()`,
-    the same for each call. Errors of the run are raised.
+    The function has a name (default: the pattern's), a docstring with `description` and the argument, and annotations,
+    for frameworks to read. The text is the output: a string unchanged, anything else as JSON. If a run ends without an
+    output, because it reached a limit or waits for a human, the text says so instead. `options` are passed to
+    `Block.run()`, the same for each call. Errors of the run are raised.
 
     >>> from flowdebate import generator
     >>> from flowdebate.testing import ScriptedModel

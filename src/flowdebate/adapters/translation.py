@@ -1,4 +1,4 @@
-"""Translation between requests of this library and of other frameworks: messages, usage, exceptions."""
+"""Translation of messages, usage and exceptions between this library and other frameworks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 RETRY = Retry()
-"""Default retry policy."""
-# System message for an answer with a schema that might not reach the model otherwise.
+"""Default retry policy for adapters."""
+# System message that contains the schema of the answer, for models that might not receive the schema otherwise.
 SCHEMA_PROMPT = "Respond with a single JSON object that conforms to this JSON Schema, and with nothing else:\n{schema}"
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599
@@ -46,7 +46,7 @@ class AdaptedModel:
 
 @contextmanager
 def framework_failures(*passed: type[Exception]) -> Iterator[None]:
-    """Convert exceptions of a framework to a ModelError with their class; let the library's own and `passed` pass.
+    """Convert a framework's exceptions to ModelErrors that name their class; pass on the library's own and `passed`.
 
     An exception with an HTTP status (`status_code`) becomes the error for that status, such as RateLimited.
     """
@@ -59,7 +59,7 @@ def framework_failures(*passed: type[Exception]) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> ModelError:
-    """Convert an exception to an error that also names its cause inside the framework."""
+    """Convert an exception to an error that also mentions its cause inside the framework."""
     first: BaseException = error
     for _ in range(10):
         inner = first.__cause__ or (None if first.__suppress_context__ else first.__context__)
@@ -93,12 +93,12 @@ def text_of(message: Message) -> str:
 
 
 def system_of(request: ModelRequest) -> str:
-    """Return the system messages of a request as one text."""
+    """Join the system messages of a request into one text."""
     return "\n\n".join(text_of(message) for message in request.messages if message.get("role") == "system")
 
 
 def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
-    """Return the other messages as pairs of a role ("user" or "assistant") and a text."""
+    """Return all messages except system messages, as pairs of a role ("user" or "assistant") and a text."""
     chat = [(str(message.get("role")), text_of(message)) for message in request.messages]
     for role, _ in chat:
         if role not in {"system", "user", "assistant"}:
@@ -107,9 +107,9 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
 
 
 def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str, Any]:
-    """Return the settings of a request: `temperature`, `max_tokens`, its effort, and its `extra`.
+    """Return the settings of a request: `temperature`, `max_tokens`, the effort, and `extra`.
 
-    `effort` is the framework's name for the effort; without one (None) a request with an effort is a
+    `effort` is the framework's name for the effort setting. If it has none (None), a request with an effort raises
     ConfigurationError.
     """
     settings = request.settings
@@ -122,12 +122,12 @@ def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str
 
 
 def schema_prompt(schema: OutputSchema) -> str:
-    """Return an instruction with the schema of the answer."""
+    """Return an instruction that contains the schema of the answer."""
     return SCHEMA_PROMPT.replace("{schema}", json.dumps(schema.json_schema, ensure_ascii=False))
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
-    """Return the usage of one call; values other than counts are unknown, and so are tokens that are all zero.
+    """Return the usage of one call. Values that are not counts are unknown, as are tokens that are all zero.
 
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)
@@ -142,7 +142,7 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
 
 
 def refuse_tools(name: str, request: ModelRequest) -> None:
-    """Raise ConfigurationError for a request with tools, because an agent brings its own."""
+    """Raise ConfigurationError for a request with tools, because an agent has its own tools."""
     if request.tools:
         offered = [tool.name for tool in request.tools]
         allowed = "left out where another framework's agent answers"
@@ -152,7 +152,7 @@ def refuse_tools(name: str, request: ModelRequest) -> None:
 
 
 class CompareOptions(TypedDict, total=False):
-    """Options of `compare()` for other evaluation frameworks."""
+    """Options of `compare()` in other evaluation frameworks."""
 
     judges: Sequence[Model | str]
     criteria: Mapping[str, float]
@@ -163,7 +163,7 @@ class CompareOptions(TypedDict, total=False):
 async def compare_with_baseline(
     question: object, output: object, expected: object, options: CompareOptions
 ) -> Comparison:
-    """Compare two texts under the names "output" and "expected"; other values are compared as JSON."""
+    """Compare two values under the names "output" and "expected": texts as they are, other values as JSON."""
     from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
 

@@ -177,11 +177,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
             raise ConfigurationError(type(self).__name__.lower(), "name", name, "a name that is not blank")
         self.name = name
         self.place: str = place_of(name)
-        """Name of the block as a part of paths."""
+        """Name of the block, escaped for use in paths."""
         self.resources: Mapping[str, Resource] = _NONE if resources is None else resources
         """Resources shared with the blocks around it, by key."""
         self.hidden: Mapping[str, Resource] = _NONE if hidden is None else hidden
-        """Private resources by key; no other block may use another object under these keys."""
+        """Private resources by key; no other block may use a different object under one of these keys."""
 
     role: str | None = None
     """Role of the block in its pattern, such as "judge", set by the pattern that creates the block; None if it has no

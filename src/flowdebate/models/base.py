@@ -164,13 +164,13 @@ class Attempts:
     ) -> None:
         self.made: list[Attempt] = []
         self.server: str | None = None
-        """Address asked last, without secrets; None if the model does not report it."""
+        """Address of the last request, without secrets; None if the model does not report it."""
         self.modes_left: int = 0
-        """Structured modes that the last model has not tried yet."""
+        """Number of structured modes that the last model has not tried yet."""
         self.room: int | None = None
-        """Limit of the answer's tokens in the last request; None if it had none, or if the model does not report it."""
+        """Token limit for the answer in the last request; None if there was none or the model does not report it."""
         self.stream: AnswerStream | None = None
-        """Stream of the answer to the call's listener, which begins anew with each request; None without a listener."""
+        """Stream that forwards the answer to the listener, restarted for each request; None if nobody listens."""
         self._meter = meter
         self._tell = tell
         self._seed = seed
@@ -453,7 +453,7 @@ class UnwrittenMessages(Sequence[Message]):
         self._write = write
         self._messages: Sequence[Message] | None = None
         self.recorded_characters: int | None = None
-        """Length of the messages as recorded with the answer; None if it was not recorded."""
+        """Length of the messages in characters, as recorded with the answer; None if it was not recorded."""
 
     def _written(self) -> Sequence[Message]:
         if self._messages is None:

@@ -499,7 +499,7 @@ class ReplayModel:
         header, self._calls = _read_cassette(self.path)
         self.name: str = header.model
         self.profile = header.profile
-        """Profile of the recorded model's default prompts, needed to make the same requests again."""
+        """Profile of the recorded model's default prompts, so that a replay builds the same requests."""
         self._strict = strict
         self._left: defaultdict[str, deque[int]] = defaultdict(deque)
         for index in sorted(range(len(self._calls)), key=lambda index: self._calls[index].occurrence):

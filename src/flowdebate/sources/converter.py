@@ -23,22 +23,22 @@ from flowdebate.sources.documents import Text, resident_memory
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH",
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
-"""Environment variables of a child process, without API keys, because a document may take over its parser."""
+"""Environment variables passed to a child process: no API keys, because a document may take over its parser."""
 _ROOT = Path(__file__).parents[2]
 _LONGEST_ANSWER = 40_000_000
-"""Maximum size of an answer in bytes: JSON may take six times as many as the text."""
+"""Maximum size of an answer in bytes; as JSON, a text may take six times its size."""
 
 
 _LOOK = 0.02
-"""Seconds between two checks of a busy child."""
+"""Interval in seconds between two checks of a busy child."""
 _QUICK = 1.0
-"""Number of seconds after which a document yields to waiting documents."""
+"""Time in seconds after which a document yields to waiting documents."""
 _PATIENCE = 60.0
-"""Maximum number of seconds that a document waits for its turn."""
+"""Maximum time in seconds that a document waits for its turn."""
 
 
 class _Answer(WireModel):
-    """Answer from a child process about a document. It is not trusted, because a document may take over the child."""
+    """Answer about a document from a child process. It is untrusted, because a document may take over the child."""
 
     parts: tuple[tuple[str, str], ...] = ()
     unread: tuple[str, ...] = ()
@@ -48,16 +48,16 @@ class _Answer(WireModel):
 
 
 _Reason: TypeAlias = Literal["time", "memory", "turn"]
-"""Reason for ending a busy child: it took too long, it grew too large, or other documents wait."""
+"""Reason for ending a busy child: it took too long, it grew too large, or other documents are waiting."""
 
 
 class _Child:
-    """A process that converts documents."""
+    """Child process for converting documents."""
 
     def __init__(self, memory: int, seconds: float) -> None:
         path = [str(_ROOT), *(str(Path(entry).absolute()) for entry in sys.path if entry)]
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter
-            # -P: without modules of the current folder, which may contain foreign documents
+            # -P: do not import modules from the current folder, which may contain foreign documents
             [sys.executable, "-P", "-c", f"from flowdebate.sources.documents import serve; serve({memory}, {seconds})"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -67,12 +67,12 @@ class _Child:
                 **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
                 "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
             },
-            start_new_session=True,  # the parent handles Ctrl-C
+            start_new_session=True,  # only the parent handles Ctrl-C
         )
         self.is_new = True
 
     def ask(self, head: bytes, data: bytes) -> bytes:
-        """Send a document and return the answer, or b"" if the child ended without one."""
+        """Send a document and return the answer; b"" if the child ended without an answer."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - they are pipes
         assert stdout is not None  # noqa: S101
@@ -97,15 +97,15 @@ class _Child:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End the process at once, even if it is working."""
+        """Kill the process immediately, even if it is working."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the process and wait until it is gone."""
+        """Stop the process and wait until it has ended."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # the unsent rest
+                with suppress(OSError):  # closing flushes any unsent data
                     pipe.close()
         self._process.wait()
 
@@ -113,14 +113,14 @@ class _Child:
 class Converter:
     """Pool of child processes that convert documents. Each child converts one document at a time.
 
-    A slow document yields to waiting documents, and starts again in the queue of slow documents.
+    A slow document yields to waiting documents, and later starts again in the queue of slow documents.
     """
 
     def __init__(self, *, memory: int = 400, seconds: float = 15.0) -> None:
         self.memory = memory
         """Maximum memory of a child in megabytes."""
         self.seconds = seconds
-        """Maximum time for a document in seconds."""
+        """Maximum time in seconds per document."""
         self._idle: list[_Child] = []
         self._lock = Lock()
         self._quick, self._slow = BoundedSemaphore(4), BoundedSemaphore(2)
@@ -129,7 +129,8 @@ class Converter:
     def convert(self, path: str, data: bytes, kind: str) -> Text:
         """Convert a document of one of the `KINDS`.
 
-        Raises BadFile, with the `path`, for a document without text, or if it takes too long or too much memory.
+        Raises BadFile, with the `path`, for a document without text, or if the conversion takes too long or too much
+        memory.
         """
         try:
             with self._place(path, self._quick):
@@ -151,7 +152,7 @@ class Converter:
         return text
 
     def close(self) -> None:
-        """End all idle children."""
+        """Stop all idle children."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
@@ -159,7 +160,7 @@ class Converter:
 
     @contextmanager
     def _place(self, path: str, places: BoundedSemaphore) -> Iterator[None]:
-        """Hold one of the slots for documents. Raise BadFile if none becomes free in time."""
+        """Hold one of the slots for documents; raise BadFile if no slot becomes free in time."""
         if not places.acquire(blocking=False):
             with self._lock:
                 self._waiting += places is self._quick
@@ -174,7 +175,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason for ending it: "turn" only if the document `gives_way`."""
+        """Return a child's answer, or the reason for ending the child: "turn" only if the document `gives_way`."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:
@@ -198,7 +199,7 @@ class Converter:
             if not was_idle:
                 why = f"it is damaged, or takes more than {self.memory} MB of memory"
                 return _Answer(problem=f"ends the process that reads it: {why}")
-            child = _Child(self.memory, self.seconds)  # the idle one may have ended before the request
+            child = _Child(self.memory, self.seconds)  # an idle child may have exited before the request
 
     def _take(self) -> _Child:
         """Take an idle child, or start one."""

@@ -19,32 +19,32 @@ from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
-"""Option for ten lines of context around a change, because three are too few for a review."""
+"""Option for ten lines of context around a change, because git's default of three is too little for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, and is never read"
 TOO_LARGE = f"is larger than {MOST_OF_FILE} MB"
 """Reasons for leaving a changed file out."""
 _MOST_CONTROL = 0.02
-"""Maximum share of control characters in a text; in a compressed file it is about .12."""
+"""Maximum share of control characters in a text; in compressed files the share is about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
     r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
     r"swift|tsx?|vue|zig)$",
     re.IGNORECASE,
 )
-"""Suffixes of source code. Their names do not indicate secrets: `secrets.py` is a Python module."""
+"""Suffixes of source code files. Names of such files do not indicate secrets: `secrets.py` is a Python module."""
 _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of generated files, which people do not review: they come last, and only their beginning is included."""
+"""Names of generated files. People do not review them, so they come last, and only their beginning is included."""
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
-"""Pattern of a line too long to be written by a person."""
+"""Pattern of a line too long to be written by hand."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Maximum changed lines and characters of a generated file in prompts."""
-# Neither the configuration nor the environment of a user may change a diff.
+"""Maximum number of changed lines, and of characters, of a generated file in prompts."""
+# The user's configuration and environment must not change a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
 _SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={os.devnull}",
@@ -60,17 +60,20 @@ class Diff:
     """
 
     commits: str = "HEAD"
-    """Revisions to compare. "main...HEAD", or "main..HEAD": changes on the branch since it left main. "main": the same,
-    plus uncommitted changes. "HEAD": uncommitted changes, including new files.
+    """Revisions to compare.
+
+    - "main...HEAD" or "main..HEAD": changes on the branch since it left main.
+    - "main": the same changes, plus uncommitted changes.
+    - "HEAD": uncommitted changes, including new files.
     """
     folder: Path | str = "."
-    """A folder in the repository."""
+    """Any folder in the repository."""
     exclude: Sequence[str] = ()
-    """Globs of files that need no review, such as "*.lock": they are left out, and a gate may hold without them."""
+    """Globs of files that need no review, such as "*.lock". They are left out, and a gate may pass without them."""
 
 
 class _Change(NamedTuple):
-    """A changed file, as git lists it."""
+    """A changed file, as listed by git."""
 
     path: str
     old_path: str
@@ -80,12 +83,13 @@ class _Change(NamedTuple):
 
 
 def read_diff(diff: Diff) -> list[Source]:
-    """Return the diff of each changed file as a source; an unreadable file has the reason in `left_out`.
+    """Return the diff of each changed file as a source; for an unreadable file, `left_out` contains the reason.
 
-    Lock files and other generated files come last and folded: a long one is cut off after its first lines, and `unread`
-    has their number. Secrets are masked. Git runs no programs from the configuration of the repository.
+    Lock files and other generated files come last and are folded: a long diff is cut after its first lines, and
+    `unread` states their number. Secrets are masked. Git runs no programs configured in the repository.
 
-    Raises `BadFile` if the commits cannot be compared and, with `no_changes` set, if nothing changed or can be read.
+    Raises `BadFile` if the commits cannot be compared and, with `no_changes`, if nothing changed or no change is
+    readable.
     """
     git = _Git(diff.commits, Path(diff.folder))
     with tempfile.TemporaryDirectory(prefix="flowdebate-diff-") as temporary:
@@ -134,7 +138,7 @@ def _source_of(change: _Change, patch: bytes, *, diff: Diff, git: _Git, temporar
 
 
 def source_of_patch(name: str, patch: bytes) -> Source:
-    """Make a source from the diff of one file, with secrets masked; a generated file is folded."""
+    """Create a source from the diff of one file, with secrets masked; a generated file is folded."""
     text, masked = mask_secrets("\n".join(map(_decoded, patch.split(b"\n"))))
     unread = None
     if matches_glob(name, _GENERATED) or _MINIFIED.search(text):
@@ -143,17 +147,17 @@ def source_of_patch(name: str, patch: bytes) -> Source:
 
 
 def holds_secrets(name: str) -> bool:
-    """Return whether a changed file may hold secrets, judged by its name; source code is judged by its content."""
+    """Return whether a changed file may contain secrets, judging by its name; source code is judged by its content."""
     return is_secret(Path(name)) and not _CODE.search(name)
 
 
 def comes_last(source: Source) -> bool:
-    """Return whether a changed file belongs after all others because it is generated or was folded."""
+    """Return whether a changed file belongs after all others, because it is generated or was folded."""
     return matches_glob(source.name, _GENERATED) or source.unread is not None
 
 
 def _fold(text: str) -> tuple[str, str | None]:
-    """Cut a diff after its first changed lines; return the remaining diff and a note of the number of lines cut."""
+    """Cut a diff after its first changed lines; return the remaining diff, and a note about the number of lines cut."""
     lines = text.split("\n")
     begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]
@@ -169,14 +173,14 @@ def _fold(text: str) -> tuple[str, str | None]:
     cut = sum(index >= len(kept_lines) for index in changed)
     if cut == 0:
         return text, None
-    # like "\ No newline at end of file", it is not a line of the file
+    # like "\ No newline at end of file", this line is not part of the file
     return "\n".join([*kept_lines, f"\\ {counted(cut, 'more changed line')}, not shown", ""]), (
         f"{cut:,} of {counted(len(changed), 'changed line')}, folded"
     )
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Return whether git shows no lines, because of the file's content or an attribute."""
+    """Return whether git shows no lines of the file, because of its content or an attribute."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
@@ -189,7 +193,7 @@ def _decoded(line: bytes) -> str:
 
 
 def as_text(content: bytes) -> str | None:
-    """Decode a file that git considers binary; None if it really is."""
+    """Decode a file that git considers binary; return None if it really is binary."""
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])
     text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
@@ -197,17 +201,17 @@ def as_text(content: bytes) -> str | None:
 
 
 def diff_of_texts(old: str, new: str, temporary: Path) -> bytes:
-    """Return the hunks between two texts; `temporary` is an empty folder outside any repository."""
+    """Return the hunks of the diff between two texts; `temporary` is an empty folder outside any repository."""
     return _Git("of two texts", temporary, is_repository=False).diff_of(old, new, temporary)
 
 
 class _Git:
-    """The repository that a diff comes from."""
+    """Git repository from which a diff is read."""
 
     def __init__(self, commits: str, folder: Path, *, is_repository: bool = True) -> None:
         self.name = f"diff {commits}"
         self._commits = commits
-        # no fetching over a protocol, and no index that somebody else's environment names
+        # prevent fetching over any protocol, and ignore an index named in the environment
         self._environment = {
             key: value for key, value in os.environ.items() if key not in ("GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
         } | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -215,7 +219,7 @@ class _Git:
         self._top = folder
         if not is_repository:
             return
-        # names are those from the top of the repository, wherever in it we are
+        # git names files from the top of the repository, whatever the current folder
         self._top = folder / self._run("rev-parse", "--show-cdup").decode().strip()
         filters = self._run(
             "config", "--name-only", "-z", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$", codes=(0, 1)
@@ -240,7 +244,7 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """Return the id of a commit; the empty tree for the parent of a first commit, and in an empty repository."""
+        """Return the id of a commit; the empty tree for a first commit's parent, and in an empty repository."""
         identifier = self._id_of(revision)
         if identifier is not None:
             return identifier
@@ -254,7 +258,8 @@ class _Git:
         )
         if first or (revision == "HEAD" and self._id_of("HEAD") is None):
             return self._empty_tree()
-        self._run("rev-parse", "--verify", "--end-of-options", revision)  # its error explains why the commit is missing
+        # if this fails, git's error explains why the commit is missing
+        self._run("rev-parse", "--verify", "--end-of-options", revision)
         raise BadFile(self.name, f"cannot be read: there is no commit {revision}")
 
     def _id_of(self, revision: str) -> str | None:
@@ -275,9 +280,10 @@ class _Git:
         )
 
     def list_new_files(self, temporary: Path) -> None:
-        """Make git compare untracked files as well, using a temporary index."""
+        """Make git compare untracked files as well, by means of a temporary index."""
         paths = self._run("ls-files", "--others", "--exclude-standard", "-z")
-        new = b"".join(b"%s\0" % path for path in paths.split(b"\0")[:-1] if not path.endswith(b"/"))  # a repository
+        # a trailing slash marks a nested repository
+        new = b"".join(b"%s\0" % path for path in paths.split(b"\0")[:-1] if not path.endswith(b"/"))
         if not new:
             return
         index = self._top / self._run("rev-parse", "--git-path", "index").decode().strip()
@@ -305,12 +311,13 @@ class _Git:
         patch = self._run("diff", *_OPTIONS, _CONTEXT, *compared, "--")
         parts: dict[bytes, bytes] = {}
         for part in re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]:
-            head = part.partition(b"\n")[0]  # the same for both parts of a file that has become a link
+            # if a file has become a link, its diff has two parts with the same first line
+            head = part.partition(b"\n")[0]
             parts[head] = parts.get(head, b"") + part
         yield from parts.values()
 
     def content(self, change: _Change, side: int) -> bytes | None:
-        """Return a file before (0) or after the change (1): b"" for a missing file, None for one that is too large."""
+        """Return a file before (0) or after the change (1): b"" if the file does not exist, None if it is too large."""
         limit = MOST_OF_FILE * MEGABYTE
         if change.modes[side] == "000000":
             return b""
@@ -323,7 +330,7 @@ class _Git:
         return content if len(content) <= limit else None
 
     def diff_of(self, old: str, new: str, temporary: Path) -> bytes:
-        """Return the hunks between two texts."""
+        """Return the hunks of the diff between two texts."""
         paths = [temporary / "old", temporary / "new"]
         for path, text in zip(paths, (old, new), strict=True):
             path.write_text(text, "utf-8", newline="")
@@ -331,7 +338,7 @@ class _Git:
         return patch[max(patch.find(b"@@ "), 0) :]
 
     def _run(self, *arguments: str, text: bytes = b"", codes: tuple[int, ...] = (0,), literal: bool = False) -> bytes:
-        """Run git and return its output; raise BadFile with its message if it fails."""
+        """Run git and return its output; if it fails, raise BadFile with its error message."""
         command = ["git", *self._settings, *(["--literal-pathspecs"] if literal else []), *arguments]
         try:
             process = subprocess.run(  # noqa: S603 - no shell, and revisions come after --end-of-options
@@ -349,7 +356,7 @@ class _Git:
             raise BadFile(self.name, f"cannot be read: git takes more than {_SECONDS} s") from None
         if process.returncode not in codes:
             messages = process.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
-            if "not a git repository" in messages[0].lower():  # outside of a repository, git compares files instead
+            if "not a git repository" in messages[0].lower():  # outside a repository, git compares files instead
                 messages = [f"{self._top.resolve()} is in no git repository"]
             raise BadFile(self.name, f"cannot be read: {messages[0]}")
         return process.stdout

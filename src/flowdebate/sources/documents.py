@@ -1,4 +1,7 @@
-"""Texts of documents. The parsers run in a child process (`converter.py`), which a hostile document may crash."""
+"""Text extraction from documents.
+
+The parsers run in a child process (`converter.py`), because a hostile document may crash them.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,29 @@ if TYPE_CHECKING:
 
 _MEGABYTE = 1_000_000
 MOST_OF_TEXT = 2
-"""Maximum text of a document, and of all sources, in megabytes: 500,000 tokens, stored with each run."""
+"""Maximum size of the text of a document, and of all sources together, in megabytes: 500,000 tokens, stored in each
+run.
+"""
 MOST_PAGES = 5_000
-"""Maximum number of pages, slides or sheets of a document."""
+"""Maximum number of pages, slides or sheets in a document."""
 _MOST_UNPACKED = 100
-"""Maximum unpacked size of a document in megabytes: a book with pictures has less, a zip bomb has more."""
+"""Maximum unpacked size of a document in megabytes: a book with pictures is smaller, a zip bomb is larger."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _ONLY_TEXT = "has no text in it: a scanned document needs OCR first"
 
 
 class _Unreadable(Exception):
-    """Reason for rejecting a document."""
+    """Raised with the reason for rejecting a document."""
 
 
 @dataclass(slots=True)
 class Text:
-    """Text of a document, collected as it is read. Raises _Unreadable once it is too long for a source."""
+    """Text of a document, collected as it is read. Raises _Unreadable as soon as it is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
-    """Pages, slides or sheets, each with its name; the name is "" for a text without parts."""
+    """Pages, slides or sheets, each with its name; the name is "" if the document is not divided."""
     unread: list[str] = field(default_factory=list)
-    """Omitted parts, such as "2 pictures"."""
+    """Descriptions of omitted parts, such as "2 pictures"."""
     hidden: int = 0
     """Number of hidden passages."""
     _room: int = MOST_OF_TEXT * _MEGABYTE
@@ -61,7 +66,7 @@ class Text:
         self.parts.append((part, text))
 
     def take(self, size: int) -> None:
-        """Use up `size` bytes of the maximum."""
+        """Count `size` bytes toward the maximum."""
         self._room -= size
         if self._room < 0:
             raise _Unreadable(f"makes more than {MOST_OF_TEXT} MB of text: split it, or leave parts of it out")
@@ -92,7 +97,7 @@ def _read_pdf(data: bytes, text: Text) -> None:
         page = pdf[number - 1]
         textpage = page.get_textpage()
         text.fits(textpage.count_chars())
-        # U+0002 and U+FFFE represent the hyphen at the end of a line, with its line break
+        # U+0002 and U+FFFE stand for a hyphen at the end of a line, including the line break
         content = re.sub("[\x02\ufffe]", "-\n", textpage.get_text_bounded().replace("\r\n", "\n"))
         notes, unseen = _annotations(pdf, page)
         hidden += unseen
@@ -115,11 +120,11 @@ _FEW_LINES, _MOST_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether the text of a page runs across two columns, as some programs write it."""
+    """Return whether the text of a page runs across two columns, which some programs produce."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MOST_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
-        is_long = min(right - left, next_right - next_left) > width / 5  # longer than most cells of a table
+        is_long = min(right - left, next_right - next_left) > width / 5  # longer than most table cells
         broken += is_long and right < next_left and abs(bottom - next_bottom) < top - bottom
     return broken >= _FEW_LINES
 
@@ -155,7 +160,7 @@ def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
 
 
 def _utf16(call: Callable[..., int]) -> str:
-    """Return the text from a pdfium function that returns the size when called without a buffer."""
+    """Return the text from a pdfium function; called without a buffer, the function returns the text's size."""
     from ctypes import create_string_buffer, sizeof
 
     from pypdfium2 import raw
@@ -167,7 +172,7 @@ def _utf16(call: Callable[..., int]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Format numbers in ascending order, with consecutive numbers as ranges.
+    """Format ascending numbers, with consecutive numbers as ranges.
 
     >>> _ranges([2, 3, 4, 7])
     '2-4, 7'
@@ -176,11 +181,11 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-# Archives: Office, EPUB
+# Archive formats: Office, EPUB
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open an archive. Raise _Unreadable if it is encrypted or too large, regardless of the sizes it states."""
+    """Open an archive. Raise _Unreadable if it is encrypted or too large, regardless of the sizes that it states."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable("is encrypted, or of a version before 2007: save it as it is today, without a password")
     packed = zipfile.ZipFile(io.BytesIO(data))
@@ -188,7 +193,7 @@ def _unpack(data: bytes) -> zipfile.ZipFile:
         raise _Unreadable("is encrypted: save it without its password")
     room = _MOST_UNPACKED * _MEGABYTE
     for entry in packed.infolist():
-        if entry.file_size > room:  # the stated size, which the loop below verifies
+        if entry.file_size > room:  # check the stated size; the loop below verifies it
             raise _Unreadable(f"unpacks to more than {_MOST_UNPACKED} MB")
         with packed.open(entry) as stream:
             while block := stream.read(1 << 16):
@@ -249,7 +254,7 @@ def _is_on(properties: Element, name: str) -> bool:
 
 
 def _hidden_styles(tree: Element) -> frozenset[str]:
-    """Return the names of styles that hide text, themselves or through their base style."""
+    """Return the names of styles that hide text, either themselves or through their base style."""
     based: dict[str, str] = {}
     hidden: set[str] = set()
     for style in tree.iter(f"{_W}style"):
@@ -287,7 +292,7 @@ def _drop_hidden(tree: Element, styles: frozenset[str]) -> int:
 
 
 def _flatten_formulas(tree: Element) -> int:
-    """Replace each formula by its letters, without its layout, and return the number of formulas."""
+    """Replace each formula with its letters, dropping its layout, and return the number of formulas."""
     from lxml.etree import SubElement
 
     formulas = [element for element in tree.iter(f"{_M}oMath") if element.getparent() is not None]
@@ -353,7 +358,7 @@ def _read_pptx(data: bytes, text: Text) -> None:
 
 
 def _drop_hidden_shapes(slide: Element) -> int:
-    """Remove hidden shapes from a slide, and return how many of them had text."""
+    """Remove hidden shapes from a slide, and return how many of them contained text."""
     hidden = 0
     for properties in list(slide.iter("{*}cNvPr")):
         shape = properties.getparent().getparent()
@@ -364,7 +369,7 @@ def _drop_hidden_shapes(slide: Element) -> int:
 
 
 def _in_order(shapes: Iterable[object]) -> list[object]:
-    """Sort shapes from top to bottom, and from left to right."""
+    """Sort shapes from top to bottom and from left to right."""
     return sorted(shapes, key=lambda shape: (getattr(shape, "top", None) or 0, getattr(shape, "left", None) or 0))
 
 
@@ -393,7 +398,7 @@ def _lines_of_shape(shape: object, title: object) -> Iterator[str]:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Format the lines of a table as Markdown, each cell on one line."""
+    """Format the rows of a table as Markdown, with each cell on one line."""
     for number, row in enumerate(rows):
         yield f"| {' | '.join(' '.join(cell.split()) for cell in row)} |"
         if number == 0:
@@ -411,9 +416,9 @@ class _Sheet:
     """Hidden parts of a sheet, and whether it has formulas. openpyxl does not report them when it reads row by row."""
 
     rows: set[int] = field(default_factory=set)
-    """Hidden rows."""
+    """Numbers of the hidden rows."""
     columns: list[tuple[int, int]] = field(default_factory=list)
-    """First and last column of each hidden group."""
+    """First and last column of each hidden group of columns."""
     has_formulas: bool = False
 
     def hides(self, cell: ReadOnlyCell) -> bool:
@@ -438,7 +443,7 @@ def _read_xlsx(data: bytes, text: Text) -> None:
             entered = load_workbook(io.BytesIO(data), read_only=True)[sheet.title]
             entered.reset_dimensions()
             formulas = entered.iter_rows()
-        sheet.reset_dimensions()  # the dimensions in the file may be wrong
+        sheet.reset_dimensions()  # the dimensions stated in the file may be wrong
         rows: list[dict[int, str]] = []
         for cells, row_formulas in zip(sheet.iter_rows(), formulas, strict=False):
             row, hidden = _read_row(cells, row_formulas, layout, text)
@@ -447,7 +452,7 @@ def _read_xlsx(data: bytes, text: Text) -> None:
             if row:
                 rows.append(row)
         columns = sorted({column for row in rows for column in row})
-        text.take(3 * len(rows) * len(columns))  # before the table is made, since its bars are text too
+        text.take(3 * len(rows) * len(columns))  # count the bars before building the table, since they are text too
         table = _table([row.get(column, "") for column in columns] for row in rows)
         text.parts.append((f"sheet {sheet.title}", "\n".join(table)))
     if hidden_sheets:
@@ -464,7 +469,7 @@ def _read_xlsx(data: bytes, text: Text) -> None:
 def _read_row(
     cells: Sequence[ReadOnlyCell], formulas: Sequence[ReadOnlyCell], layout: _Sheet, text: Text
 ) -> tuple[dict[int, str], int]:
-    """Return the visible cells of a row by column, without blank ones, and the number of hidden cells.
+    """Return the visible, non-blank cells of a row by column, and the number of hidden cells.
 
     `formulas` replace missing results.
     """
@@ -483,7 +488,7 @@ def _read_row(
 
 
 def _paths_of_sheets(packed: zipfile.ZipFile) -> dict[str, str]:
-    """Return the path of each sheet in the archive, by its title."""
+    """Return the path of each sheet in the archive, keyed by its title."""
     links = _xml(packed, "xl/_rels/workbook.xml.rels")
     targets = {link.get("Id"): posixpath.normpath(posixpath.join("/xl", link.get("Target", ""))) for link in links}
     sheets = _xml(packed, "xl/workbook.xml").iter(f"{_S}sheet")
@@ -513,7 +518,7 @@ def _look_at_sheet(packed: zipfile.ZipFile, path: str) -> _Sheet:
 
 
 def _cell(cell: ReadOnlyCell) -> str:
-    """Format the value of a cell as the sheet does: as a percentage, or with leading zeros."""
+    """Format the value of a cell as the sheet shows it: as a percentage, or with leading zeros."""
     value, form = cell.value, cell.number_format or "General"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if re.fullmatch(r"0(\.0+)?%", form):
@@ -536,7 +541,7 @@ def _value(value: object) -> str:
 
 
 _ALL_DIGITS = 1e15
-"""Upper limit below which spreadsheets store all digits of whole numbers."""
+"""Limit below which spreadsheets store whole numbers exactly."""
 
 
 # HTML, books and notebooks
@@ -545,7 +550,7 @@ _ALL_DIGITS = 1e15
 def _soup(data: bytes | str) -> BeautifulSoup:
     from bs4 import BeautifulSoup
 
-    # UTF-8, unless the page declares another encoding or is not valid UTF-8
+    # decode as UTF-8, unless the page declares another encoding or is not valid UTF-8
     return BeautifulSoup(data, "html.parser", from_encoding="utf-8" if isinstance(data, bytes) else None)
 
 
@@ -566,19 +571,19 @@ def _markdown(soup: BeautifulSoup, text: Text) -> str:
 
 
 def _drop_unseen(soup: BeautifulSoup) -> int:
-    """Remove invisible elements from a page, and return how many of them had text."""
+    """Remove invisible elements from a page, and return how many of them contained text."""
     for element in soup(["script", "style", "template"]):
         element.decompose()
     hidden = 0
     for element in soup(_is_unseen):
-        if not element.decomposed:  # together with a parent
+        if not element.decomposed:  # skip elements already removed together with a parent
             hidden += bool(element.get_text().strip())
             element.decompose()
     return hidden
 
 
 def _fill_in(soup: BeautifulSoup) -> None:
-    """Replace the form fields of a page with their values."""
+    """Replace the form fields in a page with their values."""
     for element in soup("input"):
         value = str(element.get("value", ""))
         if element.get("type") in ("checkbox", "radio"):
@@ -656,7 +661,7 @@ def _joined(lines: str | list[str], between: str = "") -> str:
     return lines if isinstance(lines, str) else between.join(lines)
 
 
-# The kinds of documents
+# Kinds of documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -665,7 +670,7 @@ class Kind:
 
     read: Callable[[bytes, Text], None]
     libraries: tuple[str, ...] = ()
-    """Required modules, from the extra `flowdebate[documents]`."""
+    """Modules required for reading, from the extra `flowdebate[documents]`."""
 
     @property
     def is_installed(self) -> bool:
@@ -676,7 +681,7 @@ class Kind:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # sys.modules has None for a blocked module
+    except ValueError:  # raised if sys.modules contains None for the module, which blocks its import
         return False
 
 
@@ -693,23 +698,23 @@ KINDS = {
     ".epub": Kind(_read_epub, ("lxml", "bs4", "markdownify")),
     ".ipynb": Kind(_read_notebook),
 }
-"""Supported documents by file suffix."""
+"""Supported kinds of documents, keyed by file suffix."""
 OTHERS = {
     **dict.fromkeys((".doc", ".dot", ".odt", ".rtf", ".pages", ".wpd"), ".docx"),
     **dict.fromkeys((".xls", ".xlt", ".xlsb", ".ods", ".numbers"), ".xlsx"),
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported documents, each with a supported one to convert to."""
+"""Suffixes of unsupported documents, mapped to a supported suffix to convert them to."""
 
 
 def read_document(data: bytes, kind: str) -> Text:
-    """Read a document of one of the `KINDS`. Raise _Unreadable if it has no text."""
+    """Read a document of one of the `KINDS`; raise _Unreadable if it contains no text."""
     text = Text()
     what = f"{kind[1:].upper()} document"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # libraries warn of oddities in documents
+            warnings.simplefilter("ignore")  # libraries warn about oddities in documents
             KINDS[kind].read(data, text)
     except (MemoryError, _Unreadable):
         raise
@@ -726,21 +731,21 @@ def read_document(data: bytes, kind: str) -> Text:
     return text
 
 
-# The child process
+# Child process
 
 
 def serve(memory: int, seconds: float) -> None:
     """Read documents from stdin, one after another, until the parent process ends.
 
-    A request is a line of JSON followed by the bytes of the document; the answer is a line of JSON. `memory` limits
-    this process, in megabytes. The process ends itself if a document takes much longer than `seconds`, or after a long
-    idle time.
+    A request is a line of JSON followed by the bytes of the document; the answer is a line of JSON. `memory` is the
+    limit for this process, in megabytes. The process exits if a document takes much longer than `seconds`, or after a
+    long idle time.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries must not mix with answers
+    os.dup2(2, 1)  # libraries' output must not mix with answers
     _limit_memory(memory)
     with suppress(AttributeError, OSError):
-        os.nice(10)  # servers have priority
+        os.nice(10)  # low priority, so that servers on the machine come first
     while True:
         _end_in(_IDLE)
         if not (head := requests.readline()):
@@ -762,19 +767,19 @@ def serve(memory: int, seconds: float) -> None:
         answers.write(line + b"\n")
         answers.flush()
         if "isFull" in answer or resident_memory(os.getpid()) > memory * _MEGABYTE // 2:
-            return  # start the next document in a fresh process: this one is full
+            return  # this process is full: read the next document in a fresh one
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Seconds until an idle child ends, and until an overdue child ends itself if its parent does not end it."""
+"""Time in seconds until an idle child exits, and until an overdue child exits if its parent has not stopped it."""
 
 
 def _limit_memory(megabytes: int) -> None:
-    """Limit the memory of this process, if the system supports it (Linux counts writable memory)."""
+    """Limit this process's memory, if the system supports it (Linux counts writable memory)."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        room = megabytes * _MEGABYTE * 9 // 10  # libraries' code needs the rest
+        room = megabytes * _MEGABYTE * 9 // 10  # the libraries' code needs the rest
         resource.setrlimit(resource.RLIMIT_DATA, (room, room))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -787,14 +792,14 @@ def resident_memory(pid: int) -> int:
 
 
 def _end_in(seconds: float) -> None:
-    """End this process after some seconds, even if the interpreter is blocked."""
+    """End this process after the given time in seconds, even if the interpreter is blocked."""
     import faulthandler
 
     faulthandler.dump_traceback_later(seconds, exit=True, file=2)
 
 
 def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
-    """Set whether the system ends this process once its parent is gone, which closes stdin."""
+    """Set whether the system ends this process together with its parent, whose end also closes stdin."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
         import select

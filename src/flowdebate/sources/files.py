@@ -1,4 +1,4 @@
-"""Reading of sources: texts, documents, folders, stdin and diffs, without secrets."""
+"""Reading of sources, without secrets: texts, documents, folders, stdin and diffs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # which begins as UTF-16 does
+    (codecs.BOM_UTF32_LE, "utf-32"),  # checked before UTF-16, because both begin with the same bytes
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -34,9 +34,9 @@ _DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORE
 
 
 def make_source(name: str, text: str) -> Source:
-    """Make a source from a text; a data URL is decoded as a file.
+    """Create a source from a text; a data URL is decoded as a file.
 
-    Raises BadFile for an unreadable file. Texts of stored runs are never decoded again.
+    Raises BadFile for an unreadable file. Texts in stored runs are never decoded again.
     """
     begins = _DATA_URL.match(text)
     if begins is None:
@@ -72,18 +72,20 @@ MEGABYTE = 1_000_000
 MOST_OF_FILE = 20
 """Maximum size of a file in megabytes; even a document of a thousand pages is smaller."""
 MOST_OF_IMAGES = 10
-"""Maximum total size of images in megabytes; they are sent with every turn, and some providers accept 20, as base64."""
+"""Maximum total size of images in megabytes. They are sent with every turn, and some providers accept 20 MB
+of base64.
+"""
 _MOST_LISTED = 200
-"""Maximum number of omitted files listed per folder."""
+"""Maximum number of omitted files to list per folder."""
 
 
 def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
-    """Read files and folders at paths relative to `folder`: "-" is stdin, and "NAME=FILE" sets a name.
+    """Read files and folders at paths relative to `folder`. "-" is stdin, and "NAME=FILE" sets a name.
 
-    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read: their sources have the
-    reason in `left_out`.
+    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; `left_out` in their sources
+    states the reason.
 
-    Raises BadFile, with the path and the reason, for unusable files, and above a total of 2 MB of text or 10 MB of
+    Raises BadFile, with the path and the reason, for unusable files, or if the total exceeds 2 MB of text or 10 MB of
     images.
     """
     sources: list[Source] = []
@@ -107,9 +109,9 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
 
 
 def read_texts(texts: Mapping[str, str]) -> list[Source]:
-    """Read sources by name: texts, and files as data URLs.
+    """Read sources by name, either texts or files as data URLs.
 
-    Raises BadFile for an unreadable file, and above a total of 2 MB of text or 10 MB of images.
+    Raises BadFile for an unreadable file, or if the total exceeds 2 MB of text or 10 MB of images.
     """
     sources: list[Source] = []
     room = _Room()
@@ -121,13 +123,13 @@ def read_texts(texts: Mapping[str, str]) -> list[Source]:
 
 
 class _Room:
-    """Limits for all sources of a run, which are stored with it and sent with each turn."""
+    """Limits for all sources of a run, because they are stored with it and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MOST_OF_TEXT * MEGABYTE, MOST_OF_IMAGES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Count `sources`. Raise BadFile, with their `path`, if they exceed the limits."""
+        """Add `sources` to the count; raise BadFile, with their `path`, if they exceed the limits."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
@@ -143,7 +145,7 @@ def check_size(sources: Sequence[Source], path: str) -> None:
 
 
 def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path, ...]:
-    """Return the folders `allow_sources`; raise ConfigurationError for a path that is not a folder."""
+    """Return `allow_sources` as folders; raise ConfigurationError for a path that is not a folder."""
     folders = tuple(Path(path).resolve() for path in paths)
     for folder in folders:
         if not folder.is_dir():
@@ -152,7 +154,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
 
 
 def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
-    """Return the `entries` outside all `folders`, such as stdin."""
+    """Return those of `entries` outside all `folders`, such as stdin."""
     paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
         entry
@@ -162,7 +164,7 @@ def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
 
 
 def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
-    """Split "NAME=FILE" into the name (None without one) and the path of the file."""
+    """Split "NAME=FILE" into the name and the path of the file; the name is None for a plain path."""
     name, sign, rest = entry.partition("=")
     path = folder / entry
     if sign and name.strip() and rest and not os.path.lexists(path):
@@ -173,10 +175,10 @@ def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
 
 
 def _is_within(path: Path, allowed: Path) -> bool:
-    """Return whether `path` is below `allowed` after following all links."""
+    """Return whether `path` is inside `allowed` after all links are followed."""
     try:
         return path.resolve().is_relative_to(allowed.resolve())
-    except (OSError, ValueError):  # links in a circle, a NUL
+    except (OSError, ValueError):  # circular links, or a NUL in the path
         return False
 
 
@@ -190,13 +192,14 @@ def _read_stdin() -> bytes:
 
 
 def _read_file(path: Path, entry: str, name: str) -> Source:
-    """Read a file; raise BadFile, with the user's `entry`, if it is not a source."""
+    """Read a file; raise BadFile, with the user's `entry`, if it cannot be a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
             raise BadFile(entry, "is a symlink to a file outside its folder: pass the file itself")
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(entry, 'is not a file; to use the output of a program, pipe it in as "-"')
-        if is_secret(path) or is_secret(path.resolve()):  # a link beside a secret may have any name
+        # also check the target, because a link to a secret may have any name
+        if is_secret(path) or is_secret(path.resolve()):
             raise BadFile(entry, f"{SECRET}, and is never read")
         with path.open("rb") as file:
             data = file.read(MOST_OF_FILE * MEGABYTE + 1)
@@ -209,7 +212,7 @@ def _read_file(path: Path, entry: str, name: str) -> Source:
 
 
 def read_content(name: str, path: str, data: bytes) -> Source:
-    """Make a source from `data`, with secrets masked; raise BadFile unless it is text, a document or an image."""
+    """Create a source from `data`, with secrets masked; raise BadFile unless it is text, a document or an image."""
     source = _read_content(name, path, data)
     text, masked = mask_secrets(source.text)
     return source if masked is None else source.model_copy(update={"text": text, "masked": masked})
@@ -238,14 +241,14 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
 
 
 def _why_no_text(suffix: str, data: bytes) -> str:
-    """Return the reason for rejecting a binary file, with advice."""
+    """Return the reason for rejecting a binary file, and advice."""
     if data.startswith(b"{\\rtf"):
         suffix = ".rtf"
     if suffix in OTHERS:
         return f"is of the kind {suffix}, which is not read: save it as {OTHERS[suffix]}"
     if data.startswith(b"PK\x03\x04"):
         return "is binary, an archive: unpack it; a document needs a name that ends in .docx, .xlsx, .pptx or .epub"
-    if data.count(b"\0") * 100 < len(data):  # a truncated log, not a program
+    if data.count(b"\0") * 100 < len(data):  # few NULs: a truncated log rather than a program
         number = data.partition(b"\0")[0].count(b"\n") + 1
         return f"line {number}: has a NUL byte, which no text has"
     return "is binary: only texts, documents and images (PNG, JPEG, WebP, GIF) can be sources"
@@ -269,7 +272,7 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
                     source = _read_file(path, entry, label)
                     if source.image is None:
                         yield source
-                    else:  # most are logos, and each costs as much as a long text in every turn
+                    else:  # images in folders are mostly logos, and each one costs as much as a long text in every turn
                         why = "is an image: name it itself to show it"
             except BadFile as error:
                 why = error.problem
@@ -279,20 +282,20 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
 
 
 def _why_not(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder: bool) -> str | None:
-    """Return the reason for skipping a path in a folder; None to look at its content."""
+    """Return the reason for skipping a path in a folder; None if its content has to be checked."""
     if path.is_symlink():
         return "is a link"
     if path.name in FOLDERS if folder else is_secret(path):
         return SECRET
     ignored = False
-    for base, spec in specs:  # the last one that has a rule for it decides
+    for base, spec in specs:  # the last matching rule decides
         included = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
         ignored = ignored if included is None else included
     return "is in .gitignore" if ignored else None
 
 
 def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
-    """Yield the ignore rules of the repository around `root`, from its top down to the parent of `root`."""
+    """Yield the ignore rules of the repository around `root`, from its top folder down to the parent of `root`."""
     above = list(root.parents)
     top = next((index for index, parent in enumerate(above) if (parent / ".git").exists()), None)
     if top is not None and not (root / ".git").exists():

@@ -1,4 +1,4 @@
-"""Pull requests through GitHub's REST API: their changes as sources, and the comments on them."""
+"""Pull requests read through GitHub's REST API: changes as sources, and comments."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ GITHUB_ACTIONS = "github-actions[bot]"
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
 _MOST_WAIT = 300.0
-"""Maximum seconds to wait for a rate limit."""
+"""Maximum time in seconds to wait for a rate limit."""
 _MOST_COMPARED = 300
-"""Maximum number of files listed by a comparison of commits."""
+"""Maximum number of files that GitHub lists when it compares commits."""
 _MOST_OF_MESSAGE = 300
 _NO_NEWLINE = "\\ No newline at end of file"
 _SUBMODULE = re.compile(r"^[-+]Subproject commit [0-9a-f]{40}(-dirty)?$")
@@ -55,7 +55,7 @@ ModelT = TypeVar("ModelT")
 
 
 class _Answer(BaseModel):
-    """Base class for parts of GitHub's answers."""
+    """Base class for parts of GitHub's responses."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
@@ -67,7 +67,7 @@ class User(_Answer):
 
 
 class Comment(_Answer):
-    """Review of a pull request, or a note on a line of it."""
+    """Review of a pull request, or a note on a line in it."""
 
     id: int
     user: User | None = None
@@ -113,43 +113,43 @@ class _Entry(_Answer):
 
 
 class _Rejected(BadFile):
-    """Request that GitHub understood and rejected (422), such as a note on a line outside the diff."""
+    """Raised if GitHub understood but rejected a request (422), such as a note on a line outside the diff."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Changes of a pull request that are to be read."""
+    """Changes in a pull request to be read."""
 
     head: str
-    """Commit that was read."""
+    """Commit up to which the changes were read."""
     merge_base: str
-    """Commit where the branch began."""
+    """Commit at which the branch began."""
     since: str | None
-    """Commit up to which the changes were read before; None if the whole change is to be read."""
+    """Commit up to which the changes had been read before; None to read the whole change."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
     lines: dict[str, set[int]] = field(default_factory=dict)
-    """Numbers of the lines on which GitHub accepts notes, by file."""
+    """Numbers of the lines where GitHub accepts notes, keyed by file."""
     renamed: dict[str, str] = field(default_factory=dict)
-    """New names of moved files."""
+    """New names of moved files, keyed by their old names."""
 
 
 class GitHub:
-    """Client for one repository, to be used in a `with` statement.
+    """Client for a single repository, to be used in a `with` statement.
 
-    Every method raises `BadFile` with GitHub's message if GitHub refuses a request. A request over a rate limit is sent
-    again as soon as GitHub allows it, if the wait is at most five minutes.
+    Every method raises `BadFile` with GitHub's message if GitHub refuses a request. A request that exceeds a rate limit
+    is repeated as soon as GitHub allows it, if the wait is at most five minutes.
     """
 
     def __init__(self, repository: str, *, token: str | None, api: str = API) -> None:
-        import httpx2  # imported only when needed, because it is slow
+        import httpx2  # imported late, because the import is slow
 
         self._name, self._api = repository, api.rstrip("/")
         headers = {"X-GitHub-Api-Version": "2022-11-28", "User-Agent": "flowdebate"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        # after a redirect to another host, httpx2 leaves the token out
+        # after a redirect to another host, httpx2 omits the token
         self._client = httpx2.Client(headers=headers, timeout=60, follow_redirects=True)
 
     def __enter__(self) -> Self:
@@ -161,9 +161,9 @@ class GitHub:
     # Reading
 
     def login(self) -> str:
-        """Return the name under which the token writes.
+        """Return the user name that belongs to the token.
 
-        For an app's token, GitHub only reports the name over GraphQL.
+        For an app's token, GitHub reports the name only through GraphQL.
         """
         try:
             return self._get("/user", User).login
@@ -181,7 +181,7 @@ class GitHub:
         return [*self._pages(f"{self._pull(number)}/reviews", Comment)]
 
     def notes(self, number: int) -> list[Comment]:
-        """List the notes on lines of a pull request."""
+        """List the notes on lines in a pull request."""
         return [*self._pages(f"{self._pull(number)}/comments", Comment)]
 
     def read(
@@ -193,10 +193,10 @@ class GitHub:
         again: Collection[str] = (),
         exclude: Sequence[str] = (),
     ) -> Changes:
-        """Read the changes of a pull request; with `since`, only the changes after that commit.
+        """Read the changes in a pull request; with `since`, only the changes after that commit.
 
-        `merge_base` is where the branch began when `since` was read, and `again` names files that are read in full. The
-        whole change is read if `since` is no longer part of the branch, or if the comparison is too long.
+        `merge_base` is the commit at which the branch began when `since` was read, and `again` names files to read in
+        full. The whole change is read if `since` is no longer part of the branch, or if the comparison is too long.
         """
         pull = self._get(self._pull(number), _Pull)
         files = [*self._pages(f"{self._pull(number)}/files", _File)]
@@ -210,7 +210,7 @@ class GitHub:
         base = self._merge_base(pull)
         lines: dict[str, set[int]] = {}
         sources: list[Source] = []
-        unchanged: list[Source] = []  # in full, for the examination of earlier findings
+        unchanged: list[Source] = []  # included in full, so that earlier findings can be examined
         for file in files:
             lines[file.filename] = _lines_of(file)
             is_new = newer is None or file.filename in newer_files or file.filename in moved
@@ -237,14 +237,14 @@ class GitHub:
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
         """List the files changed after `since`, and the names of files whose base has changed.
 
-        None for an incomplete comparison.
+        Returns None if the comparison is incomplete.
         """
         if since is None:
             return None, set()
         try:
             comparison = self._compare(since, pull.head.sha)
             base = self._merge_base(pull)
-            # a merge can bring a file's new base without changing the file
+            # a merge can change a file's base without changing the file
             moved = self._compare(merge_base, base).files if merge_base and merge_base != base else []
         except BadFile:
             return None, set()
@@ -268,7 +268,7 @@ class GitHub:
         if (reason := self._why_left_out(file, new)) is not None:
             return Source(name=name, left_out=reason)
         patch = file.patch or ""
-        # GitHub shows no patch, or a part of one, if it is long, and if attributes say that the file is binary
+        # GitHub omits or shortens a patch that is long, or if attributes declare the file binary
         if _count(patch) < file.additions + file.deletions or (not patch and file.status not in _WITHOUT_PATCH):
             try:
                 patch = self._whole_patch(file, old, new)
@@ -284,7 +284,7 @@ class GitHub:
         changed = [line for line in patch.split("\n") if line[:1] in ("+", "-")]
         if changed and all(_SUBMODULE.fullmatch(line) for line in changed):
             return IS_SUBMODULE
-        # the target of a link looks the same
+        # a link's patch looks like this: its target on a single line, without a newline at the end
         if patch.endswith(_NO_NEWLINE) and sum(line[0] == "+" for line in changed) == 1:
             kind = self._kind(file.filename, commit)
             return None if kind == "file" else IS_LINK if kind == "symlink" else "may be a link"
@@ -306,14 +306,14 @@ class GitHub:
             return diff_of_texts(before, after, Path(temporary)).decode(errors="replace")
 
     def _content(self, path: str, commit: str) -> bytes:
-        """Return a file as of a commit."""
+        """Return the content of a file at a commit."""
         try:
             return self._send("GET", self._contents(path, commit), accept=_RAW).content
         except BadFile:
             raise BadFile(path, "is not shown by GitHub") from None
 
     def _kind(self, path: str, commit: str) -> str | None:
-        """Return the type of a file as of a commit: "file" or "symlink"; None if it is unknown."""
+        """Return the type of a file at a commit: "file" or "symlink"; None if it is unknown."""
         try:
             entries = self._get(self._contents(path.rpartition("/")[0], commit), list[_Entry])
         except BadFile:
@@ -326,9 +326,9 @@ class GitHub:
     # Writing
 
     def create_review(self, number: int, commit: str | None, body: str, notes: Sequence[JsonValue]) -> bool:
-        """Post a review with notes on lines; return False if GitHub rejects it, as for a line outside the diff.
+        """Post a review with notes on lines; return False if GitHub rejects it, as it does outside the diff.
 
-        Without a `commit` it is about the newest one.
+        Without a `commit`, the review refers to the newest one.
         """
         review: dict[str, JsonValue] = {"body": body, "event": "COMMENT", "comments": [*notes]}
         review |= {} if commit is None else {"commit_id": commit}
@@ -339,7 +339,7 @@ class GitHub:
         self._send("PUT", f"{self._pull(number)}/reviews/{review}", {"body": body})
 
     def create_note(self, number: int, commit: str, note: dict[str, JsonValue]) -> bool:
-        """Post a note on a line; return False if GitHub rejects it, as for a line outside the diff."""
+        """Post a note on a line; return False if GitHub rejects it, as it does outside the diff."""
         return self._create(f"{self._pull(number)}/comments", {"commit_id": commit, **note})
 
     def _create(self, path: str, body: dict[str, JsonValue]) -> bool:
@@ -409,7 +409,7 @@ class GitHub:
                     raise self._refusal(method, response)
                 wait = 0.5 * 2**attempt if limit is None else limit
             time.sleep(wait)
-        raise AssertionError  # the last attempt returns or raises
+        raise AssertionError  # unreachable: the last attempt returns or raises
 
     def _refusal(self, method: str, response: httpx2.Response) -> BadFile:
         try:
@@ -437,7 +437,7 @@ class GitHub:
 
 
 def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
-    """Return the number of seconds that a rate limit asks for; None if the answer is about something else."""
+    """Return the number of seconds to wait for a rate limit; None if the response has another reason."""
     if response.status_code not in (403, 429):
         return None
     after, remaining = response.headers.get("retry-after", ""), response.headers.get("x-ratelimit-remaining")
@@ -466,6 +466,6 @@ def _count(patch: str) -> int:
 
 
 def _lines_of(file: _File) -> set[int]:
-    """Return the line numbers, after the change, that GitHub's diff of a file shows."""
+    """Return the numbers, after the change, of the lines that GitHub shows in a file's diff."""
     patch = Source.of(file.filename, f"{_head_of(file)}{file.patch or ''}\n")
     return {line.number for line in number_lines(patch) if line.number is not None} if file.patch else set()

@@ -1,4 +1,4 @@
-"""Passages of sources that fit a question best, and quotes in texts, verified against the sources word for word."""
+"""Passages from sources that best match a question, and quotes in texts, verified word for word against the sources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Passage(WireModel):
     start: int
     end: int
     page: str | None = None
-    """Name of the page; None in a source without pages."""
+    """Name of the page; None if the source has no pages."""
 
 
 def find_passages(
@@ -40,8 +40,9 @@ def find_passages(
 ) -> list[Passage]:
     """Find the best passages for all `queries`, as many as fit into `characters`, in the order of the sources.
 
-    A `share` is a reader's number, from 0, and the number of readers: half of the space has the same passages for all
-    readers, and the other half a different selection of the next best. Adjacent passages of a source become one.
+    `share` is a reader's index, from 0, and the number of readers: half of the space has the same passages for all
+    readers, and the other half a different selection of the next best passages for each reader. Adjacent passages in a
+    source are merged.
 
     Raises ConfigurationError if the extra `flowdebate[documents]` is not installed.
     """
@@ -49,14 +50,14 @@ def find_passages(
     scores = [0.0] * len(passages)
     for words in filter(None, _tokens([*queries])):
         weights = index.get_scores(words)
-        highest = max(weights) or 1.0  # a long query has higher scores, but the same weight
+        highest = max(weights) or 1.0  # normalize: a long query has higher scores, but must not have more weight
         scores = [score + float(weight / highest) for score, weight in zip(scores, weights, strict=True)]
     ranked = sorted(range(len(passages)), key=lambda place: (-scores[place], place))
     sizes = [passage.end - passage.start for passage in passages]
     number, readers = share
     best = _fill(ranked, sizes, characters if readers == 1 else characters // 2)
     rest = [place for place in ranked if place not in best]
-    for places in (rest[number::readers], rest):  # passages of other readers only where there is room left
+    for places in (rest[number::readers], rest):  # use other readers' passages only for the remaining space
         room = characters - sum(sizes[place] for place in best)
         best |= _fill([place for place in places if place not in best], sizes, room)
     matches: list[Passage] = []
@@ -76,7 +77,7 @@ def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
 
 
 def _append(passages: list[Passage], passage: Passage) -> None:
-    """Append a passage, or extend the last one if it continues there."""
+    """Append a passage, or extend the last passage if it continues there."""
     last = passages[-1] if passages else None
     if last is not None and (last.source, last.page, last.end) == (passage.source, passage.page, passage.start):
         passages[-1] = last.model_copy(update={"end": passage.end})
@@ -88,7 +89,7 @@ def _append(passages: list[Passage], passage: Passage) -> None:
 def divide(sources: tuple[Source, ...], characters: int) -> tuple[tuple[Passage, ...], ...]:
     """Divide the text of all sources, in order, into parts of at most `characters`.
 
-    A source is only divided if it is longer than a part: at the end of a paragraph, a line, a sentence or a word.
+    A source is divided only if it is longer than a part: at the end of a paragraph, a line, a sentence or a word.
 
     >>> from flowdebate.sources.source import Source
     >>> parts = divide((Source.of("a", "x" * 60), Source.of("b", "y" * 60)), 100)
@@ -142,14 +143,14 @@ def _tokens(texts: list[str]) -> list[list[str]]:
 
 
 def cut(source: Source) -> Iterator[Passage]:
-    """Cut the text of a source into passages, at pages and at paragraphs, lines or sentences."""
+    """Cut the text of a source into passages, at page ends and at paragraphs, lines or sentences."""
     begins = [0, *(page.start for page in source.pages if page.start)]
     for begin, stop in zip(begins, [*begins[1:], len(source.text)], strict=True):
         start = begin
         while start < stop:
             end = min(start + _LONGEST, stop)
             if end < stop:
-                # the last end of a paragraph, or else of a line, a sentence or a word, in its second half
+                # prefer the last end of a paragraph in the second half, then of a line, a sentence or a word
                 signs = ("\n\n", "\n", ". ", " ")
                 ends = (source.text.rfind(sign, start + _LONGEST // 2, end) + len(sign) for sign in signs)
                 end = next((place for place in ends if place > start + _LONGEST // 2), end)
@@ -159,23 +160,23 @@ def cut(source: Source) -> Iterator[Passage]:
 
 
 QuoteStatus = Literal["verified", "unverified", "too_short"]
-"""Status of a quote: a source contains the words, no source does, or they are too few to prove anything."""
+"""Status of a quote: it occurs in a source, it occurs in no source, or it is too short to prove anything."""
 
 
 class Span(WireModel):
-    """A span of a text, `text[start:end]`: half-open offsets in characters."""
+    """Span in a text, `text[start:end]`, as half-open offsets in characters."""
 
     start: Annotated[int, Field(ge=0)]
     end: Annotated[int, Field(ge=0)]
 
 
 class Quote(Span):
-    """A quotation in an argument, with the offsets of its words, excluding the quotation marks."""
+    """A quotation in an argument, with the offsets of the quoted words without the quotation marks."""
 
     text: str
     """The quoted words as written."""
     depth: Annotated[int, Field(ge=0)] = 0
-    """Number of quotes around it."""
+    """Number of quotations around this one."""
 
 
 class VerifiedQuote(Quote):
@@ -183,19 +184,19 @@ class VerifiedQuote(Quote):
 
     status: QuoteStatus
     source: str | None = None
-    """Name of the source that contains the quote; None if there is none."""
+    """Name of the source that contains the quote; None if no source does."""
     spans: tuple[Span, ...] = ()
-    """Spans in the source, from the first word to the last, one for each part between ellipses."""
+    """Spans in the source, each from the first word to the last: one for each part between ellipses."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
-    """Page where the quote begins, in a source with pages: "page 12"; None (and omitted from JSON) for any other."""
+    """Page on which the quote begins, such as "page 12"; None (and omitted from JSON) if the source has no pages."""
 
 
 # Quotations in a text
 
-_DEEPEST = 2  # maximum depth of nested quotations; deeper ones are left out
-_MOST_OPEN = 16  # maximum open marks: a text of only marks would take quadratic time
+_DEEPEST = 2  # maximum depth of nested quotations; deeper quotations are left out
+_MOST_OPEN = 16  # maximum number of open marks, because a text of nothing but marks would take quadratic time
 
-# Opening marks with their closing marks.
+# Closing marks by opening mark.
 _CLOSED_BY = {
     '"': '"”',
     "“": '”"',
@@ -215,20 +216,20 @@ _CLOSED_BY = {
     "〝": "〞〟",
     "\uff02": "\uff02",
 }
-# Compiled at first use, as is `_TOKEN`: both together take 11 ms, and most debates have no sources.
+# Compiled on first use, like `_TOKEN`: together they take 11 ms, and most debates have no sources.
 _MARK = f"[{''.join(dict.fromkeys([*_CLOSED_BY, *''.join(_CLOSED_BY.values())]))}]"
-_OPENS = frozenset("“‟„«\u2039\u201a\u2018「『❝〝")  # also before a space or right after a word
-_CLOSES = frozenset("”»\u203a」』❞〞〟")  # also after a space
+_OPENS = frozenset("“‟„«\u2039\u201a\u2018「『❝〝")  # also open a quotation before a space or right after a word
+_CLOSES = frozenset("”»\u203a」』❞〞〟")  # also close a quotation after a space
 _SINGLE = frozenset("'\u2018\u2019")
 _APOSTROPHE = re.compile(
     r"(?<=[^\W_])['\u2018\u2019](?=[^\W_])"
-    r"|['\u2018\u2019](?=(?:\d\ds?|tis|twas|em|til|till|cause|bout|n)\b)"  # the '90s, 'tis
-    r"|(?<=[sxz])['\u2019](?= [^'\u2018\u2019]{0,300}['\u2019](?!\w))",  # 'the workers' rights'
+    r"|['\u2018\u2019](?=(?:\d\ds?|tis|twas|em|til|till|cause|bout|n)\b)"  # apostrophes: the '90s, 'tis
+    r"|(?<=[sxz])['\u2019](?= [^'\u2018\u2019]{0,300}['\u2019](?!\w))",  # possessives: 'the workers' rights'
     re.IGNORECASE,
 )
 _BLOCK = re.compile(r"^[ ]{0,3}>[^\r\n]*(?:\r?\n[ ]{0,3}>[^\r\n]*)*", re.MULTILINE)
 _BLOCK_START = re.compile(r"[ >\t]*")
-# The last line of a block quote, if it names the author.
+# Last line of a block quote that names the author.
 _BY_WHOM = re.compile(r"\r?\n[ \t>]*(?:[\u2014\u2013\u2015]|--)[^\r\n]*\Z")
 
 # Scripts without spaces between words: each character counts as a word.
@@ -237,20 +238,20 @@ _UNSPACED = (
 )
 _TOKEN = (
     rf"(?P<word>[{_UNSPACED}]|[^\W\d_](?:\^(?=\d)|'(?=[^\W\d_])|(?![{_UNSPACED}])[^\W_]|[\u0900-\u0963\u0966-\u0dff])*)"
-    r"|(?:(?<![^\W_])[-+<>±])?(?:\.(?=\d))?\d+(?:[.,:/'\-]\d+)*[a-z]*"  # a number, with its sign and unit
+    r"|(?:(?<![^\W_])[-+<>±])?(?:\.(?=\d))?\d+(?:[.,:/'\-]\d+)*[a-z]*"  # a number with its sign and unit
     r"|[%‰‱$¢£¤¥\u20a0-\u20cf]"
 )
-# Omitted words: … or three or four points, in brackets or not.
+# Omitted words: … or three or four dots, with or without brackets.
 _ELLIPSIS = re.compile(r"[\[(]\s?(?:…|\.\s?\.\s?\.)\s?[\])]|…|(?<!\.)\.\s?\.\s?\.(?:\s?\.)?(?!\.)")
-_CASE_CHANGED = r"\[([^\W\d_])\](?=[^\W\d_])"  # "[t]he": a letter in the case required by the sentence
-_FEWEST = 2  # minimum words: most sources contain any single word
+_CASE_CHANGED = r"\[([^\W\d_])\](?=[^\W\d_])"  # "[t]he": a letter whose case was adapted to the sentence
+_FEWEST = 2  # minimum number of words, because any single word occurs in most sources
 
 
 def find_quotes(text: str) -> list[Quote]:
-    r"""Find the quotations in `text`, ordered by where they begin, each before the ones nested in it.
+    r"""Find the quotations in `text`, ordered by their beginnings, so that a quotation precedes those nested in it.
 
     Recognized are straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single marks of these styles
-    unless they are apostrophes, and block quotes: lines beginning with ">", without a last line for the author. A mark
+    unless they are apostrophes, and block quotes: lines that begin with ">", except a last line with the author. A mark
     without a counterpart starts no quote. Quotes nested more than two levels deep are left out.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
@@ -262,10 +263,10 @@ def find_quotes(text: str) -> list[Quote]:
     for start, end in spans:
         while around and around[-1] <= start:
             around.pop()
-        if around and end > around[-1]:  # a mark inside a block quote and one outside do not form a pair
+        if around and end > around[-1]:  # a mark inside a block quote cannot be paired with one outside
             continue
         if len(around) <= _DEEPEST:
-            # model_construct: validation refuses texts with half a surrogate pair, which models do write
+            # model_construct: validation rejects half a surrogate pair, but models do write that
             quotes.append(Quote.model_construct(start=start, end=end, text=text[start:end], depth=len(around)))
         around.append(end)
     return quotes
@@ -281,8 +282,8 @@ def _marked(text: str) -> list[tuple[int, int]]:
         if char in _SINGLE and _APOSTROPHE.match(text, place):
             continue
         partner = None
-        # no quotation ends after a space or at the beginning of a word, and none begins before a space or at the end
-        # of a word; but marks that can only open, or only close, are believed
+        # no quotation ends after a space or at the beginning of a word, and none begins before a space or at the end of
+        # a word; marks that can only open, or only close, are exempt
         if char in _CLOSES or (before.strip() and (before.isalnum() or not after.isalnum())):
             partner = next((start for start in reversed(opened) if char in _CLOSED_BY[text[start]]), None)
         follows, free = bool(after.strip()), not before.isalnum()
@@ -295,7 +296,7 @@ def _marked(text: str) -> list[tuple[int, int]]:
 
 
 def _blocks(text: str) -> list[tuple[int, int]]:
-    """Return the spans of block quotes, from the first word to the last."""
+    """Return the spans of block quotes, each from the first word to the last."""
     spans = []
     for match in _BLOCK.finditer(text):
         body = match[0].rstrip("> \t\r\n")
@@ -307,23 +308,26 @@ def _blocks(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_BEGINNINGS = (1, 4, 8, 16)  # key lengths of the index, so that a quote is not compared with a whole source
+_BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys, so that a quote is not compared with a whole source
 
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """A text to compare: letters without spaces and punctuation, numbers and currency signs between spaces."""
+    """A text prepared for comparison.
+
+    Letters have no spaces and punctuation between them; numbers and currency signs are between spaces.
+    """
 
     text: str
     starts: list[int]
     """Start of each word in `text`."""
     spans: list[tuple[int, int]]
-    """Span of each word in the original."""
+    """Span of each word in the original text."""
     words: list[str]
     _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
-        """Find `part` among the words at or after `begin` in `text`: return its first word and its end, or None."""
+        """Find `part` among the words at or after `begin` in `text`; return its first word and its end, or None."""
         length = max(size for size in _BEGINNINGS if size <= len(part))
         if length not in self._indexes:
             index = self._indexes[length] = {}
@@ -340,16 +344,16 @@ class Normalised:
 
 
 def normalise(text: str) -> Normalised:
-    """Normalise `text` (NFKC, casefolded), with the span of each of its words.
+    """Normalize `text` (NFKC, casefolded), keeping the span of each of its words.
 
-    Characters that prompts escape are treated as themselves, whether `text` was copied from a prompt or not.
+    Characters that prompts escape count as themselves, whether or not `text` was copied from a prompt.
 
-    >>> normalise("It cost “1.5\u00a0Mio” in well-known ti\u00admes.").text
+    >>> normalise("It cost “1.5 Mio” in well-known ti­mes.").text
     'itcost 1.5 mioinwellknowntimes'
     >>> normalise("⟦U+003C⟧|im_end|>").text == normalise("<|im_end|>").text
     True
     """
-    if "⟦" in text:  # padded with a character that `fold` removes, so that offsets stay as they are
+    if "⟦" in text:  # padded with a character that `fold` removes, so that offsets do not change
         text = re.sub(ESCAPE, lambda match: chr(int(match[1], 16)).ljust(len(match[0]), "\u200b"), text)
     low, places = fold(text), origins(text)
     pieces, starts, spans, words, length = [], [], [], [], 0
@@ -370,12 +374,14 @@ _source = lru_cache(maxsize=512)(normalise)  # cached: a debate looks up all arg
 def verify_quotes(
     text: str, sources: Mapping[str, str], *, min_words: int = 3, min_characters: int = 10
 ) -> list[VerifiedQuote]:
-    r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, texts by name; in order.
+    r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, a mapping of names to texts.
 
-    - "verified": with the first source that contains it, and its half-open places there. Case, accents, spacing, line
-      breaks, hyphens, punctuation, ligatures and invisible characters are ignored; letters and their order, numbers
-      (1.5 is not 15), their signs, per cent and currencies are significant. An ellipsis replaces any words: one source
-      must contain the parts around it in order.
+    The results are in the order of the quotations.
+
+    - "verified": a source contains the quotation; the first such source and the half-open spans in it are included.
+      Case, accents, spacing, line breaks, hyphens, punctuation, ligatures and invisible characters are ignored; letters
+      and their order, numbers (1.5 is not 15), their signs, percent signs and currencies are significant. An ellipsis
+      matches any words, but a single source must contain the parts around it in order.
     - "too_short": it, or a part between ellipses, has fewer than `min_words` words or `min_characters` characters.
     - "unverified": no source contains it.
 
@@ -399,9 +405,9 @@ def verify_quotes(
 
 
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """Look up the parts of `quote` around its ellipses, and return its status, with source and spans if verified.
+    """Look up the parts of `quote` around its ellipses; return its status, with the source and spans if it is verified.
 
-    A failed lookup is repeated with dots and brackets as text, as in code: `<Row {...props} key={key}>`.
+    A failed lookup is repeated with dots and brackets as literal text, as in code: `<Row {...props} key={key}>`.
     """
     plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
     parts = [part for part in map(normalise, _ELLIPSIS.split(plain)) if part.words]
@@ -431,7 +437,7 @@ def _is_short(part: Normalised, min_words: int, min_characters: int) -> bool:
 
 
 def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]:
-    """Find all `parts` in `source`, in order; return no spans if one is missing."""
+    """Find all `parts` in `source`, in order; return no spans if a part is missing."""
     spans, begin = [], 0
     for part in parts:
         match = source.find(part.text, begin)
@@ -443,7 +449,7 @@ def _find_parts(parts: list[Normalised], source: Normalised) -> tuple[Span, ...]
     return tuple(spans)
 
 
-@lru_cache(maxsize=256)  # cached: all views of a judge have the same arguments
+@lru_cache(maxsize=256)  # cached: all views of a judge contain the same arguments
 def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]:
     """Look up the quotes in a text, with their pages."""
     return tuple(_with_page(_as_copied(quote, sources), sources) for quote in verify_quotes(text, _texts(sources)))
@@ -451,17 +457,17 @@ def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]
 
 @lru_cache(maxsize=256)
 def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up a `quote` without quotation marks, as written or as copied from a prompt."""
+    """Look up a `quote` without quotation marks, either as written or as copied from a prompt."""
     lookup = _look_up_parts(quote, _texts(sources), _FEWEST_WORDS, _FEWEST_CHARACTERS)
     verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **lookup)
     return _with_page(_as_copied(verified, sources), sources)
 
 
 def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
-    r"""Return the forms of a `quote` with decreasing decoration, with the line numbers removed from each.
+    r"""Return forms of a `quote` with less and less decoration, each with the line numbers removed from it.
 
-    The first form is the quote itself. The others have no code fence or surrounding marks, no bars, and no line numbers
-    (None if there are none; numbers of blank lines are omitted).
+    The first form is the quote itself. The others lack the code fence or surrounding marks, the bars, and the line
+    numbers (None if there are none; numbers of blank lines are omitted).
 
     >>> copied_forms("`  | 4 return x`")[1:]
     [('  | 4 return x', None), ('4 return x', None), ('return x', frozenset({4}))]
@@ -482,7 +488,7 @@ def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
 
 
 def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
-    """Return the lines of the source with a verified quote, from its first word to its last."""
+    """Return the lines of the source that contain a verified quote, from its first word to its last."""
     source = next((entry for entry in sources if entry.name == quote.source), None)
     if source is None:
         return []
@@ -492,7 +498,7 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
 
 _FEWEST_WORDS, _FEWEST_CHARACTERS = 3, 10
 _LONGEST_VERBATIM = 4_000
-"""Maximum length in characters of a quote whose dots count as text: a hundred lines of code."""
+"""Maximum length, in characters, of a quote whose dots count as literal text: a hundred lines of code."""
 _FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
 _BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)
@@ -508,7 +514,7 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up an unverified quote again, without the decoration of a prompt; line numbers must match its lines."""
+    """Look up an unverified quote again without the decoration of a prompt; line numbers must match the source."""
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:

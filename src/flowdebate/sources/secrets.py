@@ -14,17 +14,17 @@ FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker", ".oci", ".password-store",
     ".terraform.d", ".bitcoin", ".ethereum", ".electrum", "keyrings",
 })  # fmt: skip
-"""Folders that contain no material, but often secrets."""
+"""Folders that often contain secrets, but no material."""
 _NAMES = (
-    # environments and settings
+    # environment variables and settings
     *(".env", ".env[._-]*", "*.env", ".envrc", "*.env.local", "env.local", "env.prod", "env.production", "env.staging"),
     *(".flaskenv", ".secrets*", "secrets.*", "secret.*", "*-secret.y*ml", "*-secrets.y*ml", "*.secret", "*.secrets"),
     *("local.settings.json", "wp-config*.php", ".htpasswd", "shadow", ".vault[_-]pass*", "vault[_-]pass*"),
-    # keys and certificates with keys
+    # keys, and certificates with keys
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.jceks", "*.bks", "*.keystore", "*.keytab", "*.kdbx"),
     *("*.kdb", "*.ovpn", "*.mobileprovision", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*[_-]key.json"),
     *("*firebase-adminsdk*.json", "service[_-]account*.json", "krb5cc_*"),
-    # programs that sign in
+    # sign-ins of programs
     *(".netrc", "_netrc", ".authinfo*", ".npmrc", ".yarnrc*", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".boto"),
     *(".git-credentials", ".gitconfig", "credentials", "credentials.*", "*credentials.json", "auth.json", ".dockercfg"),
     *(".dockerconfigjson", ".s3cfg", ".vault-token", "*kubeconfig*", "kube.y*ml", "rclone.conf", "ngrok.yml"),
@@ -36,12 +36,12 @@ _NAMES = (
 )
 _PATHS = (".config/gh/*", ".config/gcloud/*", ".config/op/*", ".config/rclone/*", ".config/hub", ".m2/settings*.xml",
           ".gem/credentials", ".cargo/credentials*", ".subversion/auth/*", ".config/github-copilot/*")  # fmt: skip
-"""Path patterns, for secret files with ordinary names."""
+"""Path patterns of secret files with ordinary names."""
 _KEYS = re.compile(
     rb"PRIVATE KEY(?: BLOCK)? ?-{4}|PuTTY-User-Key-File-\d|OpenVPN Static key"
     rb"|(?<![A-Z0-9])AGE-SECRET-KEY-1[A-Z0-9]{50}"
 )
-"""Markers of private keys."""
+"""Markers found in files with private keys."""
 
 
 def is_secret(path: PurePath) -> bool:
@@ -53,7 +53,7 @@ def is_secret(path: PurePath) -> bool:
 
 
 def holds_key(data: bytes) -> bool:
-    """Return whether a file contains a private key of OpenSSL, OpenSSH, OpenPGP, PuTTY, OpenVPN or age.
+    """Return whether a file contains a private key for OpenSSL, OpenSSH, OpenPGP, PuTTY, OpenVPN or age.
 
     >>> holds_key(b"-----BEGIN PGP PRIVATE KEY BLOCK-----"), holds_key(b"-----BEGIN PUBLIC KEY-----")
     (True, False)
@@ -62,7 +62,7 @@ def holds_key(data: bytes) -> bool:
 
 
 _HEX, _WORD, _ALL = "[0-9a-f]", "[A-Za-z0-9]", "[A-Za-z0-9_-]"
-# Prefixes of tokens, as their issuers publish them, and the rest; the prefix is not masked.
+# Token prefixes as published by their issuers, and patterns for the rest; the prefix is not masked.
 _TOKENS = "|".join(
     f"(?:{begin})(?={rest})"
     for begin, rest in (
@@ -98,7 +98,7 @@ _TOKENS = "|".join(
         (r"SK(?=[0-9a-f]{32})", f"{_HEX}{{32}}(?!{_WORD})"),
     )
 )
-# Names of secret values in the files of programs.
+# Names of secret values in programs' files.
 _FIELDS = (
     r"aws_secret_access_key|aws_session_token|secretaccesskey|accountkey|sharedaccesskey|_authtoken|_auth|oauth_token"
     r"|client_secret|client-key-data|refresh_token|access_token|auth_token|private_key_id|npmauthtoken|privatekey|presharedkey"
@@ -116,9 +116,9 @@ _MOST_LINES = 5
 
 
 def mask_secrets(text: str) -> tuple[str, str | None]:
-    r"""Mask keys and tokens of known formats in a text, character by character, so that offsets stay valid.
+    r"""Mask keys and tokens in known formats in a text, character by character, so that offsets stay valid.
 
-    Returns the text and a note about the masked secrets, or None in its place if there are none.
+    Returns the text, and a note about the masked secrets or, if there are none, None.
 
     >>> mask_secrets("on: push\ntoken: ghp_" + "a1B2c3" * 6)
     ('on: push\ntoken: ghp_************************************', '1 secret masked: line 2')

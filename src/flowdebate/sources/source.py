@@ -1,4 +1,4 @@
-"""Source: a text with its name, its pages, its numbered lines, its size and its hash."""
+"""Source: a text with a name, pages, numbered lines, a size and a hash."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ class SourceInfo(WireModel):
 
     name: str
     size: int = 0
-    """Size of the file in bytes, or of the text as UTF-8."""
+    """Size in bytes of the file, or of the text encoded as UTF-8."""
     sha256: str = ""
-    """Hash of the same bytes."""
+    """SHA-256 hash of the file, or of the text encoded as UTF-8."""
     characters: int = 0
-    """Length of the text in characters; 0 if it was left out."""
+    """Length of the text in characters; 0 if the file was not read."""
     pages: int | None = Field(default=None, exclude_if=is_none)
-    """Number of pages; None (and omitted from JSON) if there are none."""
+    """Number of pages; None (and omitted from JSON) if the text has no pages."""
     media_type: str | None = Field(default=None, exclude_if=is_none)
     """Media type of an image, such as "image/png"; None (and omitted from JSON) for a text."""
     masked: str | None = Field(default=None, exclude_if=is_none)
     """Note about masked secrets in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
-    """Reason why a file was not read; None (and omitted from JSON) for all others."""
+    """Reason why a file was not read; None (and omitted from JSON) if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
     """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Commits that its diff compares; None (and omitted from JSON) for all others."""
+    """Commits compared by the diff; None (and omitted from JSON) if the source is not a diff."""
 
 
 IMAGES = {
@@ -73,15 +73,15 @@ IMAGES = {
     "image/gif": b"GIF8[79]a",
     "image/webp": b"RIFF....WEBP",
 }
-"""First bytes of the image formats that providers accept."""
+"""First bytes of the image formats accepted by providers."""
 MOST_OF_IMAGE = 3.75
-"""Maximum size of an image in megabytes: Anthropic accepts five in base64, and others accept more."""
+"""Maximum size of an image in megabytes: Anthropic accepts five as base64, other providers more."""
 AN_IMAGE = "(an image, which is shown to you)"
-"""Placeholder in a prompt for the text of an image."""
+"""Text that represents an image in prompts."""
 
 
 def image_type(data: bytes) -> str | None:
-    """Detect the media type of a supported image from its content; None for any other data."""
+    """Detect the media type of a supported image from its content; return None for any other data."""
     return next((kind for kind, start in IMAGES.items() if re.match(start, data, re.DOTALL)), None)
 
 
@@ -115,19 +115,19 @@ class Source(WireModel):
     masked: str | None = Field(default=None, exclude_if=is_none)
     """Note about masked secrets in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = None
-    """Reason why a file in a folder or a diff was not read; None for a source."""
+    """Reason why a file in a folder or a diff was not read; None if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
     """Parts of a document that were not read, such as "2 pictures"; None (and omitted from JSON) if there are none."""
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)
-    """Commits that its diff compares; None (and omitted from JSON) for all others."""
+    """Commits compared by the diff; None (and omitted from JSON) if the source is not a diff."""
 
     @classmethod
     def of(
         cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = (), unread: str = ""
     ) -> Self:
-        """Make a source from `text` and `data`, the content of its file; `data` is None for a text without a file."""
+        """Create a source from `text`; `data` is the content of its file, or None for a text without a file."""
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
         fields = {"size": len(data), "sha256": hashed, "unread": unread or None}
@@ -135,7 +135,7 @@ class Source(WireModel):
 
     @classmethod
     def of_image(cls, name: str, path: str, data: bytes, kind: str) -> Self:
-        """Make a source from an image; raise BadFile, with its `path`, if it is too large for models."""
+        """Create a source from an image; raise BadFile, with the image's `path`, if it is too large for models."""
         if len(data) > MOST_OF_IMAGE * 1_000_000:
             raise BadFile(path, f"is larger than {MOST_OF_IMAGE} MB, the most that providers take of an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
@@ -143,7 +143,7 @@ class Source(WireModel):
 
     @classmethod
     def of_excluded(cls, name: str) -> Self:
-        """Make the entry of an excluded file."""
+        """Create the entry for an excluded file."""
         return cls(name=name, left_out="is excluded", excluded=True)
 
     @property
@@ -164,12 +164,12 @@ class Source(WireModel):
         )
 
     def page_at(self, place: int) -> str | None:
-        """Return the name of the page that contains the character at `place`; None without pages."""
+        """Return the name of the page that contains the character at `place`; None if the source has no pages."""
         index = bisect_right(self.pages, place, key=lambda page: page.start)
         return self.pages[index - 1].name if index else None
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield the text page by page, each with the names of the source and the page."""
+        """Yield the text page by page, each page with the names of the source and the page."""
         if not self.pages:
             yield self.name, self.text if self.image is None else AN_IMAGE
         ends = [*[page.start for page in self.pages[1:]], len(self.text)]
@@ -184,7 +184,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 def name_problem(name: str) -> str | None:
-    r"""Return the rule that a source's name breaks; None for a valid name.
+    r"""Return the rule that a source's name breaks; None if the name is valid.
 
     >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
     (None, 'has at most 200 characters', 'has no line breaks and no other control characters')
@@ -207,12 +207,12 @@ def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
 
 
 def matches_glob(name: str, globs: Sequence[str]) -> bool:
-    """Return whether a glob matches the path of a file, or its last component."""
+    """Return whether a glob matches a file's path or its last component."""
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
 
 
 _SHORT = 4_000
-"""Maximum length in characters of sources shown on a terminal, above a question: two screens."""
+"""Maximum length, in characters, of sources shown above a question on a terminal: two screens."""
 
 
 def listed(sources: Sequence[Source]) -> str:
@@ -238,20 +238,22 @@ def listed(sources: Sequence[Source]) -> str:
 
 
 SourcesLike: TypeAlias = "Mapping[str, str | Source] | Sequence[str | Path | Source | Diff] | Diff"
-"""Texts by name; or a list of paths of files and folders, "-" for stdin, "NAME=FILE", sources, and diffs; or a diff."""
+"""Sources of a pattern: texts by name, a diff, or a list of sources, diffs, and paths of files and folders ("-" for
+stdin, "NAME=FILE" to set a name).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources with a limit on their size in prompts: `debate(sources=Sources(["docs"], tokens=8_000))`."""
+    """Sources whose size in prompts is limited: `debate(sources=Sources(["docs"], tokens=8_000))`."""
 
     items: SourcesLike
     """Texts by name, a list of paths of files and folders, or a `Diff`."""
     tokens: int | None = field(default=None, kw_only=True)
-    """Maximum number of tokens of sources in a prompt.
+    """Maximum number of tokens from the sources in a prompt.
 
-    If the sources have more, each turn gets the best passages for the question and the last arguments. None for a
-    quarter of the model's context, or 32,000 if that is unknown.
+    If the sources are longer, each turn gets the passages that best match the question and the last arguments. None
+    means a quarter of the model's context, or 32,000 if its size is unknown.
     """
 
     def __post_init__(self) -> None:
@@ -259,7 +261,7 @@ class Sources:
 
 
 def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
-    """Convert `value` to sources, and read their files; None means no sources.
+    """Convert `value` to sources and read their files; None means no sources.
 
     Raises ConfigurationError for invalid sources, and BadFile for unusable files.
     """
@@ -305,8 +307,7 @@ class Line(NamedTuple):
     file: str
     """Name of the source; in a diff, the name of the changed file."""
     number: int | None
-    """Current number of the line in the file; None for lines removed by a diff, and for lines between its hunks.
-    """
+    """Current number of the line in the file; None for a line that a diff removes, and for a line between its hunks."""
     start: int
     """Start of the line in the source's text, in characters."""
     text: str
@@ -324,7 +325,7 @@ def number_lines(source: Source) -> tuple[Line, ...]:
     >>> [(line.file, line.number, line.text) for line in number_lines(Source.of("diff", diff))][3:]
     [('x.py', 7, 'def f():'), ('x.py', None, '    return 1'), ('x.py', 8, '    return 2')]
     """
-    # not splitlines: editors and git only count line feeds
+    # not splitlines: editors and git count only line feeds
     texts = source.text.split("\n")
     if texts[-1] == "":
         texts.pop()
@@ -341,7 +342,7 @@ def number_lines(source: Source) -> tuple[Line, ...]:
         elif is_diff and (hunk := _HUNK.match(text)):
             number, old, new = int(hunk["start"]), int(hunk["old"] or 1), int(hunk["new"] or 1)
         elif is_diff and text.startswith(("--- ", "+++ ")) and (path := content[4:].split("\t")[0]) != "/dev/null":
-            # git escapes names with quotes, backslashes or control characters; the source has the plain name
+            # git quotes and escapes names with quotes, backslashes or control characters; the source has the plain name
             file = source.name if path.startswith('"') else re.sub(r"^[abciw]/", "", path)
         lines.append(Line(file, line_number, start, content, sign))
         start += len(text) + 1
@@ -349,7 +350,7 @@ def number_lines(source: Source) -> tuple[Line, ...]:
 
 
 def numbered(source: Source, start: int = 0, end: int | None = None) -> str:
-    r"""Number the lines of a source between two offsets.
+    r"""Number the lines of a source between two offsets (by default, all lines).
 
     >>> from flowdebate.sources.source import Source
     >>> print(numbered(Source.of("x", "one\ntwo")))
@@ -359,7 +360,7 @@ def numbered(source: Source, start: int = 0, end: int | None = None) -> str:
     end = len(source.text) if end is None else end
     lines = number_lines(source)
     ends = [line.start - 1 for line in lines[1:]] + [len(source.text.removesuffix("\n"))] * bool(lines)
-    # from the text, to keep the sign of a diff's line
+    # slice the source's text, to keep the signs in a diff
     return "\n".join(
         f"{line.number or '':>5} {source.text[line.start : stop]}"
         for line, stop in zip(lines, ends, strict=True)

@@ -100,7 +100,7 @@ class _Bounded(httpx2.AsyncByteStream):
         self._stream = stream
         self._options: Any = {"encoding": encoding, "events": events, "names": names}
         self.ended = False
-        """True once an event stream has sent its end."""
+        """True once an event stream has sent its end marker."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in bound_parts(aiter(self._stream), LONGEST_BODY, **self._options):
