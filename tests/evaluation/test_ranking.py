@@ -11,7 +11,7 @@ import pytest
 from statsmodels.duration.hazard_regression import PHReg
 
 from evidence.intervals import QUESTIONS
-from evidence.intervals import strength_coverage as simulated_cover
+from evidence.intervals import cover as simulated_cover
 from flowdebate.errors import ConfigurationError
 from flowdebate.evaluation import Game, rank_games
 
