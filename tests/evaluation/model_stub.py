@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from flowdebate.models.output import inline_definitions
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
-from tests.models.test_refusals import consecutive, error, roles
+from tests.models.test_refusals import error, has_consecutive_roles, message_roles
 from tests.vendors import instance
 
 Body: TypeAlias = dict[str, Any]
@@ -20,8 +20,8 @@ REFUSALS: dict[str, Callable[[Body], bool]] = {
     "temperature": lambda body: "temperature" in body,
     "older limit": lambda body: "max_tokens" in body,
     "limit": lambda body: not {"max_tokens", "max_completion_tokens"}.isdisjoint(body),
-    "system": lambda body: "system" in roles(body),
-    "neighbours": consecutive,
+    "system": lambda body: "system" in message_roles(body),
+    "neighbours": has_consecutive_roles,
     "effort": lambda body: "reasoning_effort" in body,
     "tools": lambda body: "tools" in body,
     "logprobs": lambda body: "logprobs" in body,

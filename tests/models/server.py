@@ -1,4 +1,4 @@
-"""A real server on the loopback interface that implements as much of the chat completions API as the tests need.
+"""A real server on the loopback interface that implements the parts of the chat completions API used by the tests.
 
 It uses raw sockets, because a web framework cannot send half a body, a reset or nonsense. The `model` of a request
 selects the scenario.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 Handler: TypeAlias = "Callable[[Exchange], Awaitable[None]]"
 Greeter: TypeAlias = "Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]]"
-"""Called with a connection before anything is read from it; returns True if nothing is left to do."""
+"""Function called with a connection before anything is read from it; it returns True if the connection is finished."""
 
 
 def completion(content: Json = "fine", *, finish: Json = "stop", **message: Json) -> dict[str, Json]:
@@ -72,7 +72,7 @@ class Exchange:
     close: bool = False
 
     async def raw(self, data: bytes) -> None:
-        """Send bytes."""
+        """Send raw bytes."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -84,7 +84,7 @@ class Exchange:
         kind: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Send a whole response."""
+        """Send a complete response."""
         await self.raw(
             _head(status, {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}) + body
         )
@@ -94,7 +94,7 @@ class Exchange:
         await self.answer(json.dumps(value).encode(), status=status, headers=headers)
 
     async def events(self, events: Iterable[Json], *, done: bool = True) -> None:
-        """Send a stream of server-sent events, and end the connection."""
+        """Send server-sent events, and end the connection."""
         await self.begin_events()
         for event in events:
             await self.event(event)
@@ -103,7 +103,7 @@ class Exchange:
         self.close = True
 
     async def begin_events(self) -> None:
-        """Send the head of a stream."""
+        """Send the head of an event stream."""
         await self.raw(_head(200, {"Content-Type": "text/event-stream", "Connection": "close"}))
 
     async def event(self, event: Json) -> None:
@@ -111,31 +111,31 @@ class Exchange:
         await self.raw(self.encode(event))
 
     def encode(self, event: Json) -> bytes:
-        """Encode one event as it is sent."""
+        """Encode one event."""
         return f"data: {json.dumps(event)}\n\n".encode()
 
     async def until_gone(self) -> None:
-        """Wait until the client has left."""
+        """Wait until the client has disconnected."""
         with contextlib.suppress(ConnectionError):
             while await self.reader.read(1024):
                 pass
         self.close = True
 
     def reset(self) -> None:
-        """Break off the connection so that the client sees a reset."""
+        """Break off the connection, so that the client sees a reset."""
         break_off(self.writer)
         self.close = True
 
 
 def break_off(writer: asyncio.StreamWriter) -> None:
-    """End a connection so that the client sees a reset."""
+    """Break off a connection, so that the client sees a reset."""
     linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()
 
 
 async def fine(exchange: Exchange) -> None:
-    """Answer any request, streamed if it asks for a stream."""
+    """Answer any request, with a stream if it asks for one."""
     if exchange.body.get("stream"):
         await exchange.events([chunk("fi"), chunk("ne"), chunk(finish="stop"), usage_chunk()])
     else:
@@ -144,13 +144,13 @@ async def fine(exchange: Exchange) -> None:
 
 @dataclass(eq=False)
 class ChatServer:
-    """Server used as `async with ChatServer({"some-model": handler}) as server:`."""
+    """Server for `async with ChatServer({"some-model": handler}) as server:`."""
 
     scenarios: Mapping[str, Handler] = field(default_factory=dict)
     otherwise: Handler = fine
-    """Handler of models without a scenario."""
+    """Handler for models without a scenario."""
     exchange: type[Exchange] = Exchange
-    """Class of the exchanges that are passed to handlers."""
+    """Class of the exchanges passed to handlers."""
     bodies: list[dict[str, Json]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -214,7 +214,7 @@ class ChatServer:
             while not await self._one(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client, or the test, is gone
+            pass  # the client or the test has ended
         finally:
             writer.close()
             with contextlib.suppress(ConnectionError, asyncio.CancelledError):
@@ -227,7 +227,7 @@ class ChatServer:
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         begin = await reader.readexactly(1)
-        if begin == b"\x16":  # TLS: this server speaks none
+        if begin == b"\x16":  # this server does not speak TLS
             return True
         head = (begin + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")

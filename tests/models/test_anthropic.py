@@ -1,4 +1,4 @@
-"""`AnthropicModel` with the real SDK: what it sends, what it reads, and what it marks for the provider's cache."""
+"""`AnthropicModel` with the real SDK: requests, responses, and marks for the provider's cache."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from .server import Exchange, Handler
 
-pytestmark = [  # not by importing it, which each process that collects the tests would do
+pytestmark = [  # look the SDK up without importing it in each process that collects tests
     pytest.mark.anyio,
     pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed"),
 ]
@@ -58,7 +58,7 @@ SONNET = "anthropic/claude-sonnet-4-6"
 
 
 class Verdict(BaseModel):
-    """A judge's answer with a bound that the API does not support."""
+    """Answer of a judge, with a bound that the API does not support."""
 
     reasoning: str
     score: float = Field(ge=0, le=100)
@@ -71,8 +71,8 @@ def anthropic() -> Iterator[Vendor]:
         yield servers["anthropic"]
 
 
-def question(**options: Any) -> ModelRequest:
-    """Return a request of a debater."""
+def make_request(**options: Any) -> ModelRequest:
+    """Return a request from a debater."""
     output = options.pop("output", None)
     options.setdefault("messages", [{"role": "system", "content": "Debate."}, {"role": "user", "content": "Why?"}])
     options.setdefault("role", "debater")
@@ -80,14 +80,14 @@ def question(**options: Any) -> ModelRequest:
 
 
 def message(**parts: Any) -> dict[str, Any]:
-    """Return a message as the API returns it."""
+    """Return a message in the API's format."""
     usage = {"input_tokens": 5, "output_tokens": 2}
     body = {"id": "m", "type": "message", "role": "assistant", "model": "served", "stop_reason": "end_turn"}
     return {**body, "content": [{"type": "text", "text": "fine"}], "usage": usage, **parts}
 
 
-def replying(value: Any, status: int = 200, **headers: str) -> Handler:
-    """Return a handler that answers with this JSON."""
+def reply_with(value: Any, status: int = 200, **headers: str) -> Handler:
+    """Return a handler that answers with the given JSON."""
 
     async def reply(exchange: Exchange) -> None:
         await exchange.json(value, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()})
@@ -99,14 +99,14 @@ async def asked(handler: Handler, request: ModelRequest | None = None, **options
     async with ChatServer({"m": handler}) as server:
         options.setdefault("retry", None)
         model = AnthropicModel("m", base_url=server.base_url, api_key="k", **options)
-        return await ask(model, request or question())
+        return await ask(model, request or make_request())
 
 
-async def test_the_name_of_anthropic_selects_its_own_api(anthropic: Vendor) -> None:
-    """Both streamed and complete answers work, with cached tokens; the listener receives the whole text."""
+async def test_the_anthropic_prefix_selects_its_native_api(anthropic: Vendor) -> None:
+    """Streamed and complete answers work, including cached tokens. The listener receives the whole text."""
     pieces: list[str] = []
-    response = await ask(resolve_model(SONNET), question())
-    streamed = await ask(resolve_model(SONNET), question(on_text=pieces.append))
+    response = await ask(resolve_model(SONNET), make_request())
+    streamed = await ask(resolve_model(SONNET), make_request(on_text=pieces.append))
     assert isinstance(resolve_model(SONNET), AnthropicModel)
     assert response.text == streamed.text == "".join(pieces)
     assert len(pieces) > 1
@@ -117,8 +117,8 @@ async def test_the_name_of_anthropic_selects_its_own_api(anthropic: Vendor) -> N
     assert anthropic.asked[0].body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
 
 
-def test_without_the_sdk_the_compatible_endpoint_is_used_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hint appears once, and `AnthropicModel` itself names the package to install."""
+def test_the_compatible_endpoint_is_used_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hint appears once. `AnthropicModel` itself names the package to install."""
     monkeypatch.setattr(flowdebate.models.resolve, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)
     flowdebate.models.resolve._recommend_sdk.cache_clear()
@@ -131,12 +131,12 @@ def test_without_the_sdk_the_compatible_endpoint_is_used_with_a_hint(monkeypatch
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 async def test_a_structured_answer_is_the_application_s_own_object(mode: Any, anthropic: Vendor) -> None:
-    """The API supports few keywords of JSON Schema; the others are validated by the library."""
+    """The API supports few keywords of JSON Schema. The library validates the others."""
     anthropic.say = lambda request: (
         {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'
     )
     model = AnthropicModel("claude-sonnet-4-6", base_url=anthropic.base_url, structured=mode, retry=None)
-    answered = await ask(model, question(output=Verdict))
+    answered = await ask(model, make_request(output=Verdict))
     assert answered.data == Verdict(reasoning="r", score=7)
     assert answered.asked_as == mode
 
@@ -152,7 +152,7 @@ async def test_a_refused_mode_falls_back_to_the_next_one() -> None:
             called = {"type": "tool_use", "id": "t", "name": "Verdict", "input": {"reasoning": "r", "score": 1}}
             await exchange.json(message(content=[called], stop_reason="tool_use"))
 
-    assert (await asked(old, question(output=Verdict))).asked_as == "tools"
+    assert (await asked(old, make_request(output=Verdict))).asked_as == "tools"
 
 
 @pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
@@ -168,9 +168,9 @@ async def test_a_refused_mode_falls_back_to_the_next_one() -> None:
 async def test_effort_is_sent_in_the_model_s_format(
     model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
 ) -> None:
-    """Older models receive a number of tokens, in addition to the room for the answer."""
+    """For older models, the effort becomes a number of tokens in addition to the answer's limit."""
     anthropic.models = (model,)
-    response = await ask(resolve_model(f"anthropic/{model}"), question(settings=ModelSettings(effort=effort)))
+    response = await ask(resolve_model(f"anthropic/{model}"), make_request(settings=ModelSettings(effort=effort)))
     body = anthropic.asked[-1].body
     assert (body.get("output_config"), body["thinking"]) == (config, thinking)
     assert body["max_tokens"] > 8_192
@@ -181,12 +181,12 @@ async def test_effort_is_sent_in_the_model_s_format(
 async def test_an_answer_lost_to_thinking_is_reported(anthropic: Vendor) -> None:
     settings = ModelSettings(effort="high", max_tokens=300)
     with pytest.raises(LostToThinking, match=r"max_tokens \(600\)"):
-        await ask(resolve_model(SONNET), question(settings=settings))
+        await ask(resolve_model(SONNET), make_request(settings=settings))
     assert [request.body["max_tokens"] for request in anthropic.asked] == [300, 600]
 
 
 async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API requires thinking blocks in front of the tool calls that followed them."""
+    """The API requires thinking blocks in front of the tool calls that follow them."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     thought = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
     called = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"q": "rent"}}
@@ -220,11 +220,11 @@ async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pyte
 
 
 async def test_stop_reasons_and_refusals_are_read() -> None:
-    """A refusal quotes the vendor's words; a full context yields a truncated answer."""
+    """A refusal quotes the vendor's message. A full context produces a truncated answer."""
     refused = {"type": "refusal", "category": "bio", "explanation": "against policy"}
     with pytest.raises(Refused, match="policy"):
-        await asked(replying(message(content=[], stop_reason="refusal", stop_details=refused)))
-    full = await asked(replying(message(stop_reason="model_context_window_exceeded")))
+        await asked(reply_with(message(content=[], stop_reason="refusal", stop_details=refused)))
+    full = await asked(reply_with(message(stop_reason="model_context_window_exceeded")))
     assert (full.finish, full.text) == ("length", "fine")
 
 
@@ -241,10 +241,10 @@ async def test_stop_reasons_and_refusals_are_read() -> None:
 async def test_vendor_errors_become_library_errors(
     status: int, kind: str, error_text: str, error: Any, facts: Any
 ) -> None:
-    """Errors of whole responses and errors inside a stream are both converted."""
+    """Errors of complete responses and errors inside a stream are both converted."""
     body = {"type": "error", "error": {"type": kind, "message": error_text}, "request_id": "r"}
     with pytest.raises(error, match=error_text.partition(":")[0]) as caught:
-        await asked(replying(body, status, retry_after="7"))
+        await asked(reply_with(body, status, retry_after="7"))
     assert {name: getattr(caught.value, name) for name in facts} == facts
 
     async def stream(exchange: Exchange) -> None:
@@ -254,7 +254,7 @@ async def test_vendor_errors_become_library_errors(
 
     if status != 400:
         with pytest.raises(error, match=error_text):
-            await asked(stream, question(on_text=lambda _: None))
+            await asked(stream, make_request(on_text=lambda _: None))
 
 
 async def test_a_cancelled_call_closes_its_stream() -> None:
@@ -269,7 +269,7 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
 
     async with ChatServer({"m": endless}) as server:
         model = AnthropicModel("m", base_url=server.base_url, api_key="k")
-        call = asyncio.create_task(ask(model, question(on_text=lambda _: received.set())))
+        call = asyncio.create_task(ask(model, make_request(on_text=lambda _: received.set())))
         await received.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -280,11 +280,11 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
 async def test_anthropic_works_beside_other_models(anthropic: Vendor) -> None:
     """Policies and fallbacks wrap it like any other model."""
     model = Fallback(AnthropicModel("none", base_url=anthropic.base_url, retry=Retry(attempts=1)), "ollama/gemma3")
-    assert (await ask(model, question())).model == "gemma3"
+    assert (await ask(model, make_request())).model == "gemma3"
 
 
 def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None:
-    """Each turn pays in full only for new text; the judge, who reads once, writes nothing into the cache."""
+    """Each turn pays in full only for new text. The judge reads once and writes nothing to the cache."""
     anthropic.say = lambda request: None if request.schema else "A reason that takes some room to be told. " * 40
     sides = [Debater(name, f"{name} is right") for name in ("ann", "ben", "cleo")]
     pattern = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
@@ -292,7 +292,7 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
     assert result.status == "complete"
     turns, judge = anthropic.asked[:-1], anthropic.asked[-1]
     assert len(turns) == 9
-    for earlier, later in pairwise(turns[3:]):  # all that an earlier turn wrote or read
+    for earlier, later in pairwise(turns[3:]):  # everything that an earlier turn wrote or read
         assert later.cached_tokens == earlier.cached_tokens + earlier.written_tokens > 1_000
     assert judge.written_tokens == 0
     assert max(str(sent_request.body).count("cache_control") for sent_request in anthropic.asked) == 2
@@ -304,8 +304,8 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
     assert cached > fresh + written
 
 
-def test_openai_gets_a_cache_key_for_prompts_with_one_prefix() -> None:
-    """All turns of a debate have one key; another question has a different one."""
+def test_prompts_with_one_prefix_share_an_openai_cache_key() -> None:
+    """All turns of a debate have the same key. Another question has a different key."""
     with vendors() as servers:
         sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]
         pattern = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)
@@ -319,7 +319,7 @@ def test_openai_gets_a_cache_key_for_prompts_with_one_prefix() -> None:
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
 def test_a_prompt_is_split_without_loss(text: str) -> None:
-    """The joined pieces are the prompt, and a longer transcript begins with the same pieces."""
+    """The joined pieces equal the prompt, and a longer transcript begins with the same pieces."""
     assert "".join(split_entries(text)) == text
     longer = text.replace("\nEnd", "\n[c] w\nEnd")
     assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]

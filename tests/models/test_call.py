@@ -1,4 +1,4 @@
-"""Whatever a model returns or does, `ask` returns a usable answer or raises one of the library's errors, in time."""
+"""Whatever a model returns or does, `ask` returns a usable answer or raises a library error before the deadline."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CALL = ToolCall(id="1", name="never_offered", arguments="not json")
 
 @dataclass(frozen=True)
 class Case:
-    """Answers to a text request, as returned by models."""
+    """An answer to a text request, as a model returns it."""
 
     id: str
     returned: Any
@@ -86,7 +86,6 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -> None:
-    """The error names the model and the block."""
     with pytest.raises(case.error) as caught:
         await ask(Returning(case.returned), question())
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -109,7 +108,7 @@ async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -
     ids=str,
 )
 async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
-    """Each choice needs a finite log-probability, and nothing else may have one."""
+    """Each choice needs a finite log-probability, and no other keys are allowed."""
     request = replace(question(), choices=("A", "B"))
     with pytest.raises(MalformedResponse, match="log-probability of each of"):
         await ask(Returning(ModelResponse(text="A", logprobs=logprobs)), request)
@@ -119,7 +118,7 @@ async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
 
 
 async def test_a_clean_answer_is_returned_unchanged() -> None:
-    """The common case copies nothing."""
+    """Nothing is copied in the common case."""
     response = ModelResponse(text="fine")
     assert await ask(Returning(response), question()) is response
 
@@ -134,7 +133,7 @@ async def test_an_answer_is_cleaned_in_a_copy() -> None:
 
 
 async def test_a_str_subclass_becomes_plain_text() -> None:
-    """Methods overridden by a subclass of str do not reach prompts and transcripts."""
+    """Methods overridden by the subclass do not reach prompts and transcripts."""
 
     class Sly(str):
         __slots__ = ()
@@ -148,7 +147,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_of_unknown_tools_are_preserved() -> None:
-    """The caller answers them; text may be missing in this case, and nothing is validated."""
+    """The caller answers them. The text may be missing in this case, and nothing is validated."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -184,7 +183,7 @@ async def test_structured_data_is_the_validated_object(response: ModelResponse) 
     ids=["a field is missing", "no JSON", "a lone surrogate", "wrong data", "cut off", "blank", "deep nesting"],
 )
 async def test_invalid_structured_answers_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
-    """Each kind of mismatch has its own error class, with model and block."""
+    """Each kind of mismatch has its own error class, and the error names the model and the block."""
     with pytest.raises(error) as caught:
         await ask(Returning(response), question(output=Verdict))
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -207,7 +206,7 @@ async def test_invalid_structured_answers_are_errors(response: ModelResponse, er
     output=st.sampled_from([None, Verdict]),
 )
 def test_any_return_value_is_an_answer_or_a_model_error(outcome: Any, output: Any) -> None:
-    """No return value of a model leads to an exception of another library."""
+    """No return value of a model leads to an exception from another library."""
     try:
         answered = asyncio.run(ask(Returning(outcome), question(output=output)))
     except ModelError as error:
@@ -228,14 +227,14 @@ async def test_a_model_error_preserves_its_model_and_block() -> None:
     "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
 )
 async def test_exceptions_of_the_application_pass_through(error: Exception) -> None:
-    """A custom model may raise any exception; its own TimeoutError is not the deadline."""
+    """A custom model can raise any exception. Its own TimeoutError is not the deadline."""
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())
     assert caught.value is error
 
 
 class Stubborn:
-    """Model that never answers and records how it was ended."""
+    """Model that never answers and records how its call ended."""
 
     name = "stubborn"
 
@@ -266,7 +265,7 @@ async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exce
 
 
 class OneSlot:
-    """Model that answers one call at a time, like a local engine; a call of the block "long" takes longer."""
+    """Model that answers one call at a time, like a local engine; calls of the block "long" take longer."""
 
     name = "engine"
 
@@ -276,7 +275,7 @@ class OneSlot:
         self.queued: list[float] = []
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer when it is this call's turn, or wait forever."""
+        """Wait for this call's turn and answer, or wait forever."""
         time = asyncio.get_running_loop().time
         with in_queue(request):
             since = time()
@@ -303,7 +302,7 @@ async def test_queue_time_does_not_count_towards_the_deadline() -> None:
 
 
 async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
-    """A call that takes too long misses its deadline, however long it was queued before."""
+    """A call that takes too long misses its deadline, however long it was queued."""
     model = OneSlot()
     calls = [replace(question(timeout=0.05), block="long") for _ in range(3)]
     durations = []
@@ -319,8 +318,8 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
     assert [total - queued >= 0.05 for total, queued in zip(durations, model.queued, strict=True)] == [True] * 3
 
 
-async def test_waiting_in_a_queue_ends_at_the_deadline_or_on_cancellation() -> None:
-    """The deadline may be that of a round; a cancelled call does not block the next one."""
+async def test_a_queue_wait_ends_at_the_deadline_or_on_cancellation() -> None:
+    """The deadline may be that of a round. A cancelled call does not block the next one."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)
@@ -346,12 +345,12 @@ async def test_without_a_deadline_nothing_is_limited() -> None:
 
 
 async def test_plain_data_is_cleaned_like_text() -> None:
-    """Half a surrogate pair in a structured answer would break every later request and every file."""
+    """An unpaired surrogate in a structured answer would break every later request and every file."""
     answered = await ask(Returning(ModelResponse(data={"winner": "for\ud800\x00"})), question(output=Verdict))
     assert answered.data == Verdict(winner="for\ufffd")
 
 
-async def test_endless_data_is_malformed() -> None:
+async def test_recursive_data_is_malformed() -> None:
     """A dict that contains itself cannot be an answer."""
     data: dict[str, Any] = {}
     data["winner"] = data
@@ -360,8 +359,8 @@ async def test_endless_data_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"winner": "for", "winner": "against"}', '{"winner": "for", "winner": "for"}'])
-async def test_a_duplicate_field_is_asked_for_again(text: str) -> None:
-    """The intended value is unknown; custom models are treated alike."""
+async def test_a_duplicate_field_is_requested_again(text: str) -> None:
+    """The intended value is unknown. Custom models are treated in the same way."""
 
     class Answer(BaseModel):
         """Schema of the requested answer."""

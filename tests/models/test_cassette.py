@@ -1,4 +1,4 @@
-"""Cassettes of `RecordingModel` and `ReplayModel`: complete, without keys, and rejected when damaged."""
+"""Cassettes of `RecordingModel` and `ReplayModel`: complete, free of keys, and rejected when damaged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from flowdebate.models import (
 from flowdebate.models.base import Attempts
 from flowdebate.models.call import ask
 from flowdebate.models.recording import CLASSES, read_exchanges
-from tests.models.policies.helpers import Leaf, Naps, down, question
+from tests.models.policies.helpers import Leaf, Naps, endpoint_error, make_request
 from tests.models.server import ChatServer, Exchange, chunk, completion, tool_call, usage_chunk
 
 if TYPE_CHECKING:
@@ -81,41 +81,41 @@ def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
 
 
 async def test_an_unwritable_recording_is_reported(path: Path) -> None:
-    """The file is gone, and no second one without a header is created."""
+    """The file is removed, and no second file without a header is created."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):
-        await ask(model, question())
+        await ask(model, make_request())
     with pytest.raises(BadFile, match="does not exist"):
         ReplayModel(path)
 
 
-async def test_an_answer_of_wrong_types_is_malformed(path: Path) -> None:
-    """An answer that could not be read back is not written."""
+async def test_an_answer_with_wrong_types_is_malformed(path: Path) -> None:
+    """An answer that cannot be read back is not written."""
     odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
     with pytest.raises(MalformedResponse, match="cannot be recorded"):
-        await ask(RecordingModel(Leaf([ModelResponse(text="x", usage=odd)]), path), question())
+        await ask(RecordingModel(Leaf([ModelResponse(text="x", usage=odd)]), path), make_request())
     ReplayModel(path).assert_complete()
 
 
 async def test_each_answer_is_written_at_once(path: Path) -> None:
-    """A crash loses nothing that was written before; each line is complete and readable."""
+    """A crash loses nothing that was written before. Each line is complete and readable."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
-        await ask(model, question())
+        await ask(model, make_request())
         lines = text_of(path).split("\n")
         assert [len(lines), lines[-1]] == [count + 1, ""]
         assert "Ümläut" in lines[-2]
         assert json.loads(lines[-2])["occurrence"] == count - 1
 
 
-def some_cassette() -> bytes:
-    """Write a cassette with an answer, a structured one, tool calls, an error, and a retry."""
+def write_cassette() -> bytes:
+    """Write a cassette with a text answer, a structured answer, tool calls, an error, and a retry."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "c.jsonl")
         leaf = Leaf(
             [
-                down(),
+                endpoint_error(),
                 ModelResponse(text="fine", model="served", flags=("cleaned",), usage=Usage(calls=1, prompt_tokens=3)),
                 ModelResponse(data={"a": "b"}),
                 ModelResponse(tool_calls=(ToolCall(id="1", name="look_up", arguments="{}"),), finish="tool_calls"),
@@ -127,33 +127,39 @@ def some_cassette() -> bytes:
         model = RecordingModel(leaf, path)
 
         async def record() -> None:
-            for request in requests_of_some_cassette():
+            for request in sample_requests():
                 await asyncio.gather(ask(model, request), return_exceptions=True)
 
         asyncio.run(record())
         return path.read_bytes()
 
 
-def requests_of_some_cassette() -> list[ModelRequest]:
+def sample_requests() -> list[ModelRequest]:
     """Return the requests of the sample cassette."""
-    return [question(), question(output=SCHEMA), question(tools=[TOOL]), question(output=SCHEMA), question()]
+    return [
+        make_request(),
+        make_request(output=SCHEMA),
+        make_request(tools=[TOOL]),
+        make_request(output=SCHEMA),
+        make_request(),
+    ]
 
 
-CASSETTE = some_cassette()
+CASSETTE = write_cassette()
 LINES = CASSETTE.splitlines(keepends=True)
 
 
 @dataclass(frozen=True)
 class Bad:
-    """A file that is not a cassette, and the expected error."""
+    """A file that is not a valid cassette, and the expected error."""
 
     id: str
     content: bytes
     message: str
 
 
-def changed(number: int, **changes: Any) -> bytes:
-    """Return the cassette with other values in one line."""
+def change_line(number: int, **changes: Any) -> bytes:
+    """Return the cassette with changed values in one line."""
     lines = list(LINES)
     lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes}).encode() + b"\n"
     return b"".join(lines)
@@ -165,48 +171,52 @@ BAD = [
     Bad("another format", b'{"format": "vcr"}\n', "line 1: the file is not a cassette"),
     Bad("a list", b"[1]\n", "line 1: the file is not a cassette"),
     Bad("deep nesting", b"[" * 100_000, "line 1: not valid JSON"),
-    Bad("another version", changed(1, version=2), "line 1: the cassette has format 2, and only 1 can be read"),
+    Bad("another version", change_line(1, version=2), "line 1: the cassette has format 2, and only 1 can be read"),
     Bad("no version", b'{"format": "flowdebate.cassette", "model": 1}\n', "line 1: `model`"),
     Bad("a header alone", LINES[0] + b"\n", "line 2: "),
     Bad("a last line that is cut off", CASSETTE[:-20], "line 6: is not JSON"),
     Bad("a line in the middle that is cut off", LINES[0] + LINES[1][:50] + b"\n" + LINES[2], "line 2: "),
     Bad("a line twice", CASSETTE + LINES[1], "line 7: the same call is on an earlier line"),
-    Bad("no outcome", changed(2, answer=None), "line 2: needs an `answer` or an `error`"),
-    Bad("two outcomes", changed(2, error={"kind": "ModelError", "message": "x"}), "line 2: needs an `answer` or"),
-    Bad("another question", changed(2, request={"messages": []}), "line 2: `request` was changed"),
-    Bad("another block", changed(2, block="x"), "line 2: `request` was changed"),
-    Bad("a number as text", changed(2, occurrence="1"), "line 2: `occurrence`"),
-    Bad("no text", changed(2, answer={"text": 5}), "line 2: `answer.text`"),
-    Bad("a strange finish", changed(2, answer={"finish": "eos"}), "line 2: `answer.finish`"),
-    Bad("a field too many", changed(2, admin=True), "line 2: `admin`"),
+    Bad("no outcome", change_line(2, answer=None), "line 2: needs an `answer` or an `error`"),
+    Bad("two outcomes", change_line(2, error={"kind": "ModelError", "message": "x"}), "line 2: needs an `answer` or"),
+    Bad("another question", change_line(2, request={"messages": []}), "line 2: `request` was changed"),
+    Bad("another block", change_line(2, block="x"), "line 2: `request` was changed"),
+    Bad("a number as text", change_line(2, occurrence="1"), "line 2: `occurrence`"),
+    Bad("no text", change_line(2, answer={"text": 5}), "line 2: `answer.text`"),
+    Bad("a strange finish", change_line(2, answer={"finish": "eos"}), "line 2: `answer.finish`"),
+    Bad("a field too many", change_line(2, admin=True), "line 2: `admin`"),
     Bad(
         "an unknown error",
-        changed(6, error={"kind": "SystemExit", "message": "x"}),
+        change_line(6, error={"kind": "SystemExit", "message": "x"}),
         "line 6: `error` has an unknown `kind` of error",
     ),
     Bad(
         "an error that is none",
-        changed(6, error={"kind": "BadFile", "message": "x"}),
+        change_line(6, error={"kind": "BadFile", "message": "x"}),
         "line 6: `error` has an unknown `kind` of error",
     ),
     Bad(
         "an error without its facts",
-        changed(6, error={"kind": "Refused", "message": "x"}),
+        change_line(6, error={"kind": "Refused", "message": "x"}),
         "`error` has no `reason`, which Refused needs",
     ),
     Bad(
         "an unknown notice",
-        changed(2, notices=[{"kind": "run_finished", "facts": {}}]),
+        change_line(2, notices=[{"kind": "run_finished", "facts": {}}]),
         "has an unknown `kind` of event",
     ),
-    Bad("a notice of wrong types", changed(2, notices=[{"kind": "call_retried", "facts": {"block": 1}}]), "`notices.0"),
+    Bad(
+        "a notice of wrong types",
+        change_line(2, notices=[{"kind": "call_retried", "facts": {"block": 1}}]),
+        "`notices.0",
+    ),
     Bad("a NUL", CASSETTE.replace(b"fine", b"f\x00ne"), "line 2: "),
     Bad("no UTF-8", CASSETTE.replace(b"fine", b"f\xffne"), "line 2: "),
 ]
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_an_invalid_cassette_is_named_with_its_line(case: Bad, path: Path) -> None:
+def test_an_invalid_cassette_is_reported_with_its_line(case: Bad, path: Path) -> None:
     """The file is left unchanged."""
     path.write_bytes(case.content)
     with pytest.raises(BadFile) as caught:
@@ -217,8 +227,8 @@ def test_an_invalid_cassette_is_named_with_its_line(case: Bad, path: Path) -> No
     assert path.read_bytes() == case.content
 
 
-def test_an_unreadable_cassette_is_named(path: Path) -> None:
-    """A directory, a device and a file of a hundred megabytes are rejected."""
+def test_an_unreadable_cassette_is_reported(path: Path) -> None:
+    """Directories, devices and files of a hundred megabytes are rejected."""
     for wrong, message in (
         (path, "does not exist"),
         (path.parent, "is not a file"),
@@ -235,14 +245,14 @@ def test_an_unreadable_cassette_is_named(path: Path) -> None:
 
 
 async def test_a_cassette_may_end_without_a_newline(path: Path) -> None:
-    """Editors remove the last newline."""
+    """Editors may remove the last newline."""
     path.write_bytes(CASSETTE.rstrip(b"\n"))  # noqa: ASYNC240 - a moment
-    assert (await ask(ReplayModel(path), question())).text == "fine"
+    assert (await ask(ReplayModel(path), make_request())).text == "fine"
 
 
 @st.composite
-def spoiled(draw: Any) -> bytes:
-    """Draw a damaged cassette: with other bytes, or another value anywhere in it."""
+def damaged_cassette(draw: Any) -> bytes:
+    """Draw a cassette in which some bytes or any value are changed."""
     if draw(st.booleans()):
         begin = draw(st.integers(0, len(CASSETTE)))
         end = draw(st.integers(begin, min(begin + 40, len(CASSETTE))))
@@ -261,7 +271,7 @@ def spoiled(draw: Any) -> bytes:
     return b"".join([*LINES[:number], json.dumps(value).encode() + b"\n", *LINES[number + 1 :]])
 
 
-def readable(path: Path) -> ReplayModel | BadFile:
+def read_or_problem(path: Path) -> ReplayModel | BadFile:
     """Read the file, or return the problem."""
     try:
         return ReplayModel(path)
@@ -276,20 +286,20 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(inner)
 
 
-@given(content=spoiled())
+@given(content=damaged_cassette())
 def test_a_damaged_file_is_rejected_or_works(content: bytes) -> None:
-    """Reading raises only BadFile, and requests raise only a ModelError."""
+    """Reading raises only BadFile, and requests raise only ModelError."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "c.jsonl")
         path.write_bytes(content)
-        replayed = readable(path)
+        replayed = read_or_problem(path)
         if isinstance(replayed, BadFile):
             assert str(replayed).isprintable()
             assert len(replayed.problem) < 700
             return
 
         async def replay() -> None:
-            for request in requests_of_some_cassette():
+            for request in sample_requests():
                 outcome = (await asyncio.gather(ask(replayed, request), return_exceptions=True))[0]
                 assert isinstance(outcome, (ModelResponse, ModelError))
                 str(outcome)
@@ -301,7 +311,7 @@ def test_a_damaged_file_is_rejected_or_works(content: bytes) -> None:
 
 
 async def echo(exchange: Exchange) -> None:
-    """Echo the client's own key in every possible way."""
+    """Echo the client's own key everywhere."""
     authorization = exchange.headers["authorization"]
     number = json.dumps(exchange.body["messages"])
     if "refuse" in number:
@@ -323,10 +333,10 @@ async def echo(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("kind", ["refuse", "break", "call", "answer", "stream", "structure"])
 async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
-    """A key that a server echoes in answers, tool calls, errors or pages is redacted, also in retry notices."""
+    """A key that a server echoes in answers, tool calls, errors or pages is redacted, even in retry notices."""
     async with ChatServer({"m": echo}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=Retry(attempts=2, sleep=Naps()))
-        request = question(
+        request = make_request(
             messages=[{"role": "user", "content": kind}],
             on_text=(lambda _: None) if kind == "stream" else None,
             output=SCHEMA if kind == "structure" else None,
@@ -343,27 +353,27 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
 
 
 async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
-    """This includes errors of custom models, and every field of an error."""
+    """This includes errors of custom models and every field of an error."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
-    model = RecordingModel(Leaf([error, refusal, down()], retry=Retry(attempts=2, sleep=Naps())), path)
+    model = RecordingModel(Leaf([error, refusal, endpoint_error()], retry=Retry(attempts=2, sleep=Naps())), path)
     for _ in range(2):
         with pytest.raises(ModelError):
-            await ask(model, question())
+            await ask(model, make_request())
     assert KEY not in text_of(path)
 
 
 def test_only_model_errors_can_be_restored() -> None:
-    """The classes that a file may name are those of `flowdebate.errors` below ModelError."""
+    """A file may only name classes from `flowdebate.errors` that inherit from ModelError."""
     assert all(issubclass(kind, ModelError) and kind.__module__ == errors.__name__ for kind in CLASSES.values())
     assert "BadFile" not in CLASSES
 
 
-async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
+async def test_a_cassette_is_replayed_as_recorded(path: Path) -> None:
     """The replay restores answers, tool calls, errors with their fields, and requests."""
     path.write_bytes(CASSETTE)  # noqa: ASYNC240 - a moment
     replayed = ReplayModel(path)
-    requests = requests_of_some_cassette()
+    requests = sample_requests()
     outcomes: list[Any] = []
     for request in requests:
         outcomes += await asyncio.gather(ask(replayed, request), return_exceptions=True)
@@ -391,7 +401,7 @@ async def test_a_cassette_is_replayed_as_it_was_recorded(path: Path) -> None:
     ],
 )
 async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, path: Path) -> None:
-    """Both refusals and answers are cleaned; text that is not an address is unchanged."""
+    """Both refusals and answers are cleaned. Text that is not an address is unchanged."""
     plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14, x[1:2] and v1.2.3."
 
     async def serve(exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""Agent CLIs as models, tested with stand-ins that are slow, verbose, coloured, failing, or waiting for input."""
+"""Agent CLIs as models, tested with fake programs that are slow, verbose, colored, failing, or waiting for input."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ ANSWERS: dict[str, Any] = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI, "
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Install a program: a script, or one that writes this JSON, one object per line."""
+def install_fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Install a fake program: a script, or a program that writes the given JSON, one object per line."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -104,11 +104,11 @@ def question(content: str = "Why?", **options: Any) -> ModelRequest:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_answer_and_usage_of_each_program_are_read(name: str, stand_in: Callable[..., None]) -> None:
+async def test_answer_and_usage_of_each_program_are_read(name: str, install_fake: Callable[..., None]) -> None:
     """Other output of the program, on stdout or stderr, is ignored."""
     says = ANSWERS[name]
     body = "\n".join(f"print({json.dumps(event)!r})" for event in (says if isinstance(says, list) else [says]))
-    stand_in(name, f"print('Loading \x1b[32mplugins\x1b[0m …')\nprint('warning: old', file=sys.stderr)\n{body}")
+    install_fake(name, f"print('Loading \x1b[32mplugins\x1b[0m …')\nprint('warning: old', file=sys.stderr)\n{body}")
     pieces: list[str] = []
     answered = await ask(resolve_model(f"cli/{name}"), question(on_text=pieces.append))
     assert answered.text == "Cap them."
@@ -127,11 +127,11 @@ async def spied(model: CliModel, **options: Any) -> Any:
     return json.loads((await ask(model, question(**options))).text)
 
 
-async def test_program_may_only_answer(
-    stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_a_program_can_only_answer(
+    install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The program runs in an empty temporary folder, with the prompt on stdin and without keys of other providers."""
-    stand_in("claude", SPY)
+    """It runs in an empty temporary folder, with the prompt on stdin and without keys for other providers."""
+    install_fake("claude", SPY)
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, f"value of {name}")
     args, prompt, folder, listed, environment = await spied(CliModel("claude", model="opus"))
@@ -175,10 +175,10 @@ CLOUDS = {
 
 
 @pytest.mark.parametrize("switch", [None, *CLOUDS])
-async def test_a_program_gets_named_variables_only(
-    switch: str | None, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_a_program_gets_only_named_variables(
+    switch: str | None, install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    stand_in("claude", SPY)
+    install_fake("claude", SPY)
     variables = ("ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR", "ANTHROPIC_SMALL_FAST_MODEL")
     for name in (*OF_OTHERS, *FOR_ALL, *variables):
         monkeypatch.setenv(name, "1")
@@ -198,8 +198,8 @@ async def test_a_program_gets_named_variables_only(
 
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
-def test_variables_are_named_one_by_one(env: Any) -> None:
-    """Values and patterns are rejected, and the value is not displayed."""
+def test_environment_variables_are_named_individually(env: Any) -> None:
+    """Values and patterns are rejected, and the error does not show the value."""
     with pytest.raises(ConfigurationError, match="names of environment variables") as refused:
         CliModel(command=["cat"], env=env)
     assert "secret" not in str(refused.value)
@@ -209,24 +209,24 @@ def test_variables_are_named_one_by_one(env: Any) -> None:
     ("program", "status"),
     [("claude", """print('{"loggedIn": false}')"""), ("codex", "sys.stderr.write('Not logged in')")],
 )
-async def test_missing_sign_in_is_reported_before_the_first_call(
-    program: str, status: str, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+async def test_a_missing_sign_in_is_reported_before_the_first_call(
+    program: str, status: str, install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a key, a status command that calls no model is used, if the program has one.
+    """Without a key, the program's status command is used if there is one that calls no model.
 
-    Codex sends the key in CODEX_API_KEY, and never the one in OPENAI_API_KEY.
+    Codex receives the key in CODEX_API_KEY, and never the one in OPENAI_API_KEY.
     """
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    stand_in(program, f"{status}\nsys.exit('status' in args)")
-    await check(CliModel(program), is_ready=False)
+    install_fake(program, f"{status}\nsys.exit('status' in args)")
+    await check_sign_in(CliModel(program), is_ready=False)
     for script in ("sys.exit(0)", "sys.exit('error: unknown command')", f"{status}\nsys.exit(0)"):
-        stand_in(program, script)
-        await check(CliModel(program), is_ready=True)
-    stand_in(program, f"{status}\nsys.exit(1)")
+        install_fake(program, script)
+        await check_sign_in(CliModel(program), is_ready=True)
+    install_fake(program, f"{status}\nsys.exit(1)")
     monkeypatch.setenv("CODEX_API_KEY" if program == "codex" else "ANTHROPIC_API_KEY", "key")
-    await check(CliModel(program), is_ready=True)
+    await check_sign_in(CliModel(program), is_ready=True)
 
 
 GEMINI_WAYS: list[tuple[dict[str, str], dict[str, str], bool]] = [
@@ -238,7 +238,8 @@ GEMINI_WAYS: list[tuple[dict[str, str], dict[str, str], bool]] = [
         {},
         True,
     ),
-    ({"settings.json": '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'}, {}, True),  # in a keyring
+    # signed in through the system keyring
+    ({"settings.json": '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'}, {}, True),
     ({".env": "GEMINI_API_KEY=key"}, {}, True),
     ({}, {"GEMINI_API_KEY": "key"}, True),
     ({}, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, True),
@@ -250,14 +251,14 @@ async def test_gemini_without_a_sign_in_fails_before_the_call(
     files: dict[str, str],
     variables: dict[str, str],
     is_ready: bool,  # noqa: FBT001 - a case
-    stand_in: Callable[..., None],
+    install_fake: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Files and variables are checked instead, since the program itself takes eight seconds to report it."""
-    stand_in("gemini", f"open({str(tmp_path / 'called')!r}, 'w')")
-    home(tmp_path, monkeypatch, {f".gemini/{name}": content for name, content in files.items()}, variables)
-    await check(CliModel("gemini"), is_ready=is_ready)
+    """The library checks files and variables, since the program itself takes eight seconds to report the problem."""
+    install_fake("gemini", f"open({str(tmp_path / 'called')!r}, 'w')")
+    set_home(tmp_path, monkeypatch, {f".gemini/{name}": content for name, content in files.items()}, variables)
+    await check_sign_in(CliModel("gemini"), is_ready=is_ready)
     assert not (tmp_path / "called").exists()
 
 
@@ -281,18 +282,18 @@ async def test_opencode_without_a_provider_fails_before_the_call(
     variables: dict[str, str],
     model: str | None,
     is_ready: bool,  # noqa: FBT001 - a case
-    stand_in: Callable[..., None],
+    install_fake: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The program would choose a free model by itself, or wait for its list of models for a minute."""
-    stand_in("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
-    home(tmp_path, monkeypatch, files, variables)
-    await check(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
+    """Otherwise the program would choose a free model on its own, or wait up to a minute for its list of models."""
+    install_fake("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
+    set_home(tmp_path, monkeypatch, files, variables)
+    await check_sign_in(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
     assert not (tmp_path / "called").exists()
 
 
-def home(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], variables: dict[str, str]) -> None:
+def set_home(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], variables: dict[str, str]) -> None:
     """Make `folder` the user's home directory."""
     for name in os.environ:
         if name.startswith(("GEMINI_", "GOOGLE_", "OPENCODE_", "XDG_")):
@@ -304,8 +305,8 @@ def home(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], v
         (folder / path).write_text(content)
 
 
-async def check(model: CliModel, *, is_ready: bool) -> None:
-    """Check whether the program is ready or asks for a login."""
+async def check_sign_in(model: CliModel, *, is_ready: bool) -> None:
+    """Check whether the program is ready or requires a sign-in."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         if is_ready:
@@ -316,8 +317,8 @@ async def check(model: CliModel, *, is_ready: bool) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_settings_that_cannot_be_disabled_are_reported_and_documented(name: str) -> None:
-    """The warning and the documentation use the same words."""
+def test_permanent_settings_are_reported_and_documented(name: str) -> None:
+    """The warning and the documentation use the same wording."""
     program, page = PROGRAMS[name], read_page("models") or ""
     row = re.search(rf"^\| `{name}` \| `{name} .*$", page, re.MULTILINE)
     assert row is not None
@@ -328,7 +329,7 @@ def test_settings_that_cannot_be_disabled_are_reported_and_documented(name: str)
 
 
 def test_administrator_settings_are_reported_with_their_path(tmp_path: Path) -> None:
-    """An empty folder contains none."""
+    """An empty folder has no such settings."""
     program = replace(PROGRAMS["claude"], managed=(str(tmp_path),))
     assert str(tmp_path) not in program.describe_limits("cli/claude")
     (tmp_path / "managed-settings.json").write_text("{}")
@@ -341,9 +342,9 @@ class Verdict(BaseModel):
     winner: str
 
 
-async def test_structured_answers_are_asked_for_in_the_prompt_and_validated(stand_in: Callable[..., None]) -> None:
+async def test_structured_answers_are_requested_in_the_prompt_and_validated(install_fake: Callable[..., None]) -> None:
     """An invalid answer is requested once more, with the reason."""
-    stand_in(
+    install_fake(
         "codex",
         "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'could not be used' in prompt else '{\"who\": 1}'\n"
         "assert '\"winner\"' in prompt\n"
@@ -356,14 +357,14 @@ async def test_structured_answers_are_asked_for_in_the_prompt_and_validated(stan
     assert [attempt.error for attempt in request.attempts.made] == ["SchemaViolation", None]
 
 
-def test_a_debate_of_two_programs(stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two programs debate and a custom command judges; their limits are reported before the first call."""
+def test_two_programs_can_debate(install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A custom command is the judge. The programs' limits are reported before the first call."""
     monkeypatch.setenv("GEMINI_API_KEY", "key")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
-    stand_in("claude", CLAUDE)
-    stand_in("gemini", GEMINI)
+    install_fake("claude", CLAUDE)
+    install_fake("gemini", GEMINI)
     answer = {"reasoning": "-", "winner": None, "verdict": "Both."}
-    stand_in("judge-of-rents", answer)
+    install_fake("judge-of-rents", answer)
     judge = CliModel(command=["judge-of-rents"], label="judge")
     sides = [Debater("ann", "cap", model="cli/claude"), Debater("ben", "free", model="cli/gemini")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, model={"synthesize": judge})
@@ -382,7 +383,8 @@ def test_a_debate_of_two_programs(stand_in: Callable[..., None], monkeypatch: py
 
 
 UNAUTHORIZED = {"message": "unexpected status 401 Unauthorized"}
-# As the programs wrote them when their vendor refused: claude 2.1.332, codex 0.171.0, gemini 0.61.0, opencode 1.18.33.
+# messages of the programs when their vendor refused a request: claude 2.1.332, codex 0.171.0, gemini 0.61.0, opencode
+# 1.18.33
 GEMINI_REFUSED = (
     "said = json.dumps({{'error': {{'code': {status}, 'message': '{words}', 'status': '{name}'}}}})\n"
     "sys.stderr.write('Ripgrep is not available.\\nError when talking to Gemini API _ApiError: ' + said + '\\n'\n"
@@ -477,10 +479,10 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 
 @pytest.mark.parametrize(("name", "says", "error", "message"), FAILURES)
 async def test_a_failure_quotes_the_program_s_message(
-    name: str, says: Any, error: Any, message: str, stand_in: Callable[..., None]
+    name: str, says: Any, error: Any, message: str, install_fake: Callable[..., None]
 ) -> None:
-    """Colours are removed; a request for a login is reported as such, with the way to sign in."""
-    stand_in(name, says)
+    """Color codes are removed. A request to sign in is reported as such, with instructions."""
+    install_fake(name, says)
     with pytest.raises(error, match=re.escape(message)) as caught:
         await ask(CliModel(name, retry=None), question())
     assert "\x1b" not in str(caught.value)
@@ -495,19 +497,19 @@ async def test_a_failure_quotes_the_program_s_message(
         "You have exhausted your daily quota on this model.",
     ],
 )
-async def test_an_exhausted_plan_is_not_retried(words: str, stand_in: Callable[..., None]) -> None:
-    """Programs report an exhausted plan in words, without a status."""
-    stand_in("claude", {"type": "result", "is_error": True, "result": words})
+async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callable[..., None]) -> None:
+    """Programs report an exhausted plan in words, without a status code."""
+    install_fake("claude", {"type": "result", "is_error": True, "result": words})
     with pytest.raises(RateLimited, match=re.escape(words)) as limited:
         await ask(CliModel("claude"), question())
     assert limited.value.quota_exhausted
     assert not limited.value.transient
 
 
-async def test_a_timeout_kills_the_program_and_its_children(stand_in: Callable[..., None], tmp_path: Path) -> None:
-    """This holds for a missed deadline and for a cancelled call."""
+async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callable[..., None], tmp_path: Path) -> None:
+    """This holds for missed deadlines and cancelled calls."""
     pids = tmp_path / "pids"
-    stand_in(
+    install_fake(
         "claude",
         "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
         f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}} {{child.pid}}\\n')\ntime.sleep(600)",
@@ -527,9 +529,9 @@ async def test_a_timeout_kills_the_program_and_its_children(stand_in: Callable[.
     assert len(started) == 4
 
 
-async def test_the_deadline_of_a_model_covers_all_its_attempts(stand_in: Callable[..., None]) -> None:
-    """A program that hung until the deadline is not started again."""
-    stand_in("claude", "time.sleep(600)")
+async def test_the_deadline_of_a_model_covers_all_its_attempts(install_fake: Callable[..., None]) -> None:
+    """A program that hangs until the deadline is not started again."""
+    install_fake("claude", "time.sleep(600)")
     model = CliModel("claude", settings=ModelSettings(timeout=0.5), retry=Retry(first_wait=0))
     request = question()
     with pytest.raises(ModelTimeout, match=r"0\.5 s"):
@@ -537,9 +539,11 @@ async def test_the_deadline_of_a_model_covers_all_its_attempts(stand_in: Callabl
     assert [attempt.error for attempt in request.attempts.made] == ["ModelTimeout"]
 
 
-async def test_an_answer_does_not_wait_for_leftover_processes(stand_in: Callable[..., None], tmp_path: Path) -> None:
-    """The leftover process keeps the output open, and is ended with the call."""
-    stand_in(
+async def test_an_answer_does_not_wait_for_leftover_processes(
+    install_fake: Callable[..., None], tmp_path: Path
+) -> None:
+    """A leftover process that keeps the output open is ended with the call."""
+    install_fake(
         "claude",
         "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\nprint({json.dumps(CLAUDE)!r})",
@@ -553,11 +557,11 @@ async def test_an_answer_does_not_wait_for_leftover_processes(stand_in: Callable
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_late_program_is_terminated_and_then_killed(
     ends: bool,  # noqa: FBT001 - a case
-    stand_in: Callable[..., None],
+    install_fake: Callable[..., None],
     tmp_path: Path,
 ) -> None:
     """SIGTERM is sent first, and SIGKILL half a second later."""
-    stand_in(
+    install_fake(
         "claude",
         "import signal\n"
         "def clean_up(*_):\n"
@@ -582,18 +586,18 @@ async def test_a_late_program_is_terminated_and_then_killed(
 @pytest.mark.parametrize("by_rename", [True, False])
 async def test_a_renewed_sign_in_is_written_back(
     by_rename: bool,  # noqa: FBT001 - a case
-    stand_in: Callable[..., None],
+    install_fake: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refresh token can be used once, so the user would be signed out otherwise."""
+    """A refresh token can be used only once, so the user would otherwise be signed out."""
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     sign_in = tmp_path / "codex" / "auth.json"
     sign_in.parent.mkdir()
     sign_in.write_text('{"refresh_token": "old"}')
     sign_in.chmod(0o600)
     written = "'.new'" if by_rename else "''"
-    stand_in(
+    install_fake(
         "codex",
         "path = os.environ['CODEX_HOME'] + '/auth.json'\n"
         "assert json.load(open(path)) == {'refresh_token': 'old'}\n"
@@ -607,10 +611,10 @@ async def test_a_renewed_sign_in_is_written_back(
     assert [path.name for path in sign_in.parent.iterdir()] == ["auth.json"]
 
 
-async def test_gemini_s_sign_in_is_copied_from_its_files(
-    stand_in: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_gemini_sign_in_is_copied_from_its_files(
+    install_fake: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The account's files, the way to sign in, and keys of a `.env` are copied, and nothing else."""
+    """Only the account's files, the sign-in method, and keys from a `.env` file are copied."""
     folder = tmp_path / ".gemini"
     folder.mkdir()
     (folder / "settings.json").write_text(
@@ -619,7 +623,7 @@ async def test_gemini_s_sign_in_is_copied_from_its_files(
     (folder / "oauth_creds.json").write_text('{"access_token": "a"}')
     (folder / ".env").write_text("export GEMINI_API_KEY='key'\nDATABASE_URL=secret\n")
     monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path))
-    stand_in(
+    install_fake(
         "gemini",
         "home = os.environ['GEMINI_CLI_HOME'] + '/.gemini/'\n"
         "seen = {name: open(home + name).read() for name in ('settings.json', 'oauth_creds.json', '.env')}\n"
@@ -641,9 +645,9 @@ def _runs(pid: int) -> bool:
         return False
 
 
-async def test_unsupported_requests_are_refused_before_the_call(stand_in: Callable[..., None]) -> None:
-    """Tools of the application, an effort without an option, and choices with probabilities are unsupported."""
-    stand_in("gemini", "sys.exit('it was called')")
+async def test_unsupported_requests_are_rejected_before_the_call(install_fake: Callable[..., None]) -> None:
+    """These are application tools, an effort that has no option, and choices with probabilities."""
+    install_fake("gemini", "sys.exit('it was called')")
     model = CliModel("gemini")
     assert not model.takes_effort
     tools = [ToolSpec(name="t", description="d", parameters={"type": "object"})]
@@ -657,7 +661,7 @@ async def test_unsupported_requests_are_refused_before_the_call(stand_in: Callab
 
 
 def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program can be found by its name alone."""
+    """A program can be found by its name."""
     monkeypatch.setenv("PATH", "/nowhere")
     check_model("cli/claude/opus", location="run")
     with pytest.raises(ConfigurationError, match="the program 'claude' is not installed, or not on the PATH"):

@@ -1,4 +1,4 @@
-"""Which client sends a chat completion, and that a client of the application is used unchanged."""
+"""Clients that send chat completions: which one is selected, and that an application's own client is used unchanged."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_both_transports_send_the_same_request(server: ChatServer) -> None
 
 
 async def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> None:
-    """The client keeps its address, key and headers; the model retries instead of the client."""
+    """The client keeps its address, key and headers. Retries are made by the model instead of the client."""
     failures = 1
 
     async def flaky(exchange: Exchange) -> None:
@@ -139,7 +139,7 @@ async def test_a_custom_client_is_used_and_stays_open(server: ChatServer) -> Non
     ],
 )
 def test_an_unusable_client_is_rejected(options: dict[str, Any], field: str) -> None:
-    """Options that the client already has are rejected, too."""
+    """Options that the client already has are rejected too."""
     with pytest.raises(ConfigurationError) as caught:
         OpenAIModel("m", **options)
     assert caught.value.field == field

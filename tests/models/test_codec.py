@@ -1,4 +1,4 @@
-"""The JSON of model calls: what is read equals what was written."""
+"""The JSON of model calls survives a round trip."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowdebate.models.recording import describe_request
 
 
 class Strict(BaseModel):
-    """A schema that accepts neither a list for a tuple nor text for a date."""
+    """Schema that accepts neither a list for a tuple nor a text for a date."""
 
     model_config = ConfigDict(strict=True)
 
@@ -27,7 +27,7 @@ class Strict(BaseModel):
 
 
 def test_a_strictly_typed_answer_survives_storage() -> None:
-    """JSON has neither tuples nor dates, and a run with such a schema can still be resumed."""
+    """JSON has neither tuples nor dates. A run with such a schema can still be resumed."""
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
@@ -59,7 +59,7 @@ def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
         assert digest_of(request, hasher) == digest_of(request)
 
 
-def test_the_choices_of_a_request_are_in_its_hash() -> None:
+def test_request_hash_includes_the_choices() -> None:
     """The hash depends on the order of the choices."""
     request = ModelRequest(messages=[{"role": "user", "content": "Which?"}], block="b")
     hashes = {digest_of(replace(request, choices=choices)) for choices in ((), ("A", "B"), ("B", "A"))}
@@ -81,8 +81,8 @@ def test_an_error_survives_storage(error: Exception) -> None:
     assert (type(decoded), str(decoded), vars(decoded)) == (type(error), str(error), vars(error))
 
 
-def test_opening_words_and_sentence_limits_are_part_of_the_request_hash() -> None:
-    """Opening words and the number of sentences distinguish requests."""
+def test_request_hash_includes_opening_words_and_sentence_limits() -> None:
+    """Requests that differ only in these have different hashes."""
     plain = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
     prefixed = ModelRequest(messages=plain.messages, block="b", begins="Because")
     bounded = ModelRequest(messages=plain.messages, block="b", sentences=3)

@@ -1,4 +1,4 @@
-"""Connections of `OpenAIModel` per event loop: kept while held, closed afterwards, also after cancellations."""
+"""Connections of `OpenAIModel` per event loop: kept open while held, then closed, even after cancellations."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def stalling(exchange: Exchange) -> None:
 
 
 async def test_an_open_model_reuses_one_connection() -> None:
-    """A run holds the model; its end closes the connection."""
+    """A run holds the model open, and its end closes the connection."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         async with model.open_connections():
@@ -73,7 +73,7 @@ async def test_an_open_model_reuses_one_connection() -> None:
 
 
 async def test_each_call_closes_its_connection_by_default() -> None:
-    """A lone call leaves no connection open."""
+    """A single call leaves no connection open."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         await ask(model, question())
@@ -99,7 +99,7 @@ async def test_the_last_of_several_holders_closes() -> None:
 
 
 async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> None:
-    """Connections stay open until the last block that keeps them ends; another key gets another client."""
+    """Connections stay open until the last `open_connections` block ends. Another key uses a separate client."""
     async with ChatServer() as server:
         async with keep_connections():
             async with keep_connections():
@@ -112,7 +112,7 @@ async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> No
         await server.wait_until_left()
 
 
-async def test_a_batch_keeps_the_connection_from_one_row_to_the_next() -> None:
+async def test_a_batch_keeps_the_connection_between_rows() -> None:
     """The connection is closed at the end of the batch."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
@@ -129,7 +129,7 @@ async def test_an_unused_model_opens_no_connection() -> None:
 
 
 async def test_concurrent_calls_get_their_own_answers() -> None:
-    """No answer is given to another call, and nothing stays open."""
+    """No call receives another call's answer, and nothing stays open."""
 
     async def echo(exchange: Exchange) -> None:
         await exchange.json(completion(exchange.body["messages"][0]["content"]))
@@ -149,7 +149,7 @@ async def test_concurrent_calls_get_their_own_answers() -> None:
 
 @pytest.mark.parametrize("scenario", ["silent", "stalling"])
 async def test_the_deadline_ends_a_call_to_a_silent_server(scenario: str) -> None:
-    """ModelTimeout is raised, and the connection is closed rather than used again."""
+    """ModelTimeout is raised, and the connection is closed rather than reused."""
     listener = (lambda _: None) if scenario == "stalling" else None
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         model = OpenAIModel(scenario, base_url=server.base_url, retry=None)
@@ -160,7 +160,7 @@ async def test_the_deadline_ends_a_call_to_a_silent_server(scenario: str) -> Non
 
 
 async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
-    """A byte now and then, or a comment that keeps the stream alive, does not extend the deadline."""
+    """Neither an occasional byte nor a keep-alive comment extends the deadline."""
 
     async def drip(exchange: Exchange) -> None:
         await exchange.begin_events()
@@ -184,8 +184,8 @@ async def test_the_shorter_deadline_applies() -> None:
 
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: ConcurrencyLimit(model, 1), Fallback])
-async def test_the_model_s_own_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
-    """An attempt that missed the deadline is not repeated, and one after a failure has the remaining time."""
+async def test_the_model_s_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
+    """An attempt that missed the deadline is not repeated, and an attempt after a failure gets the remaining time."""
 
     async def fail_slowly(exchange: Exchange) -> None:
         if server.posts > failures:
@@ -208,7 +208,7 @@ async def test_the_model_s_own_deadline_covers_all_attempts(failures: int, wrap:
 
 
 async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections() -> None:
-    """Calls that are cancelled while connecting, waiting or reading release their resources."""
+    """Calls release their resources even if cancelled while connecting, waiting or reading."""
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         async with OpenAIModel("warm", base_url=server.base_url, retry=None) as warm:
             await ask(warm, question())
@@ -232,7 +232,7 @@ async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections(
         assert (open_files(), len(asyncio.all_tasks())) == (before, tasks)
 
 
-async def test_closing_that_is_cancelled_twice_leaves_nothing_open() -> None:
+async def test_a_close_cancelled_twice_leaves_nothing_open() -> None:
     """Sockets are closed before the first point at which a cancellation can arrive."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
@@ -255,7 +255,7 @@ async def test_closing_that_is_cancelled_twice_leaves_nothing_open() -> None:
 
 
 def test_one_model_serves_several_event_loops_and_threads() -> None:
-    """Two successive loops and two concurrent ones each have their own connections."""
+    """Two successive and two concurrent loops each have separate connections."""
     ports: list[int] = []
     ready = threading.Event()
     stop: list[Callable[[], object]] = []
@@ -291,12 +291,12 @@ def test_one_model_serves_several_event_loops_and_threads() -> None:
     finally:
         stop[0]()
         thread.join(60)
-    gc.collect()  # a socket that was left open would warn here, and warnings are errors
+    gc.collect()  # a socket left open would warn here, and warnings are errors
     assert texts == ["fine"] * 8
 
 
 async def test_a_proxy_is_not_used_for_loopback() -> None:
-    """A loopback endpoint is called directly, whatever HTTP_PROXY is set to."""
+    """A loopback endpoint is called directly, whatever HTTP_PROXY contains."""
     async with ChatServer() as server:
         script = (
             "import asyncio, sys\n"
@@ -314,7 +314,7 @@ async def test_a_proxy_is_not_used_for_loopback() -> None:
 
 
 async def test_importing_the_package_imports_no_sdk() -> None:
-    """The SDKs are imported when a model is first called."""
+    """The SDKs are imported on a model's first call."""
     script = (
         "import sys, flowdebate.models; print(*{'openai', 'instructor', 'aiohttp', 'xllamacpp'} & set(sys.modules))"
     )
@@ -325,7 +325,7 @@ async def test_importing_the_package_imports_no_sdk() -> None:
     assert (process.returncode, output.strip()) == (0, b"")
 
 
-async def test_a_structured_answer_can_be_cancelled_too() -> None:
+async def test_a_structured_answer_can_be_cancelled() -> None:
     """Cancellation works as for text."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None)
@@ -338,8 +338,8 @@ async def test_a_structured_answer_can_be_cancelled_too() -> None:
         await server.wait_until_left()
 
 
-async def test_the_error_of_an_unreachable_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error also names the variables that set the proxy, and is transient."""
+async def test_an_unreachable_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error also names the environment variables that set the proxy, and is transient."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)

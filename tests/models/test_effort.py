@@ -1,4 +1,4 @@
-"""Reasoning effort: how it is requested, what it costs, and how an answer of thinking alone is reported."""
+"""Reasoning effort: how it is requested, its cost, and the report of an answer that contains only thinking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def servers() -> Iterator[dict[VendorName, Vendor]]:
+def vendor_servers() -> Iterator[dict[VendorName, Vendor]]:
     """Return all stub servers."""
     with vendors() as running:
         yield running
@@ -39,17 +39,17 @@ def question(**settings: Any) -> ModelRequest:
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "gemini/gemini-3-pro", "ollama/gemma3"])
 @pytest.mark.parametrize("effort", ["low", "high"])
 async def test_each_vendor_receives_the_effort_in_its_own_field(
-    model: str, effort: Effort, servers: dict[VendorName, Vendor]
+    model: str, effort: Effort, vendor_servers: dict[VendorName, Vendor]
 ) -> None:
-    """Usage includes the reasoning tokens of vendors that report them."""
+    """Usage includes reasoning tokens for vendors that report them."""
     response = await ask(resolve_model(model), question(effort=effort))
-    vendor = servers[model.partition("/")[0]]  # type: ignore[index]
+    vendor = vendor_servers[model.partition("/")[0]]  # type: ignore[index]
     assert vendor.asked[-1].effort == effort
     assert response.usage.reasoning_tokens == (None if vendor.name == "ollama" else THOUGHT[effort])
 
 
-async def test_a_field_may_be_inside_another_one() -> None:
-    """OpenRouter nests the effort; additions of the application come last."""
+async def test_the_effort_field_can_be_nested() -> None:
+    """OpenRouter nests the effort. The application's own additions come last."""
     async with ChatServer() as server:
         dotted = OpenAIModel("m", base_url=server.base_url, effort=PROVIDERS["openrouter"].effort)
         await ask(dotted, question(effort="low"))
@@ -67,7 +67,7 @@ async def test_the_model_s_effort_is_the_default() -> None:
 
 
 async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
-    """The local model, a server without such a field and the settings (for an unknown level) reject it."""
+    """The local model, servers without such a field and, for an unknown level, the settings reject it."""
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="cannot be told how much to think"):
             await ask(OpenAIModel("m", base_url=server.base_url, effort=None), question(effort="low"))
@@ -77,39 +77,41 @@ async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
     assert LocalModel().takes_effort is False
 
 
-async def test_a_model_that_does_not_think_is_asked_without_an_effort(servers: dict[VendorName, Vendor]) -> None:
-    """Only the provider knows which of its models think; the answer is marked, and one warning is emitted."""
+async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Vendor]) -> None:
+    """Only the provider knows which of its models think. The answer is marked, and one warning is emitted."""
     with pytest.warns(FlowDebateWarning, match="'gpt-4o' refuses effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     assert ["without_effort" in response.flags for response in (answered, second)] == [True, True]
-    assert servers["openai"].refused == 0
-    assert len(servers["openai"].asked) == 2
+    assert vendor_servers["openai"].refused == 0
+    assert len(vendor_servers["openai"].asked) == 2
 
 
-async def test_a_strict_model_raises_the_refusal_of_an_effort(servers: dict[VendorName, Vendor]) -> None:
+async def test_a_strict_model_raises_the_rejection_of_an_effort(vendor_servers: dict[VendorName, Vendor]) -> None:
     """The error quotes the provider."""
-    strict = OpenAIModel("gpt-4o", base_url=servers["openai"].base_url, api_key=servers["openai"].key, strict=True)
+    strict = OpenAIModel(
+        "gpt-4o", base_url=vendor_servers["openai"].base_url, api_key=vendor_servers["openai"].key, strict=True
+    )
     with pytest.raises(RequestRejected, match="reasoning_effort"):
         await ask(strict, question(effort="low"))
-    assert servers["openai"].asked == []
+    assert vendor_servers["openai"].asked == []
 
 
 @pytest.mark.parametrize("on_text", [None, lambda _: None], ids=["whole", "streamed"])
-async def test_an_answer_lost_to_thinking_says_which_number_to_raise(
-    on_text: Any, servers: dict[VendorName, Vendor]
+async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
+    on_text: Any, vendor_servers: dict[VendorName, Vendor]
 ) -> None:
-    """The call is retried once with twice the limit; its thinking is paid for and counted."""
+    """The call is retried once with twice the limit. The thinking is paid for and counted."""
     request = question(effort="high", max_tokens=100, on_text=on_text)
     with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
         await ask(resolve_model("openai/gpt-5-mini"), request)
     assert (caught.value.room, caught.value.thought) == (200, 200)
-    assert [request.body["max_completion_tokens"] for request in servers["openai"].asked] == [100, 200]
+    assert [request.body["max_completion_tokens"] for request in vendor_servers["openai"].asked] == [100, 200]
     assert request.attempts.usage.reasoning_tokens == 300
 
 
-async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limit() -> None:
-    """The limit is the endpoint's then: the retry gets twice the used tokens, and at least some thousands."""
+async def test_an_answer_lost_to_thinking_gets_a_higher_default_limit() -> None:
+    """Without a configured limit, the retry allows twice the used tokens, and at least several thousand."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought
@@ -124,7 +126,7 @@ async def test_an_answer_lost_to_thinking_gets_more_room_where_nobody_set_a_limi
 
 
 def test_reasoning_tokens_are_part_of_the_completion_or_unknown() -> None:
-    """A sum is unknown if one of its parts is unknown."""
+    """A sum is unknown if any of its parts is unknown."""
     usage = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=5, reasoning_tokens=3)
     assert (usage + usage).reasoning_tokens == 6
     assert (usage + Usage.unknown()).reasoning_tokens is None

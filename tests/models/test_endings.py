@@ -1,4 +1,4 @@
-"""How answers end and what they consist of, in the formats of many vendors, over real HTTP."""
+"""How answers end and what they contain, in the formats of many vendors, over real HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.faults.as_messages import MessagesExchange
 from tests.faults.fault import Verdict
 
 from .server import ChatServer, Exchange, chunk, completion, usage_chunk
-from .test_refusals import question, run, well
+from .test_refusals import answer_well, make_request, run_debate
 
 if TYPE_CHECKING:
     from flowdebate.models import Model, ModelResponse
@@ -58,8 +58,8 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
-def test_a_reason_is_read_in_any_vendor_s_words(ending: str, reason: str) -> None:
-    """Case makes no difference."""
+def test_finish_reasons_of_all_vendors_are_read(ending: str, reason: str) -> None:
+    """Case does not matter."""
     assert ending_of(reason) == ending
     if reason == reason.lower():
         assert ending_of(reason.upper()) == ending
@@ -70,7 +70,7 @@ def test_any_finish_reason_is_handled(reason: object) -> None:
     assert ending_of(reason) in {*WORDS}
 
 
-def model_of(client: Any, server: ChatServer, **options: Any) -> Model:
+def make_model(client: Any, server: ChatServer, **options: Any) -> Model:
     """Return a model of `server` that uses one of the clients."""
     options = {"base_url": server.base_url, "api_key": "k", "retry": None, **options}
     if client == "anthropic":
@@ -78,15 +78,15 @@ def model_of(client: Any, server: ChatServer, **options: Any) -> Model:
     return OpenAIModel("m", transport=client, **options)
 
 
-def server_of(client: str, answer: Any) -> ChatServer:
+def serve_answer(client: str, answer: Any) -> ChatServer:
     """Return a server that answers every request with `answer`."""
     return ChatServer({}, otherwise=answer, exchange=MessagesExchange if client == "anthropic" else Exchange)
 
 
-async def answer_to(
+async def ask_server(
     client: str, *, body: Any = None, stream: Any = None, structured: bool = False, room: int | None = None
 ) -> ModelResponse:
-    """Return the answer of a server that sends a completion, or these events and then the end of the stream."""
+    """Return the model's answer when a server sends a completion, or the given events and the end of the stream."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -94,13 +94,13 @@ async def answer_to(
         else:
             await exchange.json(body)
 
-    async with server_of(client, answer) as server:
+    async with serve_answer(client, answer) as server:
         listen: Any = None if stream is None else [].append
         output = Verdict if structured else None
-        return await ask(model_of(client, server), question(on_text=listen, output=output, max_tokens=room))
+        return await ask(make_model(client, server), make_request(on_text=listen, output=output, max_tokens=room))
 
 
-def ending(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
+def text_ending_for(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
     """Return the completion and the stream of a text that ends for `reason`."""
     return {
         "whole": completion(text, finish=reason, **more),
@@ -110,12 +110,12 @@ def ending(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_all_clients_read_endings_alike(client: str, *, streamed: bool) -> None:
-    """Half a text is marked, a filter or a failure raises an error, and an unknown reason sets a flag."""
+async def test_all_clients_agree_on_endings(client: str, *, streamed: bool) -> None:
+    """A truncated text is marked, a filter or a failure raises an error, and an unknown reason sets a flag."""
 
     async def asked(reason: Any) -> ModelResponse:
-        replies = ending(reason)
-        return await answer_to(client, body=replies["whole"], stream=replies["stream"] if streamed else None)
+        replies = text_ending_for(reason)
+        return await ask_server(client, body=replies["whole"], stream=replies["stream"] if streamed else None)
 
     answers = {reason: await asked(reason) for reason in ("COMPLETE", "MAX_TOKENS", "sparkle", None)}
     assert {answer.text for answer in answers.values()} == {TEXT}
@@ -130,13 +130,13 @@ async def test_all_clients_read_endings_alike(client: str, *, streamed: bool) ->
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
-    """Usage reports three tokens, which was the limit; complete JSON is not affected."""
+    """Usage reports three tokens, which equals the limit. Complete JSON is not affected."""
     for reason in ("sparkle", None):
-        answered = await answer_to(client, body=ending(reason)["whole"], room=3)
+        answered = await ask_server(client, body=text_ending_for(reason)["whole"], room=3)
         assert answered.finish == "length"
-        assert (await answer_to(client, body=ending(reason)["whole"], room=4)).finish == "stop"
+        assert (await ask_server(client, body=text_ending_for(reason)["whole"], room=4)).finish == "stop"
     with pytest.raises(OutputTruncated):
-        await answer_to(client, body=completion('{"reasoning": "half', finish="maxTokens"), structured=True)
+        await ask_server(client, body=completion('{"reasoning": "half', finish="maxTokens"), structured=True)
 
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
@@ -146,18 +146,18 @@ async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> Non
     async def answer(exchange: Exchange) -> None:
         await exchange.events([chunk("It was "), chunk("coun")], done=False)
 
-    async with server_of(client, answer) as server:
+    async with serve_answer(client, answer) as server:
         with pytest.raises(OutputTruncated, match="broke off"):
-            await ask(model_of(client, server), question(on_text=[].append))
+            await ask(make_model(client, server), make_request(on_text=[].append))
 
 
 async def test_a_router_s_native_reason_is_used_as_a_fallback() -> None:
-    """A reason may also be an object."""
-    body = ending("unknown")["whole"]
+    """A reason can also be an object."""
+    body = text_ending_for("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
-    assert (await answer_to("aiohttp", body=body)).finish == "length"
+    assert (await ask_server("aiohttp", body=body)).finish == "length"
     body["choices"][0] |= {"native_finish_reason": "sparkle", "finish_reason": {"type": "length", "length": 40}}
-    assert (await answer_to("aiohttp", body=body)).finish == "length"
+    assert (await ask_server("aiohttp", body=body)).finish == "length"
 
 
 async def test_a_result_mentions_an_unknown_finish_reason() -> None:
@@ -165,12 +165,12 @@ async def test_a_result_mentions_an_unknown_finish_reason() -> None:
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
-            await exchange.events(ending("sparkle")["stream"])
+            await exchange.events(text_ending_for("sparkle")["stream"])
         else:
-            await well(exchange)
+            await answer_well(exchange)
 
     async with ChatServer({}, otherwise=answer) as server:
-        result = await run(model_of("aiohttp", server))
+        result = await run_debate(make_model("aiohttp", server))
     assert [entry.text for entry in result.output.transcript] == [TEXT] * 2
     assert result.remarks[:1] == (
         "m answered 2 calls with an end of unknown meaning, so what it wrote may be incomplete",
@@ -183,17 +183,17 @@ async def test_a_truncated_argument_is_marked_for_the_judge(reason: str) -> None
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
-            await exchange.events(ending(reason)["stream"])
+            await exchange.events(text_ending_for(reason)["stream"])
         else:
-            await well(exchange)
+            await answer_well(exchange)
 
     async with ChatServer({}, otherwise=answer) as server:
-        result = await run(model_of("aiohttp", server))
+        result = await run_debate(make_model("aiohttp", server))
     assert [entry.flag for entry in result.output.transcript] == ["cut_off"] * 2
     assert "cut off" in json.dumps(server.bodies[-1]["messages"])
 
 
-# Content in parts, and in other fields
+# Content in parts and in other fields
 
 PARTS = {
     "text and output_text": ([{"type": "text", "text": TEXT[:9]}, {"type": "output_text", "text": TEXT[9:]}], 0),
@@ -213,10 +213,10 @@ PARTS = {
 async def test_parts_of_text_are_joined_and_thinking_is_counted(
     content: Any, thought: int, transport: Any, *, streamed: bool
 ) -> None:
-    """Parts of other kinds beside a text are ignored."""
+    """Other kinds of parts next to a text are ignored."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
-    answered = await answer_to(transport, body=completion(content), stream=stream if streamed else None)
+    answered = await ask_server(transport, body=completion(content), stream=stream if streamed else None)
     assert answered.text == TEXT
     assert bool(answered.usage.reasoning_tokens) == bool(thought)
 
@@ -226,7 +226,7 @@ async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> No
     """The error names the part."""
     stream = [chunk(content=[{"type": "hologram", "data": "x"}]), chunk(finish="stop")]
     with pytest.raises(MalformedResponse, match="a part of type 'hologram'"):
-        await answer_to("aiohttp", body=completion([{"type": "hologram"}]), stream=stream if streamed else None)
+        await ask_server("aiohttp", body=completion([{"type": "hologram"}]), stream=stream if streamed else None)
 
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
@@ -235,7 +235,7 @@ async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> No
 async def test_an_answer_in_another_field_is_retried_at_most_once(
     field: str, transport: Any, *, streamed: bool
 ) -> None:
-    """In case a07, the error says which field contains the text."""
+    """In case a07, the error names the field that contains the text."""
 
     async def answer(exchange: Exchange) -> None:
         if streamed:
@@ -246,13 +246,13 @@ async def test_an_answer_in_another_field_is_retried_at_most_once(
     async with ChatServer({}, otherwise=answer) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
         with pytest.raises(EmptyResponse, match=f"'{field}'"):
-            await ask(model, question(on_text=[].append if streamed else None))
+            await ask(model, make_request(on_text=[].append if streamed else None))
         assert server.posts == 2
 
 
-async def test_thinking_in_another_field_is_counted_but_not_part_of_the_answer() -> None:
-    """If the server does not count it, it is estimated; half of these characters are thinking."""
-    answered = await answer_to("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
+async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
+    """If the server does not count it, it is estimated: half of these characters are thinking."""
+    answered = await ask_server("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
 
 
@@ -261,7 +261,7 @@ async def test_thinking_in_another_field_is_counted_but_not_part_of_the_answer()
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """Case a30: one request returns the argument."""
+    """Case a30: a single request returns the argument."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()
@@ -274,7 +274,7 @@ async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: A
 
     async with ChatServer({}, otherwise=answer) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
-        assert (await ask(model, question(on_text=[].append))).text == TEXT
+        assert (await ask(model, make_request(on_text=[].append))).text == TEXT
         assert server.posts == 1
 
 
@@ -289,4 +289,4 @@ async def test_a_plain_text_error_inside_a_stream_is_not_a_comment() -> None:
 
     async with ChatServer({}, otherwise=answer) as server:
         with pytest.raises(ModelError):
-            await ask(model_of("aiohttp", server), question(on_text=[].append))
+            await ask(make_model("aiohttp", server), make_request(on_text=[].append))

@@ -1,4 +1,4 @@
-"""Environment variables that connections cannot use are reported in one line, by name and without a password."""
+"""Environment variables that connections cannot use: reported in one line, by name, and without a password."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_an_invalid_variable_is_named(name: str, tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "SSL_CERT_FILE"])
 def test_the_command_reports_it_in_one_line(name: str, tmp_path: Path) -> None:
-    """No traceback is printed."""
+    """There is no traceback."""
     value = PROXIES.get(name, str(tmp_path / "gone.pem"))
     environment = {key: text for key, text in os.environ.items() if not key.lower().endswith("_proxy")}
     options = ("--model", "x", "--base-url", "https://models.invalid/v1", "--no-store", "--max-rounds", "1")

@@ -1,4 +1,4 @@
-"""Words of refusals: which are certain, and which leave open whether another form of the request is accepted."""
+"""Wording of refusals: which are final, and which leave open whether another form of the request is accepted."""
 
 from __future__ import annotations
 
@@ -127,14 +127,14 @@ KINDS: dict[str, tuple[str, type[ModelError], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_refusal_is_read_by_its_words(kind: str) -> None:
+def test_a_refusal_is_classified_by_its_wording(kind: str) -> None:
     texts, expected, facts = KINDS[kind]
     for line in texts.strip().splitlines():
         status, _, words = line.partition(" ")
         wrapped = {"message": "Provider returned error", "metadata": {"raw": words}}
         for body in (words, {"message": words}, {"error": words}, [{"error": {"message": words}}], {"error": wrapped}):
             if kind == "address" and body == {"error": wrapped}:
-                continue  # what is behind an endpoint has another address
+                continue  # a service behind an endpoint has another address
             error = status_error(int(status), body, headers={})
             assert type(error) is expected, (body, error)
             assert {name: getattr(error, name) for name in facts} == facts, body

@@ -1,4 +1,4 @@
-"""What is sent to servers, what is sent back to them, and what they count, over real HTTP with each client."""
+"""Data sent to servers, fields sent back to them, and tokens counted by them, over real HTTP with each client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CLIENTS = [
 OPENAI = CLIENTS[:2]
 
 
-def model_of(client: str, server: ChatServer, **options: Any) -> Model:
+def make_model(client: str, server: ChatServer, **options: Any) -> Model:
     """Return a model that uses one of the clients."""
     options = {"base_url": server.base_url, "api_key": "secret-key-1", "retry": None, **options}
     return AnthropicModel("m", **options) if client == "anthropic" else OpenAIModel("m", transport=client, **options)  # type: ignore[arg-type]
@@ -63,8 +63,8 @@ def question(*, output: Any = None, on_text: Any = None, prompt: str = "Cap rent
     )
 
 
-async def answer_of(client: str, value: Any, *, stream: bool = False, **options: Any) -> ModelResponse:
-    """Return the answer of a model to a completion that is sent whole or as a stream of its parts."""
+async def ask_model(client: str, value: Any, *, stream: bool = False, **options: Any) -> ModelResponse:
+    """Return a model's answer to a completion that is sent whole or as a stream of its parts."""
 
     async def serve(exchange: Exchange) -> None:
         if not stream:
@@ -77,13 +77,13 @@ async def answer_of(client: str, value: Any, *, stream: bool = False, **options:
         await exchange.events([chunk(**delta), chunk(finish=choice["finish_reason"]), usage_chunk()])
 
     async with serving(client, serve) as server:
-        return await ask(model_of(client, server), question(on_text=(lambda _: None) if stream else None, **options))
+        return await ask(make_model(client, server), question(on_text=(lambda _: None) if stream else None, **options))
 
 
-# What is sent, and the SDKs
+# Sent arguments and the SDKs
 
 
-async def good(exchange: Exchange) -> None:
+async def answer_any(exchange: Exchange) -> None:
     """Answer any request."""
     written = json.dumps(exchange.body)
     if exchange.body.get("stream"):
@@ -100,10 +100,10 @@ TOOL = ToolSpec(name="look_up", description="Look up.", parameters={"type": "obj
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
-    """Each parameter that the library can send is accepted by the client and reaches the server."""
+    """The client accepts each parameter that the library can send, and passes it to the server."""
     settings: dict[str, Any] = {"temperature": 0.3, "max_tokens": 500, "effort": "low", "extra": {"seed": 7}}
-    async with serving(client, good) as server:
-        model = model_of(client, server, structured=mode)
+    async with serving(client, answer_any) as server:
+        model = make_model(client, server, structured=mode)
         text = question(on_text=(lambda _: None) if stream else None, **settings)
         text.tools = [TOOL]
         assert (await ask(model, text)).text == "Rents rise."
@@ -118,10 +118,10 @@ async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, strea
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_request_that_cannot_be_sent_is_not_a_server_failure(client: str) -> None:
+async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> None:
     """The error is raised at once, without a request."""
-    async with serving(client, good) as server:
-        model = model_of(client, server)
+    async with serving(client, answer_any) as server:
+        model = make_model(client, server)
         request = question(extra={"stop": object()})
         with pytest.raises(RequestRejected, match="was not sent: a parameter of the request is not JSON"):
             await ask(model, request)
@@ -131,7 +131,7 @@ async def test_a_request_that_cannot_be_sent_is_not_a_server_failure(client: str
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
 def test_an_argument_unknown_to_the_sdk_is_named() -> None:
-    """The next change of an SDK is reported as such, and not as an unreadable answer."""
+    """A change in a new SDK version is thus reported as such, and not as an unreadable answer."""
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create
@@ -144,11 +144,11 @@ def test_an_argument_unknown_to_the_sdk_is_named() -> None:
     assert find_unsendable(OSError("gone"), create, {**arguments, "tempo": 1}) is None
 
 
-# The history of tools
+# History with tools
 
 
 def look_up(q: str = "rent") -> str:
-    """Look a fact up."""
+    """Look up a fact."""
     return f"{q}: 12 %"
 
 
@@ -165,7 +165,7 @@ CALLED: dict[str, Any] = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Reasoning, signatures and unknown fields are sent back; empty arguments become an empty object."""
+    """Reasoning, signatures and unknown fields are included. Empty arguments become an empty object."""
 
     async def serve(exchange: Exchange) -> None:
         if len(exchange.body["messages"]) > 1:
@@ -186,7 +186,7 @@ async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) 
 
     async with ChatServer({}, otherwise=serve) as server:
         block = generator(name="ann", user="How much?", tools=[look_up])
-        handle = block.start("x", model=model_of(client, server))
+        handle = block.start("x", model=make_model(client, server))
         if stream:
             async for _ in handle:
                 pass
@@ -204,8 +204,11 @@ async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) 
 
 
 @pytest.mark.parametrize("client", OPENAI)
-async def test_plain_calls_have_no_history_and_stored_ones_keep_it(client: str) -> None:
-    """A resumed run sends the same message; keys that a server echoes are removed from it."""
+async def test_tool_history_is_stored_with_the_run(client: str) -> None:
+    """A resumed run sends the same message.
+
+    Keys echoed by a server are removed from it. Plain calls have no history.
+    """
     plain = completion("", finish="tool_calls", tool_calls=[tool_call("look_up", "{}")], annotations=[], audio=None)
     request = question()
     request.tools = [ToolSpec(name="look_up", description="Look up.", parameters={"type": "object"})]
@@ -215,7 +218,7 @@ async def test_plain_calls_have_no_history_and_stored_ones_keep_it(client: str) 
         await exchange.json(plain if server.posts == 1 else completion(None, finish="tool_calls", **secret))
 
     async with ChatServer({}, otherwise=serve) as server:
-        model = model_of(client, server)
+        model = make_model(client, server)
         assert (await ask(model, request)).history is None
         request.attempts = type(request.attempts)()
         answered = await ask(model, request)
@@ -228,7 +231,7 @@ async def test_plain_calls_have_no_history_and_stored_ones_keep_it(client: str) 
 
 
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
-    """A fallback that takes over during a tool exchange may be such a server."""
+    """The server may be a fallback that takes over during a tool exchange."""
 
     async def serve(exchange: Exchange) -> None:
         if "reasoning_content" in json.dumps(exchange.body):
@@ -244,11 +247,11 @@ async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None
             {"role": "tool", "tool_call_id": "call_a", "content": "12 %"},
             {"role": "tool", "tool_call_id": "call_b", "content": "12 %"},
         ]
-        assert (await ask(model_of("aiohttp", server), request)).text == "Rents rise."
+        assert (await ask(make_model("aiohttp", server), request)).text == "Rents rise."
     assert server.bodies[-1]["messages"][2]["tool_calls"][0].keys() == {"id", "type", "function"}
 
 
-# Prompts that are cut
+# Truncated prompts
 
 LONG = "It was counted: commuting costs an hour a day. " * 1_000
 
@@ -256,7 +259,7 @@ LONG = "It was counted: commuting costs an hour a day. " * 1_000
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Far fewer tokens were counted than sent: the call has a flag, and one warning is emitted."""
+    """The server counts far fewer tokens than were sent, so the call has a flag, and one warning is emitted."""
     few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
 
     async def serve(exchange: Exchange) -> None:
@@ -270,12 +273,12 @@ async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None
     async with ChatServer({}, otherwise=serve) as server:
         listen = (lambda _: None) if stream else None
         with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
-            answered = await ask(model_of(client, server), question(prompt=LONG, on_text=listen))
+            answered = await ask(make_model(client, server), question(prompt=LONG, on_text=listen))
         assert answered.flags[-1] == "prompt_cut"
-        # another warning would be an error
-        answered = await ask(model_of(client, server), question(prompt=LONG, on_text=listen))
+        # another warning would raise an error
+        answered = await ask(make_model(client, server), question(prompt=LONG, on_text=listen))
         assert answered.flags[-1] == "prompt_cut"
-        assert "prompt_cut" not in (await ask(model_of(client, server), question(on_text=listen))).flags
+        assert "prompt_cut" not in (await ask(make_model(client, server), question(on_text=listen))).flags
 
 
 @pytest.mark.parametrize(
@@ -289,13 +292,13 @@ async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None
     ids=["as many", "a tokenizer of long words", "cached, and counted apart", "unknown"],
 )
 async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> None:
-    """Estimates are rough, and caches have their own way of counting."""
-    answered = await answer_of("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
+    """Estimates are rough, and caches count differently."""
+    answered = await ask_model("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
     assert "prompt_cut" not in answered.flags
 
 
 async def test_the_result_reports_a_truncated_prompt() -> None:
-    """The result's remarks name the model."""
+    """The remarks of the result name the model."""
 
     async def serve(exchange: Exchange) -> None:
         verdict = "winner" in json.dumps(exchange.body.get("response_format", ""))
@@ -306,37 +309,37 @@ async def test_the_result_reports_a_truncated_prompt() -> None:
         sides = [Debater("anna", "for"), Debater("ben", "against")]
         block = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
         with pytest.warns(FlowDebateWarning, match="far fewer tokens"):
-            result = await block.run(QUESTION, model=model_of("aiohttp", server))
+            result = await block.run(QUESTION, model=make_model("aiohttp", server))
     warning = (
         "m answered 2 calls after the server probably cut the prompt: it counted far fewer tokens than it was sent"
     )
     assert warning in result.remarks
 
 
-# Thinking beside the answer
+# Thinking next to the answer
 
 
 @pytest.mark.parametrize("client", OPENAI)
 async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
     thought = "I doubt it. " * 100
     for stream in (False, True):
-        answered = await answer_of(client, completion("Rents rise.", reasoning_content=thought), stream=stream)
+        answered = await ask_model(client, completion("Rents rise.", reasoning_content=thought), stream=stream)
         assert (answered.text, answered.usage.reasoning_tokens, answered.usage.completion_tokens) == (
             "Rents rise.", 3, 3,
         )  # fmt: skip
     with pytest.raises(LostToThinking, match="raise max_tokens"):
-        await answer_of(client, completion(None, reasoning_content=thought, finish="length"), max_tokens=50)
+        await ask_model(client, completion(None, reasoning_content=thought, finish="length"), max_tokens=50)
 
 
 async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
-    """The token limit was high enough, so a higher one would not help."""
+    """The token limit was high enough, so raising it would not help."""
     with pytest.raises(LostToThinking, match="stopped after its thinking") as caught:
-        await answer_of("aiohttp", completion("<think>I doubt it."))
+        await ask_model("aiohttp", completion("<think>I doubt it."))
     assert caught.value.stopped
 
 
 @pytest.mark.parametrize("client", OPENAI)
-async def test_a_refusal_in_a_part_is_a_refusal(client: str) -> None:
+async def test_a_refusal_part_is_a_refusal(client: str) -> None:
     """The error quotes the model."""
     with pytest.raises(Refused, match="I would rather not"):
-        await answer_of(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))
+        await ask_model(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))

@@ -1,4 +1,4 @@
-"""Faults of servers and networks, and the error that each becomes after one request."""
+"""Faults of servers and networks, each with its error after a single request."""
 
 from __future__ import annotations
 
@@ -68,31 +68,31 @@ class Refusal:
     id: str
     status: int
     error: type[ModelError]
-    body: Any = field(default_factory=lambda: {"error": {"message": "no"}})
+    answer_with_body: Any = field(default_factory=lambda: {"error": {"message": "no"}})
     headers: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def told(message: str, **more: Any) -> dict[str, Any]:
-    """Return the body of an error."""
+def error_body(message: str, **more: Any) -> dict[str, Any]:
+    """Return the body of an error response."""
     return {"error": {"message": message, **more}}
 
 
-CONTEXT = told("maximum context length is 8192", code="context_length_exceeded")
-LLAMA = told("request exceeds the available context size", type="exceed_context_size_error", code=400)
+CONTEXT = error_body("maximum context length is 8192", code="context_length_exceeded")
+LLAMA = error_body("request exceeds the available context size", type="exceed_context_size_error", code=400)
 
 REFUSALS = [
     Refusal("400", 400, RequestRejected, facts={"status": 400}),
     Refusal("a prompt that is too long", 400, ContextTooLong, CONTEXT),
     Refusal("a prompt that is too long for llama.cpp", 400, ContextTooLong, LLAMA),
     Refusal("a body that is too large", 413, ContextTooLong),
-    Refusal("an empty balance, as 400", 400, RateLimited, told("your credit balance is too low")),
+    Refusal("an empty balance, as 400", 400, RateLimited, error_body("your credit balance is too low")),
     Refusal("401", 401, AuthenticationFailed, message="Check the API key"),
     Refusal("402", 402, RateLimited, facts={"quota_exhausted": True}),
     Refusal("403", 403, RequestRejected),
-    Refusal("403 for want of rights", 403, AuthenticationFailed, told("you have no permission for this")),
-    Refusal("404", 404, ModelNotFound, told("no such model"), message="no such model"),
+    Refusal("403 for want of rights", 403, AuthenticationFailed, error_body("you have no permission for this")),
+    Refusal("404", 404, ModelNotFound, error_body("no such model"), message="no such model"),
     Refusal("408", 408, ProviderFailed),
     Refusal("409", 409, ProviderFailed),
     Refusal("418", 418, RequestRejected),
@@ -106,7 +106,7 @@ REFUSALS = [
         "a quota that is used up",
         429,
         RateLimited,
-        told("You exceeded your current quota", code="insufficient_quota"),
+        error_body("You exceeded your current quota", code="insufficient_quota"),
         message="waiting does not help",
         facts={"quota_exhausted": True},
     ),
@@ -120,14 +120,14 @@ REFUSALS = [
     Refusal("an error under detail", 422, RequestRejected, {"detail": "field required"}, message="field required"),
     Refusal("an error that is a list", 500, ProviderFailed, [1, 2], message="[1, 2]"),
     Refusal("an error without a body", 500, ProviderFailed, None),
-    Refusal("a message that is no text", 500, ProviderFailed, told([1]), message="[1]"),  # type: ignore[arg-type]
+    Refusal("a message that is no text", 500, ProviderFailed, error_body([1]), message="[1]"),  # type: ignore[arg-type]
 ]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
 async def test_each_status_raises_its_error(case: Refusal, *, stream: bool) -> None:
-    """The error has its details, streamed or not, and one request is made if no other form of it would help."""
+    """The error has its details, streamed or not. Only one request is made if no other form of it would help."""
 
     async def refuse(exchange: Exchange) -> None:
         await exchange.json(case.body, status=case.status, headers=case.headers)
@@ -140,7 +140,7 @@ async def test_each_status_raises_its_error(case: Refusal, *, stream: bool) -> N
     assert case.message in str(caught.value)
     assert {name: getattr(caught.value, name) for name in case.facts} == case.facts
     assert (caught.value.model, caught.value.block) == ("m", "judge")
-    # without an option of the stream, without the stream, and without both
+    # without stream options, without streaming, and without both
     uncertain = isinstance(caught.value, RequestRejected) and not caught.value.certain
     assert server.posts == (4 if stream and uncertain else 1)
 
@@ -150,8 +150,8 @@ async def raw_body(exchange: Exchange, body: bytes, kind: str = "application/jso
     await exchange.answer(body, kind=kind)
 
 
-def body(data: bytes, kind: str = "application/json") -> Handler:
-    """Return a scenario that answers 200 with these bytes."""
+def answer_with_body(data: bytes, kind: str = "application/json") -> Handler:
+    """Return a scenario that answers 200 with the given bytes."""
     return lambda exchange: raw_body(exchange, data, kind)
 
 
@@ -185,7 +185,7 @@ async def empty_204(exchange: Exchange) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """Another fault, and the expected error."""
+    """Another fault, with the expected error."""
 
     id: str
     handler: Handler
@@ -194,13 +194,13 @@ class Fault:
 
 
 FAULTS = [
-    Fault("an HTML page", body(b"<html>log in</html>", "text/html"), MalformedResponse, "Check base_url"),
-    Fault("an empty body", body(b""), MalformedResponse),
+    Fault("an HTML page", answer_with_body(b"<html>log in</html>", "text/html"), MalformedResponse, "Check base_url"),
+    Fault("an empty body", answer_with_body(b""), MalformedResponse),
     Fault("204", empty_204, MalformedResponse),
-    Fault("half a JSON", body(b'{"choices": ['), MalformedResponse, "JSONDecodeError"),
-    Fault("bytes that are no text", body(b'{"a": "\xff\xfe"}'), MalformedResponse),
-    Fault("JSON a hundred thousand deep", body(b"[" * 100_000), MalformedResponse, "RecursionError"),
-    Fault("a number too long for Python", body(b"1" * 5_000), MalformedResponse),
+    Fault("half a JSON", answer_with_body(b'{"choices": ['), MalformedResponse, "JSONDecodeError"),
+    Fault("bytes that are no text", answer_with_body(b'{"a": "\xff\xfe"}'), MalformedResponse),
+    Fault("JSON a hundred thousand deep", answer_with_body(b"[" * 100_000), MalformedResponse, "RecursionError"),
+    Fault("a number too long for Python", answer_with_body(b"1" * 5_000), MalformedResponse),
     Fault("a reset at once", reset_at_once, ConnectionLost, "broke"),
     Fault("a reset in the body", reset_in_the_body, ConnectionLost),
     Fault("an end in the body", end_in_the_body, ConnectionLost),
@@ -211,7 +211,7 @@ FAULTS = [
 @pytest.mark.parametrize("structured", [False, True], ids=["text", "structured"])
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
 async def test_each_fault_raises_one_typed_error_after_one_request(case: Fault, *, structured: bool) -> None:
-    """Transport and parsing failures become the library's errors, without a retry."""
+    """Transport and parsing failures become library errors without a retry."""
     async with ChatServer({"m": case.handler}) as server:
         output = OutputSchema.of(list[int]) if structured else None
         with pytest.raises(ModelError) as caught:
@@ -247,13 +247,13 @@ async def end_in_the_stream(exchange: Exchange) -> None:
 @pytest.mark.parametrize(
     ("handler", "errors"),
     [
-        (reset_in_the_stream, (ConnectionLost, OutputTruncated)),  # the reset may overtake what was sent before it
+        (reset_in_the_stream, (ConnectionLost, OutputTruncated)),  # the reset may overtake data sent before it
         (nonsense_in_the_stream, (MalformedResponse,)),
         (end_in_the_stream, (ConnectionLost,)),
     ],
 )
 async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
-    """The listener has received the beginning, which is not an answer."""
+    """The listener has received the beginning, but it does not count as an answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
@@ -271,7 +271,10 @@ async def test_an_unreachable_endpoint_is_unavailable_and_named() -> None:
 
 @pytest.mark.parametrize("base_url", ["http://", "http://[bad", "http://[::1/v1", "http://host.invalid:99999/v1"])
 async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address from the code is checked when the model is created; one from the environment, when it is called."""
+    """An address passed in code is checked when the model is created.
+
+    An address from the environment is checked when it is called.
+    """
     with pytest.raises(ConfigurationError, match="`base_url` must be an address that begins with http"):
         OpenAIModel("m", base_url=base_url)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
@@ -295,7 +298,7 @@ def test_no_address_raises_an_unexpected_error(address: str) -> None:
         assert error.field == "base_url"  # noqa: PT017 - most addresses are refused
 
 
-async def test_a_host_that_does_not_exist_is_unavailable() -> None:
+async def test_a_nonexistent_host_is_unavailable() -> None:
     """The error contains the address."""
     with pytest.raises(ModelUnavailable, match=r"http://host\.invalid/v1"):
         await ask(OpenAIModel("m", base_url="http://host.invalid/v1", retry=None), question())
@@ -307,8 +310,8 @@ async def test_a_server_without_tls_is_unavailable_or_lost() -> None:
             await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:"), retry=None), question())
 
 
-async def test_a_prompt_that_is_not_unicode_is_rejected() -> None:
-    """A lone surrogate cannot be sent; the error concerns the prompt, not the answer."""
+async def test_a_prompt_with_invalid_unicode_is_rejected() -> None:
+    """A lone surrogate cannot be sent. The error refers to the prompt, not to the answer."""
     async with ChatServer() as server:
         with pytest.raises(RequestRejected, match="Unicode"):
             await ask(
@@ -319,7 +322,7 @@ async def test_a_prompt_that_is_not_unicode_is_rejected() -> None:
 
 
 async def test_a_huge_error_page_is_truncated_and_escaped() -> None:
-    """The error shows 500 characters of the page, on one printable line."""
+    """The error shows 500 characters of the page on one printable line."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(b"\x1b[2J" + b"x" * 2_000_000, status=502, kind="text/plain")
@@ -333,7 +336,7 @@ async def test_a_huge_error_page_is_truncated_and_escaped() -> None:
 
 async def echo_key_in_error(exchange: Exchange) -> None:
     """Echo the client's own key in an error."""
-    await exchange.json(told(f"Incorrect API key provided: {KEY}."), status=401)
+    await exchange.json(error_body(f"Incorrect API key provided: {KEY}."), status=401)
 
 
 async def echo_key_in_page(exchange: Exchange) -> None:
@@ -342,7 +345,7 @@ async def echo_key_in_page(exchange: Exchange) -> None:
 
 
 async def echo_key_in_choices(exchange: Exchange) -> None:
-    """Echo the client's own key inside a 200."""
+    """Echo the client's own key inside a response with status 200."""
     await exchange.json({"error": {"message": f"bad key {KEY}", "code": 401}})
 
 
@@ -361,10 +364,10 @@ async def echo_key_in_json(exchange: Exchange) -> None:
     [echo_key_in_error, echo_key_in_page, echo_key_in_choices, echo_key_in_stream, echo_key_in_json, reset_at_once],
 )
 @pytest.mark.parametrize("kind", ["text", "stream", "structured"])
-async def test_the_key_is_in_no_error_traceback_log_or_repr(
+async def test_the_key_does_not_leak_through_errors_or_logs(
     handler: Handler, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server may echo the key anywhere, and any representation of the failure may be printed."""
+    """The server may echo the key anywhere. Tracebacks, logs and `repr` are checked as well."""
     caplog.set_level(logging.DEBUG)
     async with ChatServer({"m": handler}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key=KEY)
@@ -404,7 +407,7 @@ async def test_a_server_without_authentication_gets_a_placeholder_key() -> None:
 
 
 async def test_a_forbidden_call_does_not_reach_the_network() -> None:
-    """Calls of this machine may be allowed."""
+    """Calls to this machine may still be allowed."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         with forbid_real_models():
@@ -421,7 +424,7 @@ async def test_a_forbidden_call_does_not_reach_the_network() -> None:
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
 def test_an_implausible_retry_after_is_ignored(headers: dict[str, str]) -> None:
-    """A server may send any header value."""
+    """A server can send any header value."""
     wait = retry_after(headers)
     assert wait is None or 0 <= wait <= 7 * 24 * 3600
 
@@ -442,7 +445,7 @@ def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
-    """No exception is left over, and no message can send control sequences to a terminal."""
+    """Every exception is classified, and no message can send control sequences to a terminal."""
     error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()
@@ -468,20 +471,20 @@ PLACES: list[tuple[Any, ...]] = [
 ]
 
 
-def replaced(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
+def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
     """Return `value` with `replacement` at `place`."""
     if not place:
         return replacement
     copy = list(value) if isinstance(value, list) else dict(value)
     inner = value[place[0]] if len(place) > 1 else None
-    copy[place[0]] = replaced(inner, place[1:], replacement)
+    copy[place[0]] = replace_at(inner, place[1:], replacement)
     return copy
 
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_no_answer_raises_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
-    """An answer with any value in any place is read or raises one of the library's errors."""
-    answers = [replaced(completion("[1]"), place, replacement) for place, replacement in changes]
+    """An answer with any value in any place is either read or raises a library error."""
+    answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:
         async def reply(exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""The local model's file: how it is found, joined completely or not at all, and rejected if it is a different one."""
+"""The local model's file: found, joined completely or not at all, and rejected if it is a different file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def set_path(path: Path) -> Iterator[None]:
     """Set FLOWDEBATE_LOCAL_MODEL to `path`."""
     before = os.environ.get("FLOWDEBATE_LOCAL_MODEL")
     os.environ["FLOWDEBATE_LOCAL_MODEL"] = str(path)
@@ -33,8 +33,8 @@ def naming(path: Path) -> Iterator[None]:
             os.environ["FLOWDEBATE_LOCAL_MODEL"] = before
 
 
-def written(folder: Path, blocks: list[bytes]) -> list[Path]:
-    """Write files with these contents."""
+def write_files(folder: Path, blocks: list[bytes]) -> list[Path]:
+    """Write files with the given contents."""
     paths = [folder / f"part{number:02}.bin" for number in range(len(blocks))]
     for path, block in zip(paths, blocks, strict=True):
         path.write_bytes(block)
@@ -42,19 +42,19 @@ def written(folder: Path, blocks: list[bytes]) -> list[Path]:
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
-def test_the_joined_file_is_the_parts_in_order(tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes]) -> None:
-    """The file is complete, has its final name, and no other file is beside it."""
+def test_the_parts_are_joined_in_order(tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes]) -> None:
+    """The joined file is complete and has its final name, and no other file is next to it."""
     folder = tmp_path_factory.mktemp("join")
     target = folder / "cache" / "model.gguf"
-    join_parts(written(folder, blocks), target, sha256=hashlib.sha256(b"".join(blocks)).hexdigest())
+    join_parts(write_files(folder, blocks), target, sha256=hashlib.sha256(b"".join(blocks)).hexdigest())
     assert target.read_bytes() == b"".join(blocks)
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_file_with_another_hash_is_refused_and_removed(tmp_path: Path) -> None:
+def test_a_file_with_another_hash_is_rejected_and_removed(tmp_path: Path) -> None:
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="sha256"):
-        join_parts(written(tmp_path, [b"something", b"else"]), target, sha256="0" * 64)
+        join_parts(write_files(tmp_path, [b"something", b"else"]), target, sha256="0" * 64)
     assert list(target.parent.iterdir()) == []
 
 
@@ -62,19 +62,19 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
     """A partial model is useless."""
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="cannot be written"):
-        join_parts([*written(tmp_path, [b"one"]), tmp_path / "missing.bin"], target, sha256="0" * 64)
+        join_parts([*write_files(tmp_path, [b"one"]), tmp_path / "missing.bin"], target, sha256="0" * 64)
     assert list(target.parent.iterdir()) == []
 
 
 def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
-    """A file has the path of the cache folder."""
+    """The path of the cache folder is occupied by a file."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
         join_parts([], tmp_path / "cache" / "model.gguf", sha256="0" * 64)
 
 
 @contextmanager
-def reading(paths: list[Path]) -> Iterator[None]:
+def hashed_files(paths: list[Path]) -> Iterator[None]:
     """Record each file that is hashed."""
     real = hashlib.file_digest
 
@@ -88,12 +88,12 @@ def reading(paths: list[Path]) -> Iterator[None]:
 
 
 def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -> None:
-    """The file is hashed at first, after a changed byte and after a touch; another file is hashed each time."""
+    """The file is hashed at first, after a byte changes and after a touch. Any other file is hashed each time."""
     path = tmp_path / "model.gguf"
     read: list[Path] = []
     path.write_bytes(b"GGUF whole")
     sha256 = hashlib.sha256(b"GGUF whole").hexdigest()
-    with reading(read):
+    with hashed_files(read):
         assert [is_verified(path, sha256=sha256) for _ in range(3)] == [True] * 3
         assert read == [path]
         os.utime(path, ns=(1, 1))
@@ -124,12 +124,12 @@ def test_a_damaged_verification_record_is_rewritten(tmp_path: Path, mark: bytes)
     read: list[Path] = []
     path.write_bytes(b"GGUF whole")
     path.with_name("model.gguf.verified").write_bytes(mark)
-    with reading(read):
+    with hashed_files(read):
         assert all(is_verified(path, sha256=hashlib.sha256(b"GGUF whole").hexdigest()) for _ in range(2))
     assert read == [path]
 
 
-def test_a_file_that_is_missing_is_not_verified(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_verified(tmp_path: Path) -> None:
     """A record of an earlier verification makes no difference."""
     path = tmp_path / "model.gguf"
     path.write_bytes(b"")
@@ -140,17 +140,17 @@ def test_a_file_that_is_missing_is_not_verified(tmp_path: Path) -> None:
 
 
 def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is rebuilt from its packages; an intact one is used as it is."""
-    parts, joined = written(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
+    """The model is rebuilt from its packages. An intact model is used unchanged."""
+    parts, joined = write_files(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
     monkeypatch.delenv("FLOWDEBATE_LOCAL_MODEL", raising=False)
     monkeypatch.setattr(gguf, "_SHA256", hashlib.sha256(b"GGUF whole").hexdigest())
     monkeypatch.setattr(gguf, "_parts", lambda: parts)
     monkeypatch.setattr(gguf, "_joined_path", lambda: joined)
     read: list[Path] = []
-    with reading(read):
+    with hashed_files(read):
         assert find_local_model().read_bytes() == b"GGUF whole"
         assert find_local_model() == joined
-        assert read == []  # it was hashed while it was joined
+        assert read == []  # the file was hashed while it was joined
         joined.write_bytes(b"GGUF wh0le")
         os.utime(joined, ns=(1, 1))
         assert find_local_model().read_bytes() == b"GGUF whole"
@@ -158,19 +158,19 @@ def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert read == [joined]
 
 
-def test_the_environment_names_any_gguf_file(tmp_path: Path) -> None:
+def test_the_environment_selects_any_gguf_file(tmp_path: Path) -> None:
     """The variable takes precedence over the packages."""
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"GGUF and so on")
-    with naming(path):
+    with set_path(path):
         assert find_local_model() == path
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04", b"GGU"], ids=["missing", "empty", "a zip", "short"])
-def test_what_the_environment_names_must_be_a_gguf_file(tmp_path: Path, content: bytes | None) -> None:
+def test_a_model_set_in_the_environment_must_be_a_gguf_file(tmp_path: Path, content: bytes | None) -> None:
     """The error names the variable and the file."""
     path = tmp_path / "mine.gguf"
     if content is not None:
         path.write_bytes(content)
-    with naming(path), pytest.raises(ModelUnavailable, match=r"FLOWDEBATE_LOCAL_MODEL.*mine\.gguf"):
+    with set_path(path), pytest.raises(ModelUnavailable, match=r"FLOWDEBATE_LOCAL_MODEL.*mine\.gguf"):
         find_local_model()

@@ -1,4 +1,4 @@
-"""Real model calls can be forbidden for a block of code, in every thread."""
+"""Guards that forbid real model calls within a block of code, in every thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def allowed(base_url: str | None) -> bool:
 
 
 def test_without_a_guard_every_call_is_allowed() -> None:
-    """The library forbids nothing by default."""
+    """By default, the library forbids nothing."""
     assert allowed(REMOTE)
     assert allowed(None)
 
@@ -45,7 +45,7 @@ def test_the_innermost_guard_applies_until_its_block_ends() -> None:
 
 
 def test_a_guard_applies_in_other_threads() -> None:
-    """Calls from threads of a test are rejected as well."""
+    """Calls from a test's threads are rejected as well."""
     states: list[bool] = []
     with forbid_real_models():
         thread = threading.Thread(target=lambda: states.append(allowed(REMOTE)), daemon=True)
@@ -55,7 +55,7 @@ def test_a_guard_applies_in_other_threads() -> None:
 
 
 def test_guards_may_end_in_any_order() -> None:
-    """Guards of two threads do not undo each other."""
+    """Guards in two threads do not undo each other."""
     first, second = forbid_real_models(), allow_real_models()
     first.__enter__()
     second.__enter__()
@@ -79,5 +79,5 @@ def test_guards_may_end_in_any_order() -> None:
     ],
 )
 def test_only_this_machine_is_loopback(base_url: str, *, expected: bool) -> None:
-    """A name that merely contains "localhost" is not this machine."""
+    """A host name that merely contains "localhost" is not this machine."""
     assert is_loopback(base_url) is expected

@@ -1,4 +1,4 @@
-"""JSON Schemas from outside: no pattern, reference or list of choices makes a validation slow."""
+"""Untrusted JSON Schemas: no pattern, reference or list of choices makes validation slow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVIL = "^(a+)+$"
 TEXT = "a" * 5_000 + "!"
 DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 LONGEST = 5.0
-"""Limit in seconds of CPU time for validations that take one or two on an idle machine."""
+"""Limit in seconds of CPU time for validations that take one or two seconds on an idle machine."""
 DOUBLING = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(20)}
 MIXED = [1, "a", None, *(index if index % 2 else str(index) for index in range(2, 30_000))]
 
@@ -58,8 +58,8 @@ def test_no_answer_takes_long_to_validate(schema: dict[str, Any], answer: dict[s
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)b", "(?<!a)b", r"(a)\1", "(", "((a{30}){30}){30}", "a{99999999999}"])
-def test_a_pattern_that_needs_backtracking_is_rejected(pattern: str) -> None:
-    """Invalid patterns and large repetitions are rejected, too, anywhere in a schema."""
+def test_a_backtracking_pattern_is_rejected(pattern: str) -> None:
+    """Invalid patterns and large repetitions are rejected too, anywhere in a schema."""
     part = {"pattern": pattern}
     inner: list[dict[str, Any]] = [part, {"patternProperties": {pattern: {}}}, {"not": {"items": part}}]
     for schema in inner:
@@ -67,8 +67,8 @@ def test_a_pattern_that_needs_backtracking_is_rejected(pattern: str) -> None:
             OutputSchema.of({"properties": {"p": schema}})
 
 
-def test_a_keyword_with_its_own_matching_is_rejected() -> None:
-    """`unevaluatedProperties` matches the names of properties with a backtracking engine."""
+def test_unevaluated_properties_are_rejected() -> None:
+    """The keyword `unevaluatedProperties` matches property names with a backtracking engine."""
     schema = {"properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"patternProperties": {EVIL: {}}}}}
     with pytest.raises(ConfigurationError, match="unevaluatedProperties"):
         OutputSchema.of({**schema, "unevaluatedProperties": False})
@@ -96,7 +96,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.lists(json_values, max_size=4))
 def test_uniqueness_of_items_follows_json_equality(items: list[Any]) -> None:
-    """1 equals 1.0, and neither equals true."""
+    """1 equals 1.0, but neither equals true."""
 
     def same(one: Any, two: Any) -> bool:
         if isinstance(one, bool) or isinstance(two, bool):

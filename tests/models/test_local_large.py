@@ -1,4 +1,4 @@
-"""The large local model: what tests with the small one cannot show, because its text is nonsense."""
+"""The large local model, for tests that the nonsense text of the small one cannot support."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def model() -> Iterator[LocalModel]:
     stop_local_servers()
 
 
-def question(
+def make_request(
     text: str,
     *,
     output: type[BaseModel] | None = None,
     tools: tuple[ToolSpec, ...] = (),
     temperature: float | None = None,
 ) -> ModelRequest:
-    """Return a request like those of a debate."""
+    """Return a request like those in a debate."""
     return ModelRequest(
         messages=[
             {"role": "system", "content": "You debate whether a city needs trams."},
@@ -61,13 +61,13 @@ def question(
 
 async def test_the_local_model_argues_in_a_few_sentences(model: LocalModel) -> None:
     """The preset keeps turns short."""
-    answered = await ask(model, question("Say in two or three sentences why the city needs trams. Plain text."))
+    answered = await ask(model, make_request("Say in two or three sentences why the city needs trams. Plain text."))
     assert 40 < len(answered.text) < 1200
     assert "tram" in answered.text.lower()
 
 
 async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
-    answered = await ask(model, question("Trams are quiet. Cars are fast. Which is better?", output=Verdict))
+    answered = await ask(model, make_request("Trams are quiet. Cars are fast. Which is better?", output=Verdict))
     assert isinstance(answered.data, Verdict)
     assert len(answered.data.reasoning) > 20
 
@@ -75,6 +75,6 @@ async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
 async def test_a_tool_is_called(model: LocalModel) -> None:
     """The model writes tool calls as text."""
     answered = await ask(
-        model, question("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,), temperature=0.0)
+        model, make_request("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,), temperature=0.0)
     )
     assert [call.name for call in answered.tool_calls] == ["lookup"]

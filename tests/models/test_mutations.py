@@ -1,7 +1,6 @@
-"""However a server's answer is mutated, the outcome is a usable answer or an error of flowdebate.
+"""However a server's answer is mutated, the outcome is a usable answer or a library error.
 
-The full million of cases is run by `make soak`; these tests run a share drawn by hypothesis, and the bugs that the soak
-has found.
+`make soak` runs the full million cases. These tests run a share drawn by hypothesis, and the bugs found by the soak.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def outcomes(*cases: Case) -> list[str]:
+def run_cases(*cases: Case) -> list[str]:
     """Return the outcomes of the cases, run in order on one client; raise AssertionError for a broken promise."""
 
     async def all_of() -> list[str]:
@@ -43,20 +42,20 @@ def outcomes(*cases: Case) -> list[str]:
 
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
-def test_a_mutated_answer_is_usable_or_an_error_of_ours(random: Random) -> None:
+def test_a_mutated_answer_is_usable_or_a_library_error(random: Random) -> None:
     """Mutations change fields, types, nesting, numbers, encodings, bytes, statuses, headers and connections."""
-    outcomes(drawn_case(random))
+    run_cases(drawn_case(random))
 
 
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_debate_texts_cannot_imitate_other_parts_of_a_view(random: Random) -> None:
-    """Every view has the lines of its transcript, and no other line that opens an argument or a round."""
+    """Every view has the lines of its transcript, and no other line opens an argument or a round."""
     check_views(random)
 
 
 @dataclass(frozen=True)
-class Found:
+class FixedBug:
     """A case that once broke a promise."""
 
     id: str
@@ -69,7 +68,7 @@ class Found:
 
     @property
     def case(self) -> Case:
-        """Return the case as it is requested."""
+        """Return the case as it was requested."""
         if self.stream:
             body = "".join(f"data: {json.dumps(event)}\n\n" for event in self.body).encode()
         else:
@@ -79,35 +78,35 @@ class Found:
         return Case(answer=answer, stream=self.stream, structured=self.structured, tools=self.structured is None)
 
 
-def calling(arguments: str, *, name: str = "look_up", call_id: str = "a") -> Any:
+def call_completion(arguments: str, *, name: str = "look_up", call_id: str = "a") -> Any:
     """Return a completion that calls a tool."""
     return completion(None, finish="tool_calls", tool_calls=[tool_call(name, arguments, call_id)])
 
 
 FOUND = [
-    Found("half a surrogate pair in a tool call's id", calling("{}", call_id="\ud800"), "text or calls"),
-    Found("a NUL in a tool call's id", calling("{}", call_id="\0"), "text or calls"),
-    Found("the key in a tool call", calling(CANARY, name=CANARY, call_id=CANARY), "text or calls"),
-    Found("the key as the model's name", {**completion(), "model": CANARY}, "text or calls"),
-    Found("a model's name of megabytes", {**completion(), "model": "m" * 2_000_000}, "text or calls"),
-    Found("the key in a stream", [chunk(CANARY), chunk(finish="stop")], "streamed", stream=True),
-    Found("a number of thousands of digits", {"choices": 10**4_000}, "MalformedResponse"),
-    Found("an error of nothing but escapes", {"error": "\u2028" * 1_000}, "ContextTooLong", status=413),
-    Found(
+    FixedBug("half a surrogate pair in a tool call's id", call_completion("{}", call_id="\ud800"), "text or calls"),
+    FixedBug("a NUL in a tool call's id", call_completion("{}", call_id="\0"), "text or calls"),
+    FixedBug("the key in a tool call", call_completion(CANARY, name=CANARY, call_id=CANARY), "text or calls"),
+    FixedBug("the key as the model's name", {**completion(), "model": CANARY}, "text or calls"),
+    FixedBug("a model's name of megabytes", {**completion(), "model": "m" * 2_000_000}, "text or calls"),
+    FixedBug("the key in a stream", [chunk(CANARY), chunk(finish="stop")], "streamed", stream=True),
+    FixedBug("a number of thousands of digits", {"choices": 10**4_000}, "MalformedResponse"),
+    FixedBug("an error of nothing but escapes", {"error": "\u2028" * 1_000}, "ContextTooLong", status=413),
+    FixedBug(
         "fields with names that steer a terminal",
         completion(json.dumps({**VERDICT, "\x1b[2J\ufeff": 1})),
         "structured",
         structured="json_schema",
     ),
-    Found(
+    FixedBug(
         "hundreds of fields that nobody asked for",
         completion(json.dumps({**VERDICT, **{f"field {n}": n for n in range(400)}})),
         "structured",
         structured="json_schema",
     ),
-    Found(
+    FixedBug(
         "the key as a field's name",
-        calling(json.dumps({**VERDICT, CANARY: 1}), name="Verdict"),
+        call_completion(json.dumps({**VERDICT, CANARY: 1}), name="Verdict"),
         "structured",
         structured="tools",
     ),
@@ -115,15 +114,15 @@ FOUND = [
 
 
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
-def test_fixed_bugs_stay_fixed(bug: Found) -> None:
-    """These cases once had a different outcome."""
-    assert outcomes(bug.case) == [bug.outcome]
+def test_fixed_bugs_stay_fixed(bug: FixedBug) -> None:
+    """Each of these cases once had a different outcome."""
+    assert run_cases(bug.case) == [bug.outcome]
 
 
 def test_an_invalid_cookie_does_not_break_later_calls() -> None:
     """The client keeps no cookies."""
-    cookie = Found("", completion(), "", headers=(("set-cookie", "a=é\u2028"),))
-    assert outcomes(cookie.case, cookie.case) == ["text or calls"] * 2
+    cookie = FixedBug("", completion(), "", headers=(("set-cookie", "a=é\u2028"),))
+    assert run_cases(cookie.case, cookie.case) == ["text or calls"] * 2
 
 
 REQUEST = ModelRequest(messages=[], block="judge")
@@ -139,7 +138,7 @@ BROKEN: dict[str, tuple[ModelResponse, str]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_the_check_of_an_answer_can_fail(broken: tuple[ModelResponse, str]) -> None:
+def test_answer_check_can_fail(broken: tuple[ModelResponse, str]) -> None:
     """A check that cannot fail would prove nothing."""
     response, problem = broken
     with pytest.raises((AssertionError, UnicodeEncodeError), match=problem):
@@ -155,7 +154,7 @@ def test_the_check_of_an_answer_can_fail(broken: tuple[ModelResponse, str]) -> N
         (MalformedResponse("x", model="served"), "nobody's"),
     ],
 )
-def test_the_check_of_an_error_can_fail(error: MalformedResponse, problem: str) -> None:
+def test_error_check_can_fail(error: MalformedResponse, problem: str) -> None:
     """Errors are checked for length, keys, control sequences and names."""
     with pytest.raises(AssertionError, match=problem):
         check_error(error)

@@ -1,4 +1,4 @@
-"""`OpenAIModel` with the real openai against a real server: what it sends and what it reads."""
+"""`OpenAIModel` with the real openai client against a real server: requests and responses."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Verdict(BaseModel):
 VERDICT = '{"reasoning": "r", "winner": "for"}'
 
 
-def question(**options: Any) -> ModelRequest:
-    """Return a request, for text unless `output` says otherwise."""
+def make_request(**options: Any) -> ModelRequest:
+    """Return a request for text, or for `output`."""
     output = options.pop("output", None)
     options.setdefault("messages", [{"role": "system", "content": "Debate."}, {"role": "user", "content": HOSTILE}])
     options.setdefault("settings", ModelSettings(timeout=20))
@@ -73,8 +73,8 @@ def replying(value: Any, *, status: int = 200) -> Handler:
     return reply
 
 
-def streaming(*events: Any, done: bool = True) -> Handler:
-    """Return a scenario that answers with these events."""
+def stream_events(*events: Any, done: bool = True) -> Handler:
+    """Return a scenario that answers with the given events."""
 
     async def stream(exchange: Exchange) -> None:
         await exchange.events(events, done=done)
@@ -85,11 +85,16 @@ def streaming(*events: Any, done: bool = True) -> Handler:
 # Text
 
 
-async def test_a_text_call_sends_messages_unchanged_and_reads_text_and_usage() -> None:
-    """Prompts are sent byte for byte, in one request without a stream or a retry header."""
+async def test_a_text_call_sends_messages_unchanged() -> None:
+    """The prompts are sent byte for byte, in one request without streaming or a retry header.
+
+    Text and usage are read.
+    """
     async with ChatServer() as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, api_key="sk-1")
-        answered = await ask(model, question(settings=ModelSettings(temperature=0.5, max_tokens=9, extra={"seed": 7})))
+        answered = await ask(
+            model, make_request(settings=ModelSettings(temperature=0.5, max_tokens=9, extra={"seed": 7}))
+        )
     assert answered.text == "fine"
     assert answered.model == "served"
     assert answered.usage == Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
@@ -102,29 +107,34 @@ async def test_a_text_call_sends_messages_unchanged_and_reads_text_and_usage() -
 
 
 async def test_the_model_s_settings_are_defaults_for_requests() -> None:
-    """Each setting of the request overrides the model's."""
+    """Each setting of the request overrides the model's setting."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, settings=settings)
-        await ask(model, question(settings=ModelSettings(max_tokens=7, extra={"seed": 2})))
+        await ask(model, make_request(settings=ModelSettings(max_tokens=7, extra={"seed": 2})))
     body = server.bodies[0]
     assert (body["temperature"], body["max_tokens"], body["seed"], body["top_p"]) == (0.1, 7, 2, 0.9)
 
 
-async def test_text_is_streamed_when_somebody_listens() -> None:
-    """Each piece is passed on cleaned as it arrives; the answer is their sum, with the usage of the last event."""
+async def test_text_is_streamed_to_a_listener() -> None:
+    """Each piece is cleaned and passed on as it arrives.
+
+    The answer is their sum, with the usage from the last event.
+    """
     events = [chunk("Tr"), chunk("ams\x00 \ud83d"), {**chunk(), "choices": []}, chunk("\ude42"), chunk(finish="stop")]
     pieces: list[str] = []
-    async with ChatServer({"s": streaming(*events, usage_chunk())}) as server:
-        answered = await ask(OpenAIModel("s", base_url=server.base_url, retry=None), question(on_text=pieces.append))
+    async with ChatServer({"s": stream_events(*events, usage_chunk())}) as server:
+        answered = await ask(
+            OpenAIModel("s", base_url=server.base_url, retry=None), make_request(on_text=pieces.append)
+        )
     assert server.bodies[0]["stream_options"] == {"include_usage": True}
     assert pieces == ["Tr", "ams \ufffd", "\ufffd"]
     assert answered.text == "Trams 🙂"
     assert answered.usage == Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=3)
 
 
-async def test_a_stream_may_be_cut_anywhere() -> None:
-    """Characters of several bytes and line separators survive chunks of one byte."""
+async def test_a_stream_can_be_split_anywhere() -> None:
+    """Multi-byte characters and line separators survive one-byte chunks."""
     text = "é🙂\u2028x"
 
     async def drip(exchange: Exchange) -> None:
@@ -136,14 +146,14 @@ async def test_a_stream_may_be_cut_anywhere() -> None:
 
     async with ChatServer({"drip": drip}) as server:
         answered = await ask(
-            OpenAIModel("drip", base_url=server.base_url, retry=None), question(on_text=lambda _: None)
+            OpenAIModel("drip", base_url=server.base_url, retry=None), make_request(on_text=lambda _: None)
         )
     assert answered.text == text
     assert answered.usage == Usage.unknown()
 
 
-async def test_an_exception_of_the_listener_is_raised_and_frees_the_connection() -> None:
-    """A listener's own error is not an error of the provider."""
+async def test_a_listener_s_exception_is_raised_and_frees_the_connection() -> None:
+    """It does not count as an error of the provider."""
 
     def listen(_: str) -> None:
         raise ZeroDivisionError
@@ -155,15 +165,15 @@ async def test_an_exception_of_the_listener_is_raised_and_frees_the_connection()
 
     async with ChatServer({"endless": endless}) as server:
         with pytest.raises(ZeroDivisionError):
-            await ask(OpenAIModel("endless", base_url=server.base_url, retry=None), question(on_text=listen))
+            await ask(OpenAIModel("endless", base_url=server.base_url, retry=None), make_request(on_text=listen))
         await server.wait_until_left()
 
 
 async def test_tool_calls_are_read_completely() -> None:
-    """Tools are offered in the format of the API, and their calls are read unchanged."""
+    """Tools are offered in the API's format, and their calls are read unchanged."""
     calls = [tool_call("lookup", '{"q": "x"}'), tool_call("other", "not json", "call_b")]
     async with ChatServer({"t": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
-        answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), question(tools=[LOOKUP]))
+        answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), make_request(tools=[LOOKUP]))
     assert server.bodies[0]["tools"][0]["function"]["name"] == "lookup"
     assert answered.finish == "tool_calls"
     assert answered.tool_calls == (
@@ -172,8 +182,8 @@ async def test_tool_calls_are_read_completely() -> None:
     )
 
 
-async def test_streamed_tool_calls_are_put_together() -> None:
-    """Interleaved pieces of two calls are assembled into two calls."""
+async def test_streamed_tool_calls_are_assembled() -> None:
+    """Interleaved pieces form two calls."""
 
     def piece(index: int, **call: Any) -> Any:
         return chunk(tool_calls=[{"index": index, **call}])
@@ -185,8 +195,8 @@ async def test_streamed_tool_calls_are_put_together() -> None:
         piece(1, function={"arguments": "}"}),
         chunk(finish="tool_calls"),
     ]
-    async with ChatServer({"t": streaming(*events)}) as server:
-        request = question(tools=[LOOKUP], on_text=lambda _: None)
+    async with ChatServer({"t": stream_events(*events)}) as server:
+        request = make_request(tools=[LOOKUP], on_text=lambda _: None)
         answered = await ask(OpenAIModel("t", base_url=server.base_url, retry=None), request)
     assert answered.tool_calls == (
         ToolCall(id="a", name="lookup", arguments='{"q": "x"}'),
@@ -205,14 +215,14 @@ async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
     ]
     reply = replying(completion(VERDICT, tool_calls=[]))
     async with ChatServer(dict.fromkeys(["m", *MODES], reply)) as server:
-        await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(messages=messages))
+        await ask(OpenAIModel("m", base_url=server.base_url, retry=None), make_request(messages=messages))
         await ask(
             OpenAIModel("json_schema", base_url=server.base_url, retry=None),
-            question(messages=messages, output=Verdict),
+            make_request(messages=messages, output=Verdict),
         )
         for mode in ("json", "md_json"):
             model = OpenAIModel(mode, base_url=server.base_url, retry=None, structured=mode)
-            await ask(model, question(messages=messages, output=Verdict))
+            await ask(model, make_request(messages=messages, output=Verdict))
     assert server.bodies[0]["messages"] == messages
     assert server.bodies[1]["messages"] == messages
     for body in server.bodies[2:]:
@@ -222,7 +232,7 @@ async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
 
 @dataclass(frozen=True)
 class Odd:
-    """An unusual but complete answer, and the text that is read from it."""
+    """An unusual but complete answer, with the text read from it."""
 
     id: str
     body: Any
@@ -244,9 +254,8 @@ ODD = [
 
 @pytest.mark.parametrize("case", ODD, ids=lambda case: case.id)
 async def test_unusual_complete_answers_are_read(case: Odd) -> None:
-    """Answers that can be understood are accepted."""
     async with ChatServer({"odd": replying(case.body)}) as server:
-        assert (await ask(OpenAIModel("odd", base_url=server.base_url, retry=None), question())).text == case.text
+        assert (await ask(OpenAIModel("odd", base_url=server.base_url, retry=None), make_request())).text == case.text
 
 
 @pytest.mark.parametrize(
@@ -263,19 +272,21 @@ async def test_unusual_complete_answers_are_read(case: Odd) -> None:
 async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
     """Unknown usage is not 0."""
     async with ChatServer({"u": replying({**completion(), "usage": usage})}) as server:
-        assert (await ask(OpenAIModel("u", base_url=server.base_url, retry=None), question())).usage == Usage.unknown()
+        assert (
+            await ask(OpenAIModel("u", base_url=server.base_url, retry=None), make_request())
+        ).usage == Usage.unknown()
 
 
 async def test_truncated_text_is_flagged() -> None:
-    """The caller decides whether half a text is useful."""
+    """The caller decides whether a partial text is useful."""
     async with ChatServer({"l": replying(completion("half", finish="length"))}) as server:
-        answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), question())
+        answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), make_request())
     assert (answered.text, answered.finish) == ("half", "length")
 
 
 @dataclass(frozen=True)
 class Bad:
-    """An unusable answer, and the expected error."""
+    """An unusable answer, with the expected error."""
 
     id: str
     body: Any
@@ -308,10 +319,10 @@ BAD = [
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
 async def test_an_unusable_answer_raises_a_specific_error(case: Bad) -> None:
-    """One request raises one typed error."""
+    """A single request raises a single typed error."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(case.error) as caught:
-            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), question())
+            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), make_request())
     assert case.message in str(caught.value)
     assert server.posts == 1
 
@@ -328,40 +339,42 @@ BAD_STREAMS = [
 
 @pytest.mark.parametrize("case", BAD_STREAMS, ids=lambda case: case.id)
 async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
-    """Half a text is never an answer."""
-    async with ChatServer({"bad": streaming(*case.body)}) as server:
+    """A partial text is never an answer."""
+    async with ChatServer({"bad": stream_events(*case.body)}) as server:
         with pytest.raises(case.error) as caught:
-            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
+            await ask(OpenAIModel("bad", base_url=server.base_url, retry=None), make_request(on_text=lambda _: None))
         await server.wait_until_left()
     assert case.message in str(caught.value)
 
 
-async def test_a_complete_answer_in_place_of_a_stream_is_read_in_one_piece() -> None:
-    """Servers that cannot stream are supported."""
+async def test_a_complete_answer_replaces_a_stream() -> None:
+    """Servers that cannot stream are supported. The listener gets one piece."""
     pieces: list[str] = []
     async with ChatServer({"w": replying(completion())}) as server:
-        answered = await ask(OpenAIModel("w", base_url=server.base_url, retry=None), question(on_text=pieces.append))
+        answered = await ask(
+            OpenAIModel("w", base_url=server.base_url, retry=None), make_request(on_text=pieces.append)
+        )
     assert (answered.text, pieces) == ("fine", ["fine"])
     assert answered.usage.prompt_tokens == 10
 
 
-async def test_a_page_in_place_of_a_stream_is_malformed() -> None:
-    """A web page is not an empty answer."""
+async def test_a_web_page_is_not_a_stream() -> None:
+    """It counts as malformed, not as an empty answer."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(json.dumps(completion()).encode(), kind="text/html")
 
     async with ChatServer({"w": page}) as server:
         with pytest.raises(MalformedResponse, match="base_url"):
-            await ask(OpenAIModel("w", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
+            await ask(OpenAIModel("w", base_url=server.base_url, retry=None), make_request(on_text=lambda _: None))
 
 
 # Structured answers
 
 
 @pytest.fixture(params=[True, False], ids=["instructor's words", "ours"])
-def words(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Return the modes without a schema in the request, with instructor installed, and without it."""
+def available_modes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Return the modes without a schema in the request, with and without instructor installed."""
     if request.param:
         pytest.importorskip("instructor")
     else:
@@ -372,18 +385,20 @@ def words(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) -> Any:
-    """Return a completion that answers in the format of `mode`."""
+    """Return a completion in the format of `mode`."""
     if mode == "tools":
         return completion(None, finish=options.get("finish", "tool_calls"), tool_calls=[tool_call("Verdict", text)])
     return completion(f"Here:\n```json\n{text}\n```" if mode == "md_json" else text, **options)
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_structured_answer_is_the_application_s_own_object(mode: StructuredMode, *, words: bool) -> None:
-    """Each mode returns the same value of the same class after one request, and templates are unchanged."""
+async def test_a_structured_answer_is_the_application_s_own_object(
+    mode: StructuredMode, *, available_modes: bool
+) -> None:
+    """Each mode returns the same value of the same class after one request. Templates are unchanged."""
     async with ChatServer({"v": replying(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
-        answered = await ask(model, question(output=Verdict))
+        answered = await ask(model, make_request(output=Verdict))
     assert answered.data == Verdict(reasoning="r", winner="for")
     assert type(answered.data) is Verdict
     assert answered.tool_calls == ()
@@ -398,7 +413,7 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Structu
         prompt = body["messages"][1]["content"].removeprefix(HOSTILE)
         assert "JSON" in prompt
         assert '"winner"' in prompt
-        assert ("genius" in prompt) is words
+        assert ("genius" in prompt) is available_modes
         assert ("```json" in prompt) is (mode == "md_json")
 
 
@@ -412,14 +427,14 @@ async def test_a_structured_answer_is_the_application_s_own_object(mode: Structu
     ids=["a list", "a JSON Schema"],
 )
 async def test_any_output_schema_works_in_every_mode(
-    mode: StructuredMode, output: Any, text: str, expected: Any, *, words: bool
+    mode: StructuredMode, output: Any, text: str, expected: Any, *, available_modes: bool
 ) -> None:
     """Types and JSON Schemas are supported like pydantic models."""
     name = OutputSchema.of(output).name
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
     async with ChatServer({"v": replying(reply or structured_reply(mode, text))}) as server:
         answered = await ask(
-            OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=output)
+            OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), make_request(output=output)
         )
     assert answered.data == expected
 
@@ -433,10 +448,12 @@ async def test_any_output_schema_works_in_every_mode(
 async def test_an_invalid_answer_is_requested_once_and_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SchemaViolation is raised after one request; nothing of the answer is logged or printed."""
+    """SchemaViolation is raised after one request. No part of the answer is logged or printed."""
     async with ChatServer({"v": replying(structured_reply(mode, text))}) as server:
         with pytest.raises(SchemaViolation) as caught:
-            await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
+            await ask(
+                OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), make_request(output=Verdict)
+            )
     assert server.posts == 1
     assert caught.value.problems[0][0] == field
     assert (caught.value.model, caught.value.block) == ("v", "judge")
@@ -446,42 +463,44 @@ async def test_an_invalid_answer_is_requested_once_and_names_the_field(
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_structured_answer_that_was_cut_off_is_an_error(mode: StructuredMode) -> None:
-    """Half an object is not an answer."""
+async def test_a_truncated_structured_answer_is_an_error(mode: StructuredMode) -> None:
+    """A partial object is not an answer."""
     async with ChatServer({"v": replying(structured_reply(mode, '{"reas', finish="length"))}) as server:
         with pytest.raises(OutputTruncated, match="max_tokens"):
             await OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode).request(
-                question(output=Verdict)
+                make_request(output=Verdict)
             )
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_refusal_of_a_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
+async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
     """A refusal is not a schema violation."""
     async with ChatServer({"v": replying(completion(None, refusal="no"))}) as server:
         with pytest.raises(Refused):
-            await ask(OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict))
+            await ask(
+                OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode), make_request(output=Verdict)
+            )
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_tools_and_a_schema_go_out_together_and_tool_calls_come_back(mode: StructuredMode) -> None:
+async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> None:
     """The model may look something up before it answers."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": replying(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
-        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+        answered = await ask(model, make_request(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
     assert answered.data is None
     assert server.bodies[0]["tools"][0]["function"]["name"] == "lookup"
     assert "response_format" in server.bodies[0] or mode in ("tools", "md_json")
 
 
-async def test_in_tools_mode_an_answer_beside_tool_calls_waits_for_them() -> None:
-    """The model has not seen the results of the tools yet, so the calls come first."""
+async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
+    """The model has not seen the results of the tools yet."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
-        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+        answered = await ask(model, make_request(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
 
 
@@ -489,7 +508,7 @@ async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
     """Servers that do not enforce the call answer in text."""
     async with ChatServer({"v": replying(completion(VERDICT))}) as server:
         answered = await ask(
-            OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict)
+            OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), make_request(output=Verdict)
         )
     assert answered.data == Verdict(reasoning="r", winner="for")
 
@@ -500,28 +519,28 @@ async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         with pytest.raises(SchemaViolation, match="2 answers"):
             await ask(
-                OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), question(output=Verdict)
+                OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools"), make_request(output=Verdict)
             )
 
 
 async def test_in_tools_mode_a_call_of_an_unknown_tool_is_not_an_answer() -> None:
-    """The arguments of the call make no difference."""
+    """The call's arguments make no difference."""
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": replying(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
         with pytest.raises(SchemaViolation, match="none was offered"):
-            await ask(model, question(output=Verdict))
+            await ask(model, make_request(output=Verdict))
 
 
 async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
-    """Two requests are made when no tool is called, and both count in the usage."""
+    """If no tool is called, two requests are made, and the usage counts both."""
 
     async def separate(exchange: Exchange) -> None:
         await exchange.json(completion("thinking" if "tools" in exchange.body else VERDICT))
 
     async with ChatServer({"v": separate}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, tools_with_schema=False)
-        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+        answered = await ask(model, make_request(output=Verdict, tools=[LOOKUP]))
     assert answered.data == Verdict(reasoning="r", winner="for")
     assert answered.usage == Usage(calls=2, prompt_tokens=20, cached_tokens=8, completion_tokens=6)
     assert ["tools" in body for body in server.bodies] == [True, False]
@@ -533,19 +552,19 @@ async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": replying(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, tools_with_schema=False)
-        answered = await ask(model, question(output=Verdict, tools=[LOOKUP]))
+        answered = await ask(model, make_request(output=Verdict, tools=[LOOKUP]))
     assert [call.name for call in answered.tool_calls] == ["lookup"]
     assert answered.usage.calls == server.posts == 1
 
 
 @pytest.mark.parametrize("case", [case for case in BAD if case.error is MalformedResponse], ids=lambda case: case.id)
 @pytest.mark.parametrize("mode", MODES)
-async def test_malformed_answers_are_malformed_in_structured_requests_too(mode: StructuredMode, case: Bad) -> None:
-    """No exception of another library is raised."""
+async def test_malformed_answers_are_malformed_in_structured_requests(mode: StructuredMode, case: Bad) -> None:
+    """No exception from another library is raised."""
     async with ChatServer({"bad": replying(case.body)}) as server:
         with pytest.raises(BadAnswer):
             await ask(
-                OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), question(output=Verdict)
+                OpenAIModel("bad", base_url=server.base_url, retry=None, structured=mode), make_request(output=Verdict)
             )
 
 
@@ -565,20 +584,20 @@ RECORDED = {
 """Log-probabilities of an answer in the format of OpenAI's server."""
 
 
-def chosen(logprobs: Any, text: str = "A") -> dict[str, Any]:
-    """Return a completion of one token with log-probabilities."""
+def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
+    """Return a completion with one token and its log-probabilities."""
     answer = completion(text, finish="length")
     answer["choices"][0]["logprobs"] = logprobs
     return answer
 
 
-async def test_a_choice_is_one_token_with_the_log_probability_of_each_choice() -> None:
-    """Spellings are added up; an unreported choice gets the bound that follows from the others."""
-    reply = replying(chosen({"content": [RECORDED], "refusal": None}))
+async def test_each_choice_gets_a_log_probability() -> None:
+    """Spellings of a choice are added up. An unreported choice gets an upper bound from the others."""
+    reply = replying(choice_completion({"content": [RECORDED], "refusal": None}))
     async with ChatServer({"gpt": reply}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
         settings = ModelSettings(temperature=0.9, max_tokens=500, timeout=20)
-        answered = await ask(model, question(choices=("A", "B", "C"), settings=settings))
+        answered = await ask(model, make_request(choices=("A", "B", "C"), settings=settings))
     logprobs = answered.logprobs or {}
     assert logprobs["A"] == pytest.approx(math.log(math.exp(-0.62) + math.exp(-2.5)), abs=1e-12)
     assert logprobs["B"] == pytest.approx(math.log(math.exp(-1.5) + math.exp(-4.0)), abs=1e-12)
@@ -591,7 +610,7 @@ async def test_a_choice_is_one_token_with_the_log_probability_of_each_choice() -
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.integers(0, 20))
 def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: list[float], unlisted: int) -> None:
-    """The bound of an unreported choice is at most each reported one, and at most the rest of 1."""
+    """The bound is at most each reported probability, and at most the remainder of 1."""
     from openai.types.chat import ChatCompletion
 
     total = sum(weights) + unlisted / 100
@@ -599,7 +618,7 @@ def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: li
         {"token": f"t{at}", "logprob": math.log(weight / total)} for at, weight in enumerate(weights)
     ]
     first = {**tokens[0], "top_logprobs": tokens}
-    logprobs = logprobs_of(ChatCompletion.construct(**chosen({"content": [first]})), ("A", "t0"))
+    logprobs = logprobs_of(ChatCompletion.construct(**choice_completion({"content": [first]})), ("A", "t0"))
     assert logprobs is not None
     assert logprobs["t0"] == pytest.approx(min(math.log(weights[0] / total), 0), abs=1e-9)
     minimum = min(token["logprob"] for token in tokens)
@@ -619,16 +638,16 @@ def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: li
     ],
     ids=str,
 )
-async def test_a_server_without_log_probabilities_gives_none(logprobs: Any) -> None:
-    """The replacement values of such servers are not usable."""
-    async with ChatServer({"gpt": replying(chosen(logprobs))}) as server:
+async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
+    """Some servers send meaningless default values."""
+    async with ChatServer({"gpt": replying(choice_completion(logprobs))}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
-        answered = await ask(model, question(choices=("A", "B")))
+        answered = await ask(model, make_request(choices=("A", "B")))
     assert answered.logprobs is None
 
 
-async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
-    """OpenAI does so for reasoning models, in any wording; they are not requested a second time."""
+async def test_rejected_log_probabilities_are_omitted() -> None:
+    """OpenAI rejects them for reasoning models, in various wordings. They are not requested a second time."""
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:
@@ -640,37 +659,37 @@ async def test_a_server_that_refuses_log_probabilities_gives_none() -> None:
     async with ChatServer({"gpt": answer}) as server:
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None)
         for _ in range(2):
-            assert (await ask(model, question(choices=("A", "B")))).logprobs is None
+            assert (await ask(model, make_request(choices=("A", "B")))).logprobs is None
     assert ["logprobs" in body for body in server.bodies] == [True, False]
 
 
-async def test_a_server_that_rejects_the_request_raises_its_first_refusal() -> None:
-    """The refusal does not concern the log-probabilities in this case."""
+async def test_an_unrelated_refusal_is_raised() -> None:
+    """In this case, the refusal does not concern the log-probabilities."""
     refusal = {"error": {"message": "The messages are invalid.", "code": None}}
     async with ChatServer({"fails": replying(refusal, status=400)}) as server:
         with pytest.raises(RequestRejected, match="messages are invalid"):
-            await ask(OpenAIModel("fails", base_url=server.base_url, retry=None), question(choices=("A", "B")))
+            await ask(OpenAIModel("fails", base_url=server.base_url, retry=None), make_request(choices=("A", "B")))
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_user_and_password_of_an_address_are_basic_authentication(transport: Any) -> None:
+async def test_url_credentials_become_basic_authentication(transport: Any) -> None:
     """User and password take precedence over an API key, as in httpx, and escapes are decoded."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:p%40ss@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", transport=transport)
-        assert (await ask(model, question())).text == "fine"
+        assert (await ask(model, make_request())).text == "fine"
     assert server.headers[0]["authorization"] == "Basic bWU6cEBzcw=="
     assert server.paths == ["/v1/chat/completions"]
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any) -> None:
+async def test_the_query_of_a_url_is_sent_with_each_request(transport: Any) -> None:
     """The query follows the path unchanged."""
     async with ChatServer() as server:
         address = f"{server.base_url}/?api-version=2024-10-21&tag=a%20b&tag=c"
         model = OpenAIModel("m", base_url=address, transport=transport)
         for _ in range(2):
-            assert (await ask(model, question())).text == "fine"
+            assert (await ask(model, make_request())).text == "fine"
     assert len(server.paths) == 2
     for path in server.paths:
         before, _, query = path.partition("?")
@@ -679,12 +698,12 @@ async def test_the_query_of_an_address_is_sent_with_each_request(transport: Any)
 
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
-async def test_an_authorization_header_comes_before_key_and_password(name: str) -> None:
-    """One header is sent."""
+async def test_an_authorization_header_precedes_key_and_password(name: str) -> None:
+    """Only one header is sent."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:pass@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", default_headers={name: "Bearer mine"})
-        await ask(model, question())
+        await ask(model, make_request())
     assert server.headers[0]["authorization"] == "Bearer mine"
 
 

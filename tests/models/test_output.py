@@ -1,4 +1,4 @@
-"""Types of structured answers, in every form in which an application can specify them."""
+"""Types of structured answers, in every form that an application can use to specify them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Spot(TypedDict):
 
 
 class Tree(BaseModel):
-    """A model that contains itself."""
+    """A recursive model."""
 
     x: int
     children: list[Tree] = Field(default_factory=list)
@@ -59,7 +59,7 @@ class Tree(BaseModel):
 
 @dataclass
 class Knot:
-    """A dataclass that contains itself."""
+    """A recursive dataclass."""
 
     x: int
     children: list[Knot] = field(default_factory=list)
@@ -93,7 +93,7 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
-    """The schema is valid, so that servers can enforce it; so is the schema of its model, if it is ours."""
+    """The schema is valid, so that servers can enforce it. So is the schema of the model created for it."""
     schema = OutputSchema.of(FORMS[form])
     assert schema.json_schema["type"] == "object"
     assert "$ref" not in schema.json_schema
@@ -106,7 +106,7 @@ def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
 
 @given(INTS, st.sampled_from(["a", "b"]))
 def test_valid_answers_become_the_requested_type(x: int, tag: Any) -> None:
-    """The answer may be data, JSON text or an instance."""
+    """The answer can be data, JSON text or an instance."""
     data = {"x": x, "tag": tag}
     for form, expected in ((Point, Point(x=x, tag=tag)), (Place, Place(x, tag)), (Spot, data), (PLAIN, data)):
         schema = OutputSchema.of(form)
@@ -126,7 +126,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
-    """Valid answers pass, others raise SchemaViolation with their problems, and no other error occurs."""
+    """Valid answers pass. Others raise SchemaViolation with their problems, and no other error occurs."""
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)
     if valid:
@@ -147,7 +147,7 @@ def test_any_answer_is_valid_or_a_violation(value: Any) -> None:
 
 @given(st.lists(INTS, max_size=4))
 def test_non_object_schemas_are_wrapped_in_an_object(values: list[int]) -> None:
-    """Servers constrain objects only, so the value is wrapped under `value` and unwrapped again."""
+    """Servers constrain only objects, so the value is wrapped under `value` and unwrapped again."""
     schema = OutputSchema.of(list[int])
     assert list(schema.json_schema["properties"]) == ["value"]
     assert schema.validate({"value": values}) == values
@@ -178,7 +178,7 @@ def test_recursive_types_are_validated_at_every_level() -> None:
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
-    """Provide the address of a server that has schemas, and the paths that were requested from it."""
+    """Yield the address of a server with schemas, and the requested paths."""
     paths: list[str] = []
 
     class Schemas(BaseHTTPRequestHandler):
@@ -208,12 +208,12 @@ def server() -> Iterator[tuple[str, list[str]]]:
     ],
 )
 def test_subschemas_with_an_id_are_checked(part: dict[str, Any]) -> None:
-    """The reference would otherwise be resolved after the model has answered, by an error of another library."""
+    """Otherwise the reference would be resolved after the model has answered, with an error from another library."""
     with pytest.raises(ConfigurationError, match="refers to nothing outside of itself"):
         OutputSchema.of({"type": "object", "properties": {"a": part}})
 
 
-def test_subschemas_with_an_id_may_be_recursive() -> None:
+def test_subschemas_with_an_id_can_be_recursive() -> None:
     """References inside the subschema are relative to its id."""
     part = {"$id": "http://example.com/part", "$ref": "#/$defs/b", "$defs": {"b": {"type": "string"}}}
     schema = OutputSchema.of({"type": "object", "properties": {"a": part, "b": {"$ref": "http://example.com/part"}}})
@@ -222,16 +222,16 @@ def test_subschemas_with_an_id_may_be_recursive() -> None:
         schema.validate({"a": "x", "b": 5})
 
 
-def nested(levels: int) -> dict[str, Any]:
-    """Return a schema of this many levels."""
+def nested_schema(levels: int) -> dict[str, Any]:
+    """Return a schema with the given number of levels."""
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(levels - 1):
         schema = {"type": "object", "properties": {"a": schema}}
     return schema
 
 
-def chained(length: int) -> dict[str, Any]:
-    """Return a schema whose field is the end of a chain of this many references."""
+def chained_schema(length: int) -> dict[str, Any]:
+    """Return a schema whose field is the end of a chain of references."""
     links = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(length)}
     last = {f"d{length}": {"type": "string"}}
     return {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**last, **links}}
@@ -246,19 +246,19 @@ ENDLESS: dict[str, dict[str, Any]] = {
     },
     "a dependency": {"properties": {"a": {"dependentSchemas": {"x": {"$ref": "#/properties/a"}}}}},
     "an anchor": {"properties": {"a": {"$dynamicAnchor": "n", "if": {"$dynamicRef": "#n"}}}},
-    "many levels": nested(51),
-    "too many levels to copy": nested(2_000),
-    "a long chain": chained(51),
-    "a chain of all": chained(1_100),
+    "many levels": nested_schema(51),
+    "too many levels to copy": nested_schema(2_000),
+    "a long chain": chained_schema(51),
+    "a chain of all": chained_schema(1_100),
 }
 
 
 @pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
 def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> None:
-    """The error comes before a call is paid for and is not a RecursionError; schemas of humans are included."""
+    """The error precedes any paid call and is not a RecursionError. Schemas for humans are included."""
     with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* without an end"):
         OutputSchema.of(schema, location="debate 'x'")
-    if schema is not ENDLESS["too many levels to copy"]:  # which no journal could hold
+    if schema is not ENDLESS["too many levels to copy"]:  # no journal could store it
         with pytest.raises(ConfigurationError, match="without an end"):
             check_answer(schema, '{"a": {}}', block="judge")
 
@@ -280,9 +280,11 @@ def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[s
     assert max(depths) < sys.getrecursionlimit() / 2
 
 
-@pytest.mark.parametrize("schema", [nested(50), chained(48), {"properties": {"a": {"items": {"$ref": "#"}}}}])
+@pytest.mark.parametrize(
+    "schema", [nested_schema(50), chained_schema(48), {"properties": {"a": {"items": {"$ref": "#"}}}}]
+)
 def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
-    """A tree ends with the answer."""
+    """Every tree in an answer is finite."""
     answer: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
     assert OutputSchema.of(schema).validate(answer) == answer
     assert check_answer(schema, answer, block="judge") == answer
@@ -291,7 +293,7 @@ def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("schema", [{"$id": 5}, {"$schema": 5}, {"type": 5}, {"properties": []}])
-def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[str, Any]) -> None:
+def test_an_invalid_schema_for_a_human_is_rejected_by_name(schema: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="a valid JSON Schema"):
         check_answer(schema, "{}", block="judge")
 
@@ -299,7 +301,7 @@ def test_an_invalid_schema_of_a_human_s_answer_is_refused_by_name(schema: dict[s
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_external_references_are_rejected(reference: str, extra: dict[str, Any], server: tuple[str, list[str]]) -> None:
-    """No server is requested and no file is read before the rejection, since a schema may come from anybody."""
+    """No server is called and no file is read, since a schema may come from anybody."""
     url, paths = server
     inner = {"$ref": reference.format(url=url)}
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}
@@ -311,8 +313,8 @@ def test_external_references_are_rejected(reference: str, extra: dict[str, Any],
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/n", "#n", "#", "http://json-schema.org/draft-07/schema#", "/mine#n"])
-def test_references_inside_a_schema_are_followed(reference: str) -> None:
-    """References may use anchors, the schema's own id, or the JSON Schema metaschemas."""
+def test_internal_references_are_followed(reference: str) -> None:
+    """References can use anchors, the schema's own id, or the JSON Schema metaschemas."""
     schema = {
         "$id": "http://example.com/mine",
         "type": "object",
@@ -324,8 +326,8 @@ def test_references_inside_a_schema_are_followed(reference: str) -> None:
         OutputSchema.of(schema).validate({"x": 5})
 
 
-def test_a_json_schema_may_have_definitions() -> None:
-    """Definitions are sent unchanged and enforced; two schemas are distinguished."""
+def test_a_json_schema_can_have_definitions() -> None:
+    """Definitions are sent unchanged and enforced. Two schemas are distinguished."""
     schema = {
         "type": "object",
         "properties": {"side": {"$ref": "#/$defs/side"}},
@@ -355,7 +357,7 @@ def test_the_application_s_dict_is_not_changed() -> None:
 
 
 class Unfit:
-    """A class that pydantic does not support."""
+    """A class not supported by pydantic."""
 
 
 @pytest.mark.parametrize(

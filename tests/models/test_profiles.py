@@ -1,4 +1,4 @@
-"""The profile of default prompts that a model declares, through every wrapper."""
+"""The profile of default prompts declared by a model, through every wrapper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Small(ScriptedModel):
 
 
 def test_models_without_the_attribute_get_the_full_prompts() -> None:
-    """This holds for hosted, scripted and custom models; the local model gets concise ones."""
+    """This holds for hosted, scripted and custom models. The local model gets concise prompts."""
     assert profile_of(OpenAIModel("gpt-5-mini")) == profile_of(ScriptedModel()) == "full"
     assert profile_of(FunctionModel(lambda _: "Yes.")) == "full"
     assert profile_of(LocalModel()) == profile_of(Small()) == "concise"
@@ -57,18 +57,18 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any]) -> None:
-    """This holds for limits, retries and replays; a chain of fallbacks uses its first model."""
+    """This holds for limits, retries and replays. A chain of fallbacks uses its first model."""
     assert profile_of(wrap(Small())) == profile_of(wrap(wrap(Small()))) == "concise"
     assert profile_of(wrap(ScriptedModel())) == "full"
 
 
 def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
-    """The models behind the first one get the same prompt."""
+    """The models after the first one get the same prompt."""
     assert profile_of(Fallback(ScriptedModel(), Small())) == "full"
 
 
-def test_a_replayed_model_gets_the_prompts_that_were_recorded(tmp_path: Path) -> None:
-    """The cassette has no other prompts; cassettes of models with full prompts are unchanged."""
+def test_a_replayed_model_gets_the_recorded_prompts(tmp_path: Path) -> None:
+    """The cassette has no other prompts. Cassettes of models with full prompts are unchanged."""
     small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
     assert profile_of(RecordingModel(Small(), small)) == profile_of(ReplayModel(small)) == "concise"
     assert profile_of(RecordingModel(ScriptedModel(), large)) == profile_of(ReplayModel(large)) == "full"

@@ -1,4 +1,4 @@
-"""Structured answers as models write them: which are repaired, requested again, or unchanged."""
+"""Structured answers as models write them: some are repaired, some are requested again, and some are unchanged."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _lines(first: int | None, last: int | None) -> dict[str, object]:
     return {"findings": [{"line": first, "endLine": last}]}
 
 
-async def read(answer: object, output: OutputSchema) -> ModelResponse:
-    """Return the validated answer of a model that writes `answer`: text, or data to be written as JSON."""
+async def read_answer(answer: object, output: OutputSchema) -> ModelResponse:
+    """Return the validated answer of a model that writes `answer`: text, or data to be encoded as JSON."""
     text = answer if isinstance(answer, str) else json.dumps(answer)
     model = FunctionModel(lambda _: ModelResponse(text=text))
     return await ask(model, ModelRequest(messages=[], block="judge", output=output))
@@ -108,7 +108,7 @@ SYNTAX: list[tuple[str, str, tuple[str, ...]]] = [
 @pytest.mark.parametrize(("text", "repaired"), [case[1:] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_json_is_repaired(text: str, repaired: tuple[str, ...]) -> None:
     """The intended answer is returned, and the repairs are listed."""
-    response = await read(text, JUDGE)
+    response = await read_answer(text, JUDGE)
     data: Any = response.data
     assert (data.reasoning.replace("\n", " "), data.winner, data.verdict) == tuple(VERDICT.values())
     assert response.repaired == repaired
@@ -140,10 +140,10 @@ AMBIGUOUS = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in AMBIGUOUS], ids=[case[0] for case in AMBIGUOUS])
-async def test_missing_or_ambiguous_json_is_asked_for_again(text: str) -> None:
-    """The library chooses, completes and negates nothing."""
+async def test_missing_or_ambiguous_json_is_requested_again(text: str) -> None:
+    """The library never chooses, completes or negates an answer."""
     with pytest.raises(SchemaViolation) as caught:
-        await read(text, JUDGE)
+        await read_answer(text, JUDGE)
     assert caught.value.answer == text
 
 
@@ -173,8 +173,8 @@ WINNERS: list[tuple[object, str | None]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("written", "winner"), WINNERS)
 async def test_a_choice_may_be_spelled_differently(written: object, winner: str | None) -> None:
-    """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter; a tie has no winner."""
-    response = await read({**VERDICT, "winner": written}, JUDGE)
+    """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter. A tie has no winner."""
+    response = await read_answer({**VERDICT, "winner": written}, JUDGE)
     assert getattr(response.data, "winner") == winner  # noqa: B009 - of a schema made for the case
     assert len(response.repaired) == 1
 
@@ -186,13 +186,13 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("written", NO_CHOICES)
-async def test_other_answers_are_asked_again_with_the_choices(written: object) -> None:
-    """Substrings, similar words and hidden names do not count; the reason quotes the choices."""
+async def test_other_answers_are_requested_again_with_the_choices(written: object) -> None:
+    """Substrings, similar words and hidden names do not count. The reason quotes the choices."""
     with pytest.raises(SchemaViolation, match='"cap rents" or "free rents"'):
-        await read({**VERDICT, "winner": written}, JUDGE)
+        await read_answer({**VERDICT, "winner": written}, JUDGE)
 
 
-def test_a_choice_comes_before_a_word_for_none() -> None:
+def test_a_choice_takes_precedence_over_a_word_for_none() -> None:
     """A stance may be called "none"."""
     output = OutputSchema.of(verdict_among(("none", "all")))
     reading = _repair(json.dumps({**VERDICT, "winner": "None"}), output)
@@ -213,8 +213,8 @@ def test_a_choice_comes_before_a_word_for_none() -> None:
         ("position: yes", ("Position: yes", "yes"), "Position: yes"),
     ],
 )
-def test_a_choice_is_taken_only_if_it_is_the_only_one(text: str, choices: tuple[str, ...], choice: str | None) -> None:
-    """An exact match comes first; two choices that look the same match nothing."""
+def test_only_an_unambiguous_choice_is_accepted(text: str, choices: tuple[str, ...], choice: str | None) -> None:
+    """An exact match comes first. Two choices that look the same match nothing."""
     assert find_choice(text, choices) == choice
 
 
@@ -284,10 +284,10 @@ VALUES: list[tuple[str, OutputSchema, object, object]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("output", "raw", "right"), [case[1:] for case in VALUES], ids=[case[0] for case in VALUES])
 async def test_values_may_be_spelled_differently(output: OutputSchema, raw: object, right: object) -> None:
-    """Numbers, lines, lists, severities and rankings are accepted as models write them."""
+    """Numbers, lines, lists, severities and rankings are accepted in the forms that models write."""
     if isinstance(raw, dict) and output in (SCORES, VOTE):
         raw = {"reasoning": "r", **raw, **({"verdict": "v"} if output is SCORES else {})}
-    response = await read(raw, output)
+    response = await read_answer(raw, output)
     _assert_has(json.loads(getattr(response.data, "model_dump_json")(by_alias=True)), right)  # noqa: B009
 
 
@@ -305,8 +305,8 @@ def _assert_has(data: Any, right: Any) -> None:
 
 @pytest.mark.anyio
 async def test_a_dropped_item_is_counted() -> None:
-    """The repair states how many of how many were dropped."""
-    response = await read({"findings": [FINDING, {}, {**FINDING, "severity": "awful"}]}, FINDINGS)
+    """The repair states how many of how many items were dropped."""
+    response = await read_answer({"findings": [FINDING, {}, {**FINDING, "severity": "awful"}]}, FINDINGS)
     assert response.repaired == ("2 of 3 findings dropped",)
 
 
@@ -328,14 +328,14 @@ async def test_a_dropped_item_is_counted() -> None:
         (REPORT, {"summary": "s", "status": "not settled"}),
     ],
 )
-async def test_unreadable_values_are_asked_again(output: OutputSchema, raw: object) -> None:
-    """Examples are a list of bad items alone, half a ranking, and a number of an unknown scale."""
+async def test_unreadable_values_are_requested_again(output: OutputSchema, raw: object) -> None:
+    """Examples are a list with only bad items, half a ranking, and a number on an unknown scale."""
     with pytest.raises(SchemaViolation):
-        await read(raw, output)
+        await read_answer(raw, output)
 
 
 def test_a_shared_position_identifies_no_debater() -> None:
-    """The schema has no synonym for a position."""
+    """The schema has no synonym for such a position."""
     output = OutputSchema.of(decision_among(("ann", "bob")))
     with pytest.raises(SchemaViolation):
         _repair('{"nextSpeakers": ["cap rents"]}', output)
@@ -350,14 +350,14 @@ class Film(BaseModel):
 
 
 @pytest.mark.anyio
-async def test_application_schemas_are_read_the_same_way() -> None:
+async def test_application_schemas_are_read_leniently() -> None:
     """The schema may be a pydantic model or a JSON Schema as a dict."""
     right = Film(title="M", genre="crime", stars=4.5)
-    assert (await read({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
+    assert (await read_answer({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
     schema = {**Film.model_json_schema(), "additionalProperties": False}
-    data = await read({"title": "M", "genre": "n/a", "stars": "90%", "year": 1931}, OutputSchema.of(schema))
+    data = await read_answer({"title": "M", "genre": "n/a", "stars": "90%", "year": 1931}, OutputSchema.of(schema))
     assert data.data == {"title": "M", "genre": None, "stars": 4.5}
-    assert (await read('["crime"]', OutputSchema.of(list[Literal["crime", "comedy"]]))).data == ["crime"]
+    assert (await read_answer('["crime"]', OutputSchema.of(list[Literal["crime", "comedy"]]))).data == ["crime"]
 
 
 def _repair(text: str, output: OutputSchema) -> Any:
@@ -377,7 +377,7 @@ VERDICTS = st.fixed_dictionaries({"reasoning": WORDS, "winner": st.sampled_from(
 @pytest.mark.anyio
 async def test_valid_answers_are_unchanged(verdict: dict[str, Any]) -> None:
     """The texts of a valid answer may contain anything."""
-    response = await read(verdict, JUDGE)
+    response = await read_answer(verdict, JUDGE)
     assert json.loads(getattr(response.data, "model_dump_json")()) == verdict  # noqa: B009
     assert response.repaired == ()
 
@@ -398,7 +398,7 @@ CUTS = st.tuples(
 
 @given(VERDICTS, st.lists(CUTS, min_size=1, max_size=3))
 def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: list[tuple[int, int, str]]) -> None:
-    """This holds for any damaged syntax; a repaired answer is valid and is not repaired again."""
+    """This holds for any damaged syntax. A repaired answer is valid and is not repaired again."""
     assume(not any(side in str(part) for side in SIDES for key, part in verdict.items() if key != "winner"))
     text = _damaged(json.dumps(verdict, ensure_ascii=False), *cuts)
     try:
@@ -416,7 +416,7 @@ def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: lis
 
 @given(WORDS, st.sampled_from(SIDES))
 def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
-    """Only punctuation or one of a few labels may surround a choice."""
+    """A choice may only be surrounded by punctuation or one of a few labels."""
     assume(any(char.isalnum() for char in words) and ":" not in words and "\uff1a" not in words)
     assert find_choice(f"{words} {side}", SIDES) is None
     assert find_choice(f"{side} {words}", SIDES) is None
@@ -429,11 +429,11 @@ def test_reading_is_deterministic(text: str) -> None:
     assert is_none(text) == is_none(text)
 
 
-# What is kept of it
+# Stored repairs
 
 
 def test_repairs_are_stored_with_the_call() -> None:
-    """A journal restores the repairs, and has no field for them in calls without any."""
+    """A journal restores the repairs. Calls without repairs do not have the field."""
     repaired = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN), repaired=("code fence", "trailing comma"))
     plain = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN))
     body = json_text(call_row(repaired, (), seconds=0.0, output=JUDGE))
@@ -445,7 +445,9 @@ def test_repairs_are_stored_with_the_call() -> None:
 
 
 def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
-    """Return a server that writes `structured(name of the schema)` for a schema, and an argument otherwise."""
+    """Return a server that answers a schema with `structured(name of the schema)`, and anything else with
+    an argument.
+    """
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -461,7 +463,7 @@ def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
 
 
 async def _run(pattern: Any, structured: Callable[[str], str]) -> tuple[Any, dict[str, tuple[str, ...]]]:
-    """Return the result of a run and the repairs of each call by block; each call succeeds at the first attempt."""
+    """Return the result of a run and the repairs of each call by block. Each call succeeds at the first attempt."""
     async with ChatServer({"m": _answers(structured)}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k")
         result = await pattern.run("Cap rents?", model=model)
@@ -478,7 +480,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
-    """This holds for the default options; the call's event lists the repairs."""
+    """This holds for the default options. The call's event lists the repairs."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"
     assert repaired["rent-judge"]
@@ -486,8 +488,8 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_name_counts_where_the_judge_is_shown_names(transport: Any) -> None:
-    """Bob's name means the position that he defends; a judge that sees no names is called again."""
+async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
+    """Bob's name then means the position he defends. A judge that sees no names is called again."""
     answer = _answers(lambda _: json.dumps({**VERDICT, "winner": "Bob"}))
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]
@@ -503,7 +505,7 @@ async def test_a_name_counts_where_the_judge_is_shown_names(transport: Any) -> N
 
 
 @pytest.mark.anyio
-async def test_a_moderator_may_name_positions() -> None:
+async def test_a_moderator_can_name_positions() -> None:
     """Each position means the debater who defends it."""
     decision = {"Next_Speakers": ["free rents", "[Cap rents]"], "rationale": "Both.", "done": True}
     result, repaired = await _run(
@@ -515,7 +517,7 @@ async def test_a_moderator_may_name_positions() -> None:
 
 @pytest.mark.anyio
 async def test_reviewers_rank_by_letters_on_a_line() -> None:
-    """Each of the three members of the council ranks all answers."""
+    """Each of the council's three members ranks all answers."""
     panel = council(name="panel", members=[{"name": name} for name in ("ann", "bob", "cy")], review="all")
     result, repaired = await _run(panel, lambda name: "Answer C > A > B" if name == "Ranking" else '{"Answer": "Cap."}')
     assert len(result.raw.reviews) == 3
@@ -523,7 +525,7 @@ async def test_reviewers_rank_by_letters_on_a_line() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_reporter_settles_in_another_case() -> None:
+async def test_a_settlement_is_accepted_in_any_case() -> None:
     """The deliberation ends in its first round."""
     report = json.dumps({"Summary": "They agree.", "status": "Settled.", "decision": "Cap."})
     talk = deliberation(name="talk", debaters=[{"name": "ann"}, {"name": "bob"}], max_rounds=3)
@@ -535,15 +537,15 @@ async def test_a_reporter_settles_in_another_case() -> None:
 @pytest.mark.parametrize(
     ("text", "count"), [("No issues found.", 0), (json.dumps([{**FINDING, "severity": "HIGH"}, {}]), 1)]
 )
-async def test_a_review_keeps_what_is_a_finding(text: str, count: int) -> None:
-    """A list without its field, another tool's severity, and a bad item beside a good one are read."""
+async def test_a_review_keeps_valid_findings(text: str, count: int) -> None:
+    """A bare list, another tool's severity levels, and a bad item next to a good one are accepted."""
     change = review(name="change", reviewers=[{"name": "ann"}])
     result, repaired = await _run(change, lambda _: text)
     assert len(result.raw.findings) == count
     assert repaired["change-reviewer-ann"]
 
 
-def test_an_answer_of_unknown_keys_alone_is_asked_again() -> None:
-    """Nothing of the answer is left to validate, although the moderator's fields all have defaults."""
+def test_an_answer_with_only_unknown_keys_is_requested_again() -> None:
+    """The answer has nothing to validate, although all of the moderator's fields have defaults."""
     with pytest.raises(SchemaViolation):
         _repair('{"error": "the model is overloaded"}', MODERATOR)

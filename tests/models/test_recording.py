@@ -1,4 +1,4 @@
-"""`RecordingModel` and `ReplayModel`: recorded answers are returned again, and nothing else is."""
+"""`RecordingModel` and `ReplayModel`: only recorded answers are replayed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from flowdebate.models.recording import CLASSES, FACTS, Failure
 from flowdebate.runs.events import TextDelta
 from flowdebate.runs.limits import Limits
 from flowdebate.testing import FunctionModel, ScriptedModel
-from tests.models.policies.helpers import Leaf, Naps, down, errors_of, question, used
+from tests.models.policies.helpers import Leaf, Naps, answer_with_usage, attempt_errors, endpoint_error, make_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 class Deliverable(BaseModel):
-    """Output of the synthesizer; its JSON names differ from its field names."""
+    """Output of the synthesizer. Its JSON names differ from its field names."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -83,7 +83,7 @@ class Deliverable(BaseModel):
 
 
 def look_up(topic: str) -> str:
-    """Look up what was measured."""
+    """Look up a measurement."""
     return f"{topic}: 240 ms\nand\u2028more"
 
 
@@ -104,8 +104,8 @@ def pattern() -> Any:
     )
 
 
-def said(request: ModelRequest) -> Any:
-    """Answer as a model in such a debate; the same request made twice gets two answers."""
+def answer_next(request: ModelRequest) -> Any:
+    """Answer as a model in such a debate. The same request made twice gets two answers."""
     if request.output_schema is None:
         return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
     properties = set(request.output_schema["properties"])
@@ -118,8 +118,8 @@ def said(request: ModelRequest) -> Any:
     return {"nextSpeakers": ["mover", "stayer"], "briefing": "240 ms", "newAngle": None, "done": False}
 
 
-def timeless(events: Sequence[Any]) -> list[Any]:
-    """Return events without the times, durations and the run id, which differ between runs."""
+def strip_times(events: Sequence[Any]) -> list[Any]:
+    """Return events without times, durations and run ids, since these differ between runs."""
     dropped = {"at", "created_at", "updated_at", "seconds", "run_id", "waited"}
 
     def plain(value: Any) -> Any:
@@ -131,22 +131,22 @@ def timeless(events: Sequence[Any]) -> list[Any]:
     return [plain(event) for event in events]
 
 
-def same(one: RunResult[Any], two: RunResult[Any]) -> None:
+def assert_same(one: RunResult[Any], two: RunResult[Any]) -> None:
     """Check that two runs have the same result."""
     assert two.raw.model_dump_json() == one.raw.model_dump_json()
     assert two.output == one.output
-    assert timeless(two.events) == timeless(one.events)
+    assert strip_times(two.events) == strip_times(one.events)
     assert two.usage == one.usage
 
 
 def test_a_debate_is_replayed_exactly(path: Path) -> None:
     """Moderator, tool calls, debaters, judge and deliverable have the same output and events, without a call."""
-    live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7)
+    live = pattern().run_sync("Should it move?", model=RecordingModel(FunctionModel(answer_next), path), seed=7)
     before = path.read_bytes()
     with forbid_real_models():
         replayed = ReplayModel(path)
         repeat = pattern().run_sync("Should it move?", model=replayed, seed=7)
-    same(live, repeat)
+    assert_same(live, repeat)
     assert repeat.output == Deliverable(nextStep="move", surePercent=70)
     replayed.assert_complete()
     assert replayed.remaining == 0
@@ -154,11 +154,11 @@ def test_a_debate_is_replayed_exactly(path: Path) -> None:
     assert len(before.splitlines()) >= 9
 
 
-async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Path) -> None:
+async def test_a_streamed_debate_is_replayed_in_whole_texts(path: Path) -> None:
     """A listener does not change which recording is found, and receives each text in one piece."""
     live: list[str] = []
     repeated_pieces: list[str] = []
-    inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else said(request))
+    inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else answer_next(request))
     for pieces, make in ((live, lambda: RecordingModel(inner, path)), (repeated_pieces, lambda: ReplayModel(path))):
         handle = pattern().start("Should it move?", model=make(), seed=7)
         pieces += [event.text async for event in handle if isinstance(event, TextDelta)]
@@ -168,8 +168,8 @@ async def test_a_followed_debate_is_replayed_with_its_text_in_one_piece(path: Pa
 
 
 @given(losses=st.lists(st.sampled_from(["fine", "down", "refused", "blank"]), min_size=1, max_size=8))
-def test_a_debate_with_lost_answers_is_replayed_exactly(losses: list[str]) -> None:
-    """Retries, their events and attempts, losses and usage are the same."""
+def test_a_debate_with_failures_is_replayed_exactly(losses: list[str]) -> None:
+    """Retries, their events and attempts, failures and usage are the same."""
     outcomes = iter(losses * 40)
 
     def faulty(request: ModelRequest) -> Any:
@@ -179,27 +179,27 @@ def test_a_debate_with_lost_answers_is_replayed_exactly(losses: list[str]) -> No
             case "refused":
                 raise Refused("I will not.")
             case "blank":
-                return used(5, " ")
-        return said(request)
+                return answer_with_usage(5, " ")
+        return answer_next(request)
 
     inner = FunctionModel(faulty)
     inner.retry = Retry(attempts=2, sleep=Naps())  # type: ignore[attr-defined]
     with TemporaryDirectory() as folder:
         path = Path(folder, "debate.jsonl")
-        live = outcome_of(RecordingModel(inner, path))
+        live = run_outcome(RecordingModel(inner, path))
         replayed = ReplayModel(path)
-        repeat = outcome_of(replayed)
+        repeat = run_outcome(replayed)
     assert type(repeat) is type(live)
     if isinstance(live, BaseException):
         assert str(repeat) == str(live)
         live, repeat = live.run, repeat.run  # type: ignore[attr-defined]
-        assert timeless(repeat.events) == timeless(live.events)
+        assert strip_times(repeat.events) == strip_times(live.events)
     else:
-        same(live, repeat)
+        assert_same(live, repeat)
     replayed.assert_complete()
 
 
-def outcome_of(model: Model) -> Any:
+def run_outcome(model: Model) -> Any:
     """Return the result of a debate, or the error that ended it."""
     try:
         return pattern().run_sync("Should it move?", model=model, seed=7)
@@ -251,7 +251,7 @@ facts = {
 
 @st.composite
 def failures(draw: Any) -> ModelError:
-    """Draw any error of a model, with any details."""
+    """Draw any model error with any details."""
     kind = draw(st.sampled_from(sorted(CLASSES.values(), key=lambda kind: kind.__name__)))
     error = kind.__new__(kind)
     ModelError.__init__(error, draw(texts), model=draw(names), block=draw(names), transient=draw(st.booleans()))
@@ -260,7 +260,7 @@ def failures(draw: Any) -> ModelError:
     return error  # type: ignore[no-any-return]
 
 
-def facts_of(outcome: Any) -> Any:
+def comparable(outcome: Any) -> Any:
     """Return the comparable parts of an answer or an error."""
     if isinstance(outcome, ModelError):
         return type(outcome), str(outcome), {name: value for name, value in vars(outcome).items() if name != "run"}
@@ -273,7 +273,7 @@ def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, diffe
         outcomes = {}
         for number in order:
             content = str(number) if different else "the same"
-            request = question(messages=[{"role": "user", "content": content}])
+            request = make_request(messages=[{"role": "user", "content": content}])
             outcomes[number] = (await asyncio.gather(ask(model, request), return_exceptions=True))[0]
         return outcomes
 
@@ -283,14 +283,17 @@ def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, diffe
         live = asyncio.run(all_of(RecordingModel(Leaf(outcomes), path), order))
         replayed = ReplayModel(path)
         repeat = asyncio.run(all_of(replayed, list(reversed(order)) if different else order))
-    assert {number: facts_of(one) for number, one in repeat.items()} == {
-        number: facts_of(one) for number, one in live.items()
+    assert {number: comparable(one) for number, one in repeat.items()} == {
+        number: comparable(one) for number, one in live.items()
     }
     replayed.assert_complete()
 
 
 def test_every_model_error_is_recorded_with_all_its_fields() -> None:
-    """Details added to a class later must be recorded; the message names a class that needs a new case here."""
+    """Details later added to a class must be recorded too.
+
+    The failure message names a class that needs a new case here.
+    """
     values: dict[str, Any] = {"seconds": 2.5, "reason": "no", "rounds": 3, "limit": 5, "unit": "bytes", "problems": []}
     for name, kind in CLASSES.items():
         arguments = [item for item in kind.__init__.__code__.co_varnames if item in values]
@@ -316,24 +319,24 @@ def _made(kind: type[ModelError]) -> ModelError:
         return kind()  # type: ignore[call-arg]
 
 
-class OfTheApplication(RateLimited):
-    """A class that cassettes do not know."""
+class ApplicationError(RateLimited):
+    """A class unknown to cassettes."""
 
 
 async def test_an_application_error_is_replayed_as_its_base_class(path: Path) -> None:
-    """Cassettes restore only errors of the library; one with invalid details is at least a ModelError."""
+    """Cassettes restore only library errors. An error with invalid details becomes a plain ModelError."""
     odd = Refused("x")
     odd.reason = 17  # type: ignore[assignment]
-    model = RecordingModel(Leaf([OfTheApplication("slow down", retry_after=3.0), odd]), path)
+    model = RecordingModel(Leaf([ApplicationError("slow down", retry_after=3.0), odd]), path)
     for _ in range(2):
         with pytest.raises(ModelError):
-            await ask(model, question())
+            await ask(model, make_request())
     replayed = ReplayModel(path)
     with pytest.raises(RateLimited, match="slow down") as caught:
-        await ask(replayed, question())
+        await ask(replayed, make_request())
     assert (type(caught.value), caught.value.retry_after) == (RateLimited, 3.0)
     with pytest.raises(ModelError, match="declined") as plain:
-        await ask(replayed, question())
+        await ask(replayed, make_request())
     assert type(plain.value) is ModelError
 
 
@@ -341,7 +344,7 @@ async def test_an_application_error_is_replayed_as_its_base_class(path: Path) ->
 
 
 class Aliased(BaseModel):
-    """A schema whose JSON names differ and which rejects other fields."""
+    """Schema whose JSON names differ from its field names, and which rejects other fields."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
@@ -358,7 +361,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Shape:
-    """A structured answer as returned by a model."""
+    """A structured answer in the form a model returns."""
 
     id: str
     output: Any
@@ -384,8 +387,8 @@ SHAPES = [
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, path: Path) -> None:
     """The value has the same type, text and flags, whether it was recorded as text or as data."""
-    live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), question(output=case.output))
-    response = await ask(ReplayModel(path), question(output=case.output))
+    live = await ask(RecordingModel(FunctionModel(lambda _: case.reply), path), make_request(output=case.output))
+    response = await ask(ReplayModel(path), make_request(output=case.output))
     assert response == live
     assert type(response.data) is type(live.data)
 
@@ -403,10 +406,10 @@ async def test_values_outside_json_are_recorded_as_closely_as_possible(path: Pat
         value: Any
 
     live = await ask(
-        RecordingModel(FunctionModel(lambda _: ModelResponse(data={"value": Odd()})), path), question(output=Loose)
+        RecordingModel(FunctionModel(lambda _: ModelResponse(data={"value": Odd()})), path), make_request(output=Loose)
     )
     assert isinstance(live.data, Loose)
-    response = await ask(ReplayModel(path), question(output=Loose))
+    response = await ask(ReplayModel(path), make_request(output=Loose))
     assert isinstance(response.data, Loose)
     assert "Odd" in response.data.value
 
@@ -414,8 +417,8 @@ async def test_values_outside_json_are_recorded_as_closely_as_possible(path: Pat
 # Matching
 
 
-async def test_concurrent_calls_may_be_replayed_in_any_order(path: Path) -> None:
-    """Equal requests get their answers in the order of the recorded ones, however long those took."""
+async def test_concurrent_calls_can_be_replayed_in_any_order(path: Path) -> None:
+    """Equal requests get their answers in the recorded order, however long these took."""
     gates = [asyncio.Event() for _ in range(6)]
     arrived: list[int] = []
     all_here = asyncio.Event()
@@ -429,7 +432,7 @@ async def test_concurrent_calls_may_be_replayed_in_any_order(path: Path) -> None
         return f"answer {number}"
 
     def requests() -> list[ModelRequest]:
-        return [question(messages=[{"role": "user", "content": str(n // 2)}]) for n in range(6)]
+        return [make_request(messages=[{"role": "user", "content": str(n // 2)}]) for n in range(6)]
 
     async with asyncio.TaskGroup() as group:
         model = RecordingModel(FunctionModel(late), path)
@@ -450,13 +453,15 @@ async def test_concurrent_calls_may_be_replayed_in_any_order(path: Path) -> None
 SCHEMA = OutputSchema.of({"type": "object", "properties": {"a": {"type": "string"}}})
 TOOL = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
 CHANGES: dict[str, Callable[[], ModelRequest]] = {
-    "a message": lambda: question(messages=[{"role": "user", "content": "Who is wrong?"}]),
-    "a further message": lambda: question(messages=[*question().messages, {"role": "user", "content": "Well?"}]),
-    "the output schema": lambda: question(output=SCHEMA),
-    "a tool": lambda: question(tools=[TOOL]),
-    "the temperature": lambda: question(settings=ModelSettings(temperature=0.0)),
-    "the room": lambda: question(settings=ModelSettings(max_tokens=5)),
-    "an extra parameter": lambda: question(settings=ModelSettings(extra={"top_p": float("nan")})),
+    "a message": lambda: make_request(messages=[{"role": "user", "content": "Who is wrong?"}]),
+    "a further message": lambda: make_request(
+        messages=[*make_request().messages, {"role": "user", "content": "Well?"}]
+    ),
+    "the output schema": lambda: make_request(output=SCHEMA),
+    "a tool": lambda: make_request(tools=[TOOL]),
+    "the temperature": lambda: make_request(settings=ModelSettings(temperature=0.0)),
+    "the room": lambda: make_request(settings=ModelSettings(max_tokens=5)),
+    "an extra parameter": lambda: make_request(settings=ModelSettings(extra={"top_p": float("nan")})),
 }
 
 
@@ -464,8 +469,8 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 async def test_a_mismatch_shows_the_difference_from_the_recording(
     change: Callable[[], ModelRequest], path: Path
 ) -> None:
-    """Everything that may affect an answer is compared; the error shows the difference, and no model is called."""
-    await ask(RecordingModel(Leaf(), path), question())
+    """Everything that may affect an answer is compared. The error shows the difference, and no model is called."""
+    await ask(RecordingModel(Leaf(), path), make_request())
     request = change()
     with pytest.raises(CassetteMismatch) as caught:
         await ask(ReplayModel(path), request)
@@ -475,13 +480,13 @@ async def test_a_mismatch_shows_the_difference_from_the_recording(
     assert re.search(r"^\+", message.rpartition("@@")[2], re.MULTILINE)
     assert "another seed" in message
     assert (caught.value.block, caught.value.model) == ("judge", "leaf")
-    assert errors_of(request.attempts.made) == ["CassetteMismatch"]
+    assert attempt_errors(request.attempts.made) == ["CassetteMismatch"]
 
 
 async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
-    """The deadline, the maximum length of answers, listeners, and descriptions of tools are ignored."""
-    await ask(RecordingModel(Leaf(), path), question(tools=[TOOL]))
-    request = question(
+    """The deadline, the maximum length of answers, listeners, and tool descriptions are ignored."""
+    await ask(RecordingModel(Leaf(), path), make_request(tools=[TOOL]))
+    request = make_request(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
         settings=ModelSettings(timeout=3.0, max_chars=500),
         on_text=lambda _: None,
@@ -490,14 +495,14 @@ async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
 
 
 async def test_the_shown_difference_is_always_short(path: Path) -> None:
-    """The error shows the nearest recorded call of the block with the differing line, on few printable lines."""
+    """The error shows the block's nearest recorded call and the differing line, in a few printable lines."""
     lines = [f"line {n} " + "x" * 300 for n in range(3_000)]
     model = RecordingModel(Leaf(), path)
-    await ask(model, question(messages=[{"role": "user", "content": "something else"}]))
-    await ask(model, question(messages=[{"role": "user", "content": "\n".join(lines)}]))
+    await ask(model, make_request(messages=[{"role": "user", "content": "something else"}]))
+    await ask(model, make_request(messages=[{"role": "user", "content": "\n".join(lines)}]))
     lines[1] = lines[1][:250] + f"\x1b[2J {KEY} " + "y" * 50_000
     with pytest.raises(CassetteMismatch) as caught:
-        await ask(ReplayModel(path), question(messages=[{"role": "user", "content": "\n".join(lines)}]))
+        await ask(ReplayModel(path), make_request(messages=[{"role": "user", "content": "\n".join(lines)}]))
     message = str(caught.value)
     assert "something else" not in message
     assert "u001b[2J" in message
@@ -508,7 +513,7 @@ async def test_the_shown_difference_is_always_short(path: Path) -> None:
 
 
 async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
-    """The seed shuffles the judge's view, so that the replay raises an error instead of returning another verdict."""
+    """The seed shuffles the judge's view, so the replay raises an error instead of returning another verdict."""
     sides = [Debater(name, f"{name} is right") for name in "abcdef"]
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "x", "winner": None, "verdict": "y"}
@@ -518,28 +523,28 @@ async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
         await wide.run("Who?", model=ReplayModel(path), seed=2)
 
 
-async def test_a_call_beyond_the_recording_is_a_mismatch_unless_repeats_are_allowed(path: Path) -> None:
-    """Each recorded call is replayed once; with `strict` False the last of several equal ones is repeated."""
+async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
+    """Each recorded call is replayed once. With `strict` False, the last of several equal calls is repeated."""
     model = RecordingModel(Leaf(["one", "two"]), path)
     for _ in range(2):
-        await ask(model, question())
+        await ask(model, make_request())
     strict, loose = ReplayModel(path), ReplayModel(path, strict=False)
-    assert [(await ask(strict, question())).text for _ in range(2)] == ["one", "two"]
+    assert [(await ask(strict, make_request())).text for _ in range(2)] == ["one", "two"]
     with pytest.raises(CassetteMismatch, match="no other call of this block"):
-        await ask(strict, question())
-    assert [(await ask(loose, question())).text for _ in range(4)] == ["one", "two", "two", "two"]
+        await ask(strict, make_request())
+    assert [(await ask(loose, make_request())).text for _ in range(4)] == ["one", "two", "two", "two"]
     loose.assert_complete()
     with pytest.raises(CassetteMismatch):
-        await ask(loose, question(messages=[{"role": "user", "content": "new"}]))
+        await ask(loose, make_request(messages=[{"role": "user", "content": "new"}]))
 
 
-async def test_unused_recorded_calls_are_named(path: Path) -> None:
-    """Calls are named by block and line, also in the failure of a test."""
+async def test_unused_recorded_calls_are_listed(path: Path) -> None:
+    """They are listed by block and line, also in the message of a failing test."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
-        await ask(model, question(messages=[{"role": "user", "content": str(number)}]))
+        await ask(model, make_request(messages=[{"role": "user", "content": str(number)}]))
     replayed = ReplayModel(path)
-    await ask(replayed, question(messages=[{"role": "user", "content": "0"}]))
+    await ask(replayed, make_request(messages=[{"role": "user", "content": "0"}]))
     assert replayed.remaining == 7
     assert repr(replayed) == f"<ReplayModel {str(path)!r}: 1 of 8 calls given>"
     with pytest.raises(AssertionError, match=r"7 of 8 calls .* judge \(line 3\), .* and 2 more") as caught:
@@ -557,45 +562,51 @@ def test_an_empty_recording_can_be_replayed(path: Path) -> None:
 
 
 async def test_a_recorder_around_retries_writes_one_line(path: Path) -> None:
-    """The line contains the attempts with durations and events; the replay takes no time."""
+    """The line contains the attempts with durations and events. The replay takes no time."""
     naps = Naps()
     events: list[Any] = []
-    live = question(events=events)
-    leaf = Leaf([down(), used(30, " "), used(40)], retry=Retry(attempts=3, sleep=naps))
+    live = make_request(events=events)
+    leaf = Leaf(
+        [endpoint_error(), answer_with_usage(30, " "), answer_with_usage(40)], retry=Retry(attempts=3, sleep=naps)
+    )
     await ask(RecordingModel(leaf, path), live)
     assert len(lines_of(path)) == 2
     replayed_events: list[Any] = []
-    request = question(events=replayed_events)
+    request = make_request(events=replayed_events)
     assert (await ask(ReplayModel(path), request)).text == "fine"
     assert len(naps.waits) == 1
     assert [type(event).__name__ for event in events] == ["CallRetried", "CallRetried"]
     assert replayed_events == events
     assert (
-        errors_of(request.attempts.made) == errors_of(live.attempts.made) == ["ProviderFailed", "EmptyResponse", None]
+        attempt_errors(request.attempts.made)
+        == attempt_errors(live.attempts.made)
+        == ["ProviderFailed", "EmptyResponse", None]
     )
     assert request.attempts.usage == live.attempts.usage
 
 
 async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -> None:
-    """Errors are recorded, too, and the policy retries them in the replay."""
-    answer = await ask(Retrying(RecordingModel(Leaf([down(), "fine"]), path), Retry(sleep=Naps())), question())
+    """Errors are recorded too, and the policy retries them in the replay."""
+    answer = await ask(
+        Retrying(RecordingModel(Leaf([endpoint_error(), "fine"]), path), Retry(sleep=Naps())), make_request()
+    )
     assert len(lines_of(path)) == 3
     naps = Naps()
-    request = question()
+    request = make_request()
     response = await ask(Retrying(ReplayModel(path), Retry(sleep=naps)), request)
     assert response.text == answer.text == "fine"
     assert len(naps.waits) == 1
-    assert errors_of(request.attempts.made) == ["ProviderFailed", None]
+    assert attempt_errors(request.attempts.made) == ["ProviderFailed", None]
 
 
 async def test_nested_recorders_count_each_request_once(path: Path) -> None:
-    """Wrappers inside a recording send nothing themselves; calls of other models do not count."""
-    first = RecordingModel(Wrapper(Leaf([down()], name="one")), path)
+    """Wrappers inside a recording send nothing themselves. Calls of other models do not count."""
+    first = RecordingModel(Wrapper(Leaf([endpoint_error()], name="one")), path)
     second_path = path.with_name("second.jsonl")
-    second = RecordingModel(Wrapper(Leaf([used(9)], name="two")), second_path)
-    live = question()
+    second = RecordingModel(Wrapper(Leaf([answer_with_usage(9)], name="two")), second_path)
+    live = make_request()
     await ask(Fallback(first, second), live)
-    request = question()
+    request = make_request()
     await ask(Fallback(ReplayModel(path), ReplayModel(second_path)), request)
     assert [(attempt.model, attempt.error) for attempt in request.attempts.made] == [
         (attempt.model, attempt.error) for attempt in live.attempts.made
@@ -605,7 +616,7 @@ async def test_nested_recorders_count_each_request_once(path: Path) -> None:
 
 
 def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
-    """The error is raised at once; a call that was cancelled for another reason leaves no line."""
+    """The error is raised at once. A call cancelled for another reason leaves no line."""
 
     async def hang(_: ModelRequest) -> str:
         await asyncio.Event().wait()
@@ -614,14 +625,14 @@ def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
     async def run() -> tuple[ModelError, ModelError]:
         model = RecordingModel(FunctionModel(hang), path)
         with pytest.raises(ModelTimeout) as live:
-            await ask(model, question(timeout=1.0))
-        task = asyncio.create_task(ask(model, question()))
+            await ask(model, make_request(timeout=1.0))
+        task = asyncio.create_task(ask(model, make_request()))
         await asyncio.sleep(0.5)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
         with pytest.raises(ModelTimeout) as replay_error:
-            await ask(ReplayModel(path), question(timeout=1.0))
+            await ask(ReplayModel(path), make_request(timeout=1.0))
         return live.value, replay_error.value
 
     live, replay_error = asyncio.run(run())
@@ -633,35 +644,35 @@ async def test_a_replayed_run_reaches_its_limit_again(path: Path) -> None:
     """The replay counts the recorded requests and raises the same error."""
     limits = Limits(calls=3)
     live = await pattern().run(
-        "Should it move?", model=RecordingModel(FunctionModel(said), path), seed=7, limits=limits
+        "Should it move?", model=RecordingModel(FunctionModel(answer_next), path), seed=7, limits=limits
     )
     repeat = await pattern().run("Should it move?", model=ReplayModel(path), seed=7, limits=limits)
     assert live.status == "limit"
-    same(live, repeat)
-    full = question(attempts=Attempts().belong_to(meter=Full(), tell=None, seed=()))
-    with pytest.raises(LimitReached):  # not a mismatch: the call was never made when it was recorded
+    assert_same(live, repeat)
+    full = make_request(attempts=Attempts().belong_to(meter=Full(), tell=None, seed=()))
+    with pytest.raises(LimitReached):  # not a mismatch: the call was not made during the recording
         await ask(ReplayModel(path), full)
 
 
 class Full:
-    """Meter that allows no further request."""
+    """Meter that allows no further requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         """Raise LimitReached."""
         raise LimitReached("calls", limit=1, used=1)
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Do nothing; the method is never called."""
+        """Do nothing, since the method is never called."""
 
     def release(self, reserved: object) -> None:
-        """Do nothing; the method is never called."""
+        """Do nothing, since the method is never called."""
 
 
 def test_a_recording_can_replace_a_scripted_model(path: Path) -> None:
-    """A test that was written with a script can use a replay instead."""
+    """A test written with a script can use a replay instead."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     short = debate(name="short", debaters=sides, max_rounds=1, synthesizer=False)
     script = ScriptedModel("Yes.", "No.", {"reasoning": "x", "winner": "for", "verdict": "y"})
     live = short.run_sync("Why?", model=RecordingModel(script, path), seed=3)
     script.assert_complete()
-    same(live, short.run_sync("Why?", model=ReplayModel(path), seed=3))
+    assert_same(live, short.run_sync("Why?", model=ReplayModel(path), seed=3))

@@ -1,4 +1,4 @@
-"""Refusals of servers over real HTTP: which requests are repeated in another form, and which errors are raised."""
+"""Refusals by servers over real HTTP: requests are repeated in another form, or an error is raised."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ pytestmark = pytest.mark.anyio
 Body = dict[str, Any]
 
 
-async def well(exchange: Exchange) -> None:
-    """Answer a debater, or a judge in any mode."""
+async def answer_well(exchange: Exchange) -> None:
+    """Answer as a debater, or as a judge in any mode."""
     body = exchange.body
     written = json.dumps([body.get(name) for name in ("response_format", "output_config", "tools", "messages")])
     if '"winner"' in written or '\\"winner\\"' in written:
@@ -59,8 +59,8 @@ async def well(exchange: Exchange) -> None:
 
 
 @dataclass
-class Picky:
-    """Server that answers well, but refuses the requests selected by `refuses`."""
+class PickyServer:
+    """Server that answers well but rejects the requests selected by `refuses`."""
 
     refuses: Callable[[Body], bool]
     status: int
@@ -71,7 +71,7 @@ class Picky:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer one request."""
         if not self.refuses(exchange.body):
-            await well(exchange)
+            await answer_well(exchange)
             return
         self.refused += 1
         if isinstance(self.body, str):
@@ -84,14 +84,14 @@ class Picky:
         return ChatServer({}, otherwise=self, exchange=MessagesExchange if anthropic else Exchange)
 
 
-def roles(body: Body) -> list[str]:
+def message_roles(body: Body) -> list[str]:
     """Return the roles of a request's messages."""
     return [message["role"] for message in body["messages"]]
 
 
-def consecutive(body: Body) -> bool:
-    """Return whether two neighbouring messages have the same role."""
-    sequence = roles(body)
+def has_consecutive_roles(body: Body) -> bool:
+    """Return whether two neighboring messages have the same role."""
+    sequence = message_roles(body)
     return any(one == two for one, two in itertools.pairwise(sequence))
 
 
@@ -99,8 +99,8 @@ def error(message: str, **more: Any) -> Body:
     return {"error": {"message": message, **more}}
 
 
-async def run(model: Model, **options: Any) -> Any:
-    """Run a debate of two sides and one round with a judge, streamed as in front ends."""
+async def run_debate(model: Model, **options: Any) -> Any:
+    """Run a debate with two sides, one round and a judge, streamed as in front ends."""
     options = {"debaters": SIDES, **options}
     handle = debate(name="rent", max_rounds=1, synthesizer=False, **options).start(QUESTION, model=model)
     async for _ in handle:
@@ -108,7 +108,7 @@ async def run(model: Model, **options: Any) -> Any:
     return await handle
 
 
-def question(*, output: Any = None, on_text: Any = None, **options: Any) -> ModelRequest:
+def make_request(*, output: Any = None, on_text: Any = None, **options: Any) -> ModelRequest:
     """Return a request with a system message."""
     messages = [{"role": "system", "content": "You debate."}, {"role": "user", "content": "Cap rents?"}]
     output = None if output is None else OutputSchema.of(output)
@@ -117,12 +117,12 @@ def question(*, output: Any = None, on_text: Any = None, **options: Any) -> Mode
     )
 
 
-# A form that the server accepts
+# An accepted form of the request
 
 
 @dataclass(frozen=True)
-class Optional:
-    """A part of a request that servers refuse, with various messages."""
+class OptionalPart:
+    """A part of a request that servers reject, with various messages."""
 
     id: str
     refuses: Callable[[Body], bool]
@@ -130,7 +130,7 @@ class Optional:
     body: Any
     settings: ModelSettings = field(default_factory=ModelSettings)
     warns: str = ""
-    """The omitted part as named by a warning; blank if the library emits none."""
+    """Name of the omitted part in the warning; blank if the library emits no warning."""
 
 
 UNSUPPORTED = (
@@ -144,14 +144,14 @@ VERIFIED = error("Your organization must be verified to stream this model.", par
 WRAPPED = error("Provider returned error", code=400, metadata={"raw": json.dumps(VERIFIED), "provider_name": "OpenAI"})
 
 OPTIONAL = [
-    Optional(
+    OptionalPart(
         "a08: the older name of the limit",
         lambda body: "max_tokens" in body,
         400,
         error(UNSUPPORTED, type="invalid_request_error", param="max_tokens", code="unsupported_parameter"),
         ModelSettings(max_tokens=800),
     ),
-    Optional(
+    OptionalPart(
         "a09: a temperature",
         lambda body: "temperature" in body,
         400,
@@ -159,7 +159,7 @@ OPTIONAL = [
         ModelSettings(temperature=0),
         warns="temperature",
     ),
-    Optional(
+    OptionalPart(
         "a limit beyond the model's",
         lambda body: "max_tokens" in body or "max_completion_tokens" in body,
         422,
@@ -167,33 +167,33 @@ OPTIONAL = [
         ModelSettings(max_tokens=800_000),
         warns="max_tokens",
     ),
-    Optional(
+    OptionalPart(
         "a11: streaming, as a 403",
         lambda body: "stream" in body,
         403,
         {"message": "Streaming requests are not yet allowed."},
     ),
-    Optional("a17: streaming, behind another vendor", lambda body: "stream" in body, 400, WRAPPED),
-    Optional("stream_options", lambda body: "stream_options" in body, 400, error("extra fields not permitted")),
-    Optional(
+    OptionalPart("a17: streaming, behind another vendor", lambda body: "stream" in body, 400, WRAPPED),
+    OptionalPart("stream_options", lambda body: "stream_options" in body, 400, error("extra fields not permitted")),
+    OptionalPart(
         "a12: a system message",
-        lambda body: "system" in roles(body),
+        lambda body: "system" in message_roles(body),
         400,
         {"object": "error", "message": ALTERNATE, "type": "BadRequestError", "code": 400},
     ),
-    Optional(
+    OptionalPart(
         "a13: a system message, as a 500",
-        lambda body: "system" in roles(body),
+        lambda body: "system" in message_roles(body),
         500,
         error(f"Error: Jinja Exception: {ALTERNATE}", code=500, type="server_error"),
     ),
-    Optional(
+    OptionalPart(
         "a template that the server does not find, as a 500",
         lambda body: "stream" in body,
         501,
         error("Streaming is not implemented for this backend"),
     ),
-    Optional(
+    OptionalPart(
         "a response format, as a 404 of a router",
         lambda body: "response_format" in body,
         404,
@@ -204,9 +204,12 @@ OPTIONAL = [
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", OPTIONAL, ids=lambda case: case.id)
-async def test_a_debate_continues_without_a_refused_part(case: Optional, transport: Any) -> None:
-    """The refusal uses no attempt, later debates omit the part, and a refused user setting is reported once."""
-    picky = Picky(case.refuses, case.status, case.body)
+async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, transport: Any) -> None:
+    """The refusal does not use up an attempt, and later debates omit the part.
+
+    A rejected user setting is reported once.
+    """
+    picky = PickyServer(case.refuses, case.status, case.body)
     async with picky.server() as server:
         for number in range(2):
             model = OpenAIModel(
@@ -214,10 +217,10 @@ async def test_a_debate_continues_without_a_refused_part(case: Optional, transpo
             )
             if case.warns and number == 0:
                 with pytest.warns(FlowDebateWarning, match=f"'m' refuses {case.warns}") as warned:
-                    result = await run(model)
+                    result = await run_debate(model)
                 assert len(warned) == 1
             else:
-                result = await run(model)
+                result = await run_debate(model)
             assert result.output.verdict.winner == "for"
             assert [entry.text for entry in result.output.transcript] == ["Homes first."] * 2
             if number == 0:
@@ -238,23 +241,23 @@ async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
         elif "response_format" in exchange.body:
             await exchange.events([chunk(json.dumps(VERDICT)), chunk(finish="stop"), usage_chunk()])
         else:
-            await well(exchange)
+            await answer_well(exchange)
 
     async with ChatServer({}, otherwise=serve) as server:
         for refused in (1, 0):
-            result = await run(OpenAIModel("m", base_url=server.base_url, api_key="k"))
+            result = await run_debate(OpenAIModel("m", base_url=server.base_url, api_key="k"))
             assert result.output.verdict.winner == "for"
             assert sum("stream" not in body for body in server.bodies) == refused
             server.bodies.clear()
 
 
-async def test_only_the_refused_part_is_left_out() -> None:
-    """A step that did not help is undone: here the server refuses the stream, but not its options."""
-    picky = Picky(lambda body: "temperature" in body, 400, error("Nope."))
+async def test_only_the_rejected_part_is_omitted() -> None:
+    """A step that did not help is undone: here the server rejects streaming, but not its options."""
+    picky = PickyServer(lambda body: "temperature" in body, 400, error("Nope."))
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0.3))
         with pytest.warns(FlowDebateWarning, match="temperature"):
-            await ask(model, question(on_text=lambda _: None))
+            await ask(model, make_request(on_text=lambda _: None))
     assert server.bodies[-1] == {
         "model": "m",
         "messages": server.bodies[0]["messages"],
@@ -263,25 +266,28 @@ async def test_only_the_refused_part_is_left_out() -> None:
     }
 
 
-async def test_two_refused_parts_are_found_by_the_changing_refusal() -> None:
-    """If all refusals have the same text, the request is sent without any optional part."""
+async def test_two_rejected_parts_are_both_omitted() -> None:
+    """Each refusal names one of them.
+
+    If all refusals have the same text, the request is sent without any optional part.
+    """
 
     def reason(body: Body) -> str | None:
-        return next((name for name in ("system", "temperature") if name in roles(body) or name in body), None)
+        return next((name for name in ("system", "temperature") if name in message_roles(body) or name in body), None)
 
     for words in ("{}", "Bad Request"):
 
         async def refuse(exchange: Exchange, words: str = words) -> None:
             refused = reason(exchange.body)
             if refused is None:
-                await well(exchange)
+                await answer_well(exchange)
             else:
                 await exchange.json(error(words.format(refused)), status=400)
 
         async with ChatServer({}, otherwise=refuse) as server:
             model = OpenAIModel("m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0.3))
             with pytest.warns(FlowDebateWarning, match="temperature"):
-                answered = await ask(model, question())
+                answered = await ask(model, make_request())
         assert answered.text == "Homes first."
         assert server.bodies[-1]["messages"] == [{"role": "user", "content": "You debate.\n\nCap rents?"}]
 
@@ -295,26 +301,28 @@ async def test_if_all_forms_are_refused_the_first_refusal_is_raised() -> None:
 
     async with ChatServer({}, otherwise=refuse) as server:
         with pytest.raises(RequestRejected, match="Refusal 0"):
-            await ask(OpenAIModel("m", base_url=server.base_url, api_key="k"), question(on_text=lambda _: None))
+            await ask(OpenAIModel("m", base_url=server.base_url, api_key="k"), make_request(on_text=lambda _: None))
         assert learned_of(server.base_url, "m").dropped == frozenset()
 
 
 async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
     """Parts added by the library are still omitted."""
-    picky = Picky(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
+    picky = PickyServer(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
     async with picky.server() as server:
         model = OpenAIModel(
             "m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0), strict=True
         )
         with pytest.raises(RequestRejected, match="temperature"):
-            await ask(model, question(on_text=lambda _: None))
+            await ask(model, make_request(on_text=lambda _: None))
         relaxed = OpenAIModel("m", base_url=server.base_url, api_key="k", strict=True)
-        assert (await ask(relaxed, question(on_text=lambda _: None))).text == "Homes first."
+        assert (await ask(relaxed, make_request(on_text=lambda _: None))).text == "Homes first."
 
 
-async def test_neighbouring_messages_of_one_role_are_joined() -> None:
-    """One of the joined messages explains why an empty answer cannot be used (case a14)."""
-    picky = Picky(consecutive, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"})
+async def test_neighboring_messages_of_one_role_are_joined() -> None:
+    """In case a14, one of the joined messages explains why an empty answer cannot be used."""
+    picky = PickyServer(
+        has_consecutive_roles, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"}
+    )
     messages = [{"role": "user", "content": "Cap rents?"}, {"role": "user", "content": "That cannot be used."}]
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k")
@@ -324,7 +332,7 @@ async def test_neighbouring_messages_of_one_role_are_joined() -> None:
 
 
 async def test_a_refused_mode_after_ignored_ones_is_not_final() -> None:
-    """The model answers in prose, JSON mode is refused, and a code block is accepted (case a15)."""
+    """The model answers in prose, JSON mode is rejected, and a code block is accepted (case a15)."""
 
     async def ignore(exchange: Exchange) -> None:
         body = exchange.body
@@ -334,20 +342,20 @@ async def test_a_refused_mode_after_ignored_ones_is_not_final() -> None:
         elif form or "tools" in body:
             await exchange.json(completion("Certainly! The first side was stronger."))
         else:
-            await well(exchange)
+            await answer_well(exchange)
 
     async with ChatServer({}, otherwise=ignore) as server:
-        result = await run(OpenAIModel("m", base_url=server.base_url, api_key="k"))
+        result = await run_debate(OpenAIModel("m", base_url=server.base_url, api_key="k"))
     assert result.output.verdict.winner == "for"
     assert events(result, ModelCalled)[-1].asked_as == "md_json"
 
 
-async def test_tools_are_offered_first_if_a_server_refuses_both_together() -> None:
-    """The message of the refusal names neither."""
+async def test_tools_are_offered_first_if_a_server_rejects_both() -> None:
+    """The refusal mentions neither tools nor schema."""
     from flowdebate.models import ToolSpec
 
     tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
-    picky = Picky(
+    picky = PickyServer(
         lambda body: (
             any(definition["function"]["name"] == "look_up" for definition in body.get("tools", ()))
             and (
@@ -363,7 +371,7 @@ async def test_tools_are_offered_first_if_a_server_refuses_both_together() -> No
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k")
         for _ in range(2):
-            request = question(output=Verdict)
+            request = make_request(output=Verdict)
             request.tools = [tool]
             answered = await ask(model, request)
             assert isinstance(answered.data, Verdict)
@@ -373,25 +381,25 @@ async def test_tools_are_offered_first_if_a_server_refuses_both_together() -> No
 @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
 @pytest.mark.parametrize("name", ["claude-opus-4-5", "claude-opus-4-5-20251101", "claude-sonnet-4-0", "claude-opus-9"])
 async def test_claude_without_adaptive_thinking_gets_a_budget(name: str) -> None:
-    """Case a10: models that are known to need one get it at once, others when they report it."""
+    """Case a10: known models get a budget at once, and other models when the server requires it."""
     refusal = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"},
     }
-    picky = Picky(lambda body: body.get("thinking", {}).get("type") == "adaptive", 400, refusal)
+    picky = PickyServer(lambda body: body.get("thinking", {}).get("type") == "adaptive", 400, refusal)
     async with picky.server(anthropic=True) as server:
         model = AnthropicModel(name, base_url=server.base_url, api_key="k", settings=ModelSettings(effort="high"))
         for _ in range(2):
-            assert (await ask(model, question())).text == "Homes first."
+            assert (await ask(model, make_request())).text == "Homes first."
     assert server.bodies[-1]["thinking"]["type"] == "enabled"
     assert picky.refused == (1 if name == "claude-opus-9" else 0)
 
 
-# A refusal that ends the call
+# Refusals that end the call
 
 
 @dataclass(frozen=True)
-class Final:
+class FinalRefusal:
     """A refusal that no other form of the request would change."""
 
     id: str
@@ -400,33 +408,33 @@ class Final:
     error: type[ModelError]
     says: str = ""
     silent: str = ""
-    """Text that the message does not contain."""
+    """Text that the error message does not contain."""
     requests: int = 1
 
 
 TPM = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 36278. The input must be reduced."
 FINAL = [
-    Final(
+    FinalRefusal(
         "a21: a wrong key as a 400",
         400,
         {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: na***ys."},
         AuthenticationFailed,
     ),
-    Final(
+    FinalRefusal(
         "a22: a request that can never fit",
         429,
         error(TPM, type="tokens", code="rate_limit_exceeded"),
         ContextTooLong,
         "larger than the account's limit",
     ),
-    Final(
+    FinalRefusal(
         "the same, as a 413",
         413,
         error(TPM, code="rate_limit_exceeded"),
         ContextTooLong,
         "larger than the account's limit",
     ),
-    Final(
+    FinalRefusal(
         "a23: a context limit",
         400,
         error(
@@ -435,14 +443,14 @@ FINAL = [
         ),
         ContextTooLong,
     ),
-    Final("a24: a long input", 400, error("Input is too long for requested model."), ContextTooLong),
-    Final(
+    FinalRefusal("a24: a long input", 400, error("Input is too long for requested model."), ContextTooLong),
+    FinalRefusal(
         "a25: a long prompt",
         400,
         error("The decoder prompt (length 10127) is longer than the maximum model length of 8192."),
         ContextTooLong,
     ),
-    Final(
+    FinalRefusal(
         "a18: a filter",
         400,
         error(
@@ -451,7 +459,7 @@ FINAL = [
         ),
         ContentFiltered,
     ),
-    Final(
+    FinalRefusal(
         "a19: a filter as a 403",
         403,
         {
@@ -461,46 +469,46 @@ FINAL = [
         ContentFiltered,
         silent="key",
     ),
-    Final(
+    FinalRefusal(
         "a20: a blocked prompt",
         200,
         {"choices": [], "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}},
         ContentFiltered,
         "PROHIBITED_CONTENT",
     ),
-    Final(
+    FinalRefusal(
         "a key without rights",
         403,
         error("This API key has no access to the project."),
         AuthenticationFailed,
         "Check the API key",
     ),
-    Final("a country", 403, error("Country, region, or territory not supported"), AuthenticationFailed),
-    Final(
+    FinalRefusal("a country", 403, error("Country, region, or territory not supported"), AuthenticationFailed),
+    FinalRefusal(
         "an unknown model",
         404,
         error("The model `m` does not exist or you do not have access to it."),
         ModelNotFound,
         "Check the model's name",
     ),
-    Final("a model that a router has not", 404, error("No endpoints found for vendor/m."), ModelNotFound),
-    Final(
+    FinalRefusal("a model that a router has not", 404, error("No endpoints found for vendor/m."), ModelNotFound),
+    FinalRefusal(
         "a policy of a router",
         404,
         error("No endpoints found matching your data policy."),
         ModelNotFound,
         "data policy",
     ),
-    Final(
+    FinalRefusal(
         "a28: an unexpected endpoint in a 200",
         200,
         {"error": "Unexpected endpoint or method. (POST /chat/completions)"},
         RequestRejected,
         "base_url",
     ),
-    Final("a27: no such page", 404, "404 page not found", RequestRejected, "base_url"),
-    Final("no such route", 404, {"detail": "Not Found"}, RequestRejected, "base_url"),
-    Final(
+    FinalRefusal("a27: no such page", 404, "404 page not found", RequestRejected, "base_url"),
+    FinalRefusal("no such route", 404, {"detail": "Not Found"}, RequestRejected, "base_url"),
+    FinalRefusal(
         "a limit for a day",
         429,
         [
@@ -525,14 +533,16 @@ FINAL = [
 @pytest.mark.parametrize("on_text", [None, lambda _: None], ids=["whole", "streamed"])
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", FINAL, ids=lambda case: case.id)
-async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, transport: Any, on_text: Any) -> None:
-    """The error explains the remedy, after one request."""
-    picky = Picky(lambda _: True, case.status, case.body)
+async def test_a_refusal_for_another_reason_ends_the_call_at_once(
+    case: FinalRefusal, transport: Any, on_text: Any
+) -> None:
+    """The error explains the remedy after one request."""
+    picky = PickyServer(lambda _: True, case.status, case.body)
     async with picky.server() as server:
         model = OpenAIModel(
             "m", base_url=server.base_url, api_key="sk-none", transport=transport, retry=Retry(first_wait=0)
         )
-        request = question(on_text=on_text)
+        request = make_request(on_text=on_text)
         with pytest.raises(ModelError) as caught:
             await ask(model, request)
     assert case.status == 200 or request.attempts.usage.total_tokens == 0
@@ -545,18 +555,18 @@ async def test_a_refusal_for_another_reason_ends_the_call_at_once(case: Final, t
 @pytest.mark.parametrize(
     "case", [case for case in FINAL if case.id.startswith(("a18", "a19"))], ids=lambda case: case.id
 )
-async def test_other_debaters_continue_when_a_filter_stops_one(case: Final) -> None:
+async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusal) -> None:
     """The refusal is not an application error: a policy skips the turn, and a fallback is called."""
     sides = [*SIDES, Debater("cleo", "later")]
-    picky = Picky(lambda _: picky.refused < 1, case.status, case.body)
+    picky = PickyServer(lambda _: picky.refused < 1, case.status, case.body)
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k")
-        result = await run(model, debaters=sides, failures=FailurePolicy(on_failure="skip"))
+        result = await run_debate(model, debaters=sides, failures=FailurePolicy(on_failure="skip"))
         assert [entry.speaker for entry in result.output.transcript] == ["ben", "cleo"]
         assert result.output.verdict is not None
         picky.refused = 0
         spare = OpenAIModel("spare", base_url=server.base_url, api_key="k")
-        assert (await ask(Fallback(model, spare), question())).text == "Homes first."
+        assert (await ask(Fallback(model, spare), make_request())).text == "Homes first."
         assert server.bodies[-1]["model"] == "spare"
 
 
@@ -591,51 +601,51 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: Final) -> N
     ],
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
-async def test_a_limit_per_minute_is_waited_for(body: Any, wait: float | None) -> None:
-    """Such a limit is not an exhausted quota; the error names the vendor behind the endpoint."""
+async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> None:
+    """Such a limit is not an exhausted quota. The error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    picky = Picky(lambda _: picky.refused < 1, 429, {"error": body})
+    picky = PickyServer(lambda _: picky.refused < 1, 429, {"error": body})
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", retry=Retry(sleep=sleep))
-        assert (await ask(model, question())).text == "Homes first."
+        assert (await ask(model, make_request())).text == "Homes first."
     assert len(waits) == 1
     assert wait is None or waits[0] == pytest.approx(wait, rel=0.01)
     if wait is None:
-        picky = Picky(lambda _: True, 429, {"error": body})
+        picky = PickyServer(lambda _: True, 429, {"error": body})
         async with picky.server() as server:
             with pytest.raises(RateLimited, match=r"BaseTen: m is temporarily rate-limited upstream"):
-                await ask(OpenAIModel("m", base_url=server.base_url, api_key="k", retry=None), question())
+                await ask(OpenAIModel("m", base_url=server.base_url, api_key="k", retry=None), make_request())
 
 
 @pytest.mark.parametrize(
     ("path", "hint"), [("", "/v1"), ("/api", "/api/v1"), ("/v1/chat", "it must be the address below which")]
 )
 @pytest.mark.parametrize("kind", ["text/plain", "text/html"])
-async def test_a_wrong_address_says_what_to_change(path: str, hint: str, kind: str) -> None:
-    """The same holds for a page in place of an answer."""
+async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> None:
+    """The error suggests the change. A web page in place of an answer is treated in the same way."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.path == "/v1/chat/completions":
-            await well(exchange)
+            await answer_well(exchange)
         else:
             await exchange.answer(b"404 page not found", kind=kind, status=404)
 
     async with ChatServer({}, otherwise=serve) as server:
         address = server.base_url.removesuffix("/v1") + path
         with pytest.raises(RequestRejected, match="base_url") as caught:
-            await ask(OpenAIModel("m", base_url=address, api_key="k"), question(on_text=lambda _: None))
+            await ask(OpenAIModel("m", base_url=address, api_key="k"), make_request(on_text=lambda _: None))
         assert hint in str(caught.value)
     assert server.posts == 1
 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
-async def test_a_retry_doubles_the_token_limit_that_was_sent(kind: Any, limits: tuple[int | None, int | None]) -> None:
-    """The limit may be set by the model, by the request, or by neither."""
+async def test_a_retry_doubles_the_sent_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
+    """The model, the request or neither may set the limit."""
     model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:
@@ -646,7 +656,7 @@ async def test_a_retry_doubles_the_token_limit_that_was_sent(kind: Any, limits: 
         {}, otherwise=serve, exchange=Exchange if kind is OpenAIModel else MessagesExchange
     ) as server:
         model = kind("m", base_url=server.base_url, api_key="k", settings=ModelSettings(max_tokens=model_limit))
-        await ask(model, question(output=Verdict, max_tokens=settings_limit))
+        await ask(model, make_request(output=Verdict, max_tokens=settings_limit))
     first, second = (body.get("max_tokens") for body in server.bodies)
     first_limit = settings_limit or model_limit or (None if kind is OpenAIModel else 8_192)
     assert (first, second) == (first_limit, 2 * (first_limit or 4_096))
@@ -654,17 +664,22 @@ async def test_a_retry_doubles_the_token_limit_that_was_sent(kind: Any, limits: 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files and clipboards add newlines; other characters that headers cannot have are named without the key."""
+    """Files and clipboards add newlines.
+
+    Other characters that are invalid in headers are named without showing the key.
+    """
     variable = "OPENAI_API_KEY" if kind is OpenAIModel else "ANTHROPIC_API_KEY"
-    async with ChatServer({}, otherwise=well, exchange=Exchange if kind is OpenAIModel else MessagesExchange) as server:
+    async with ChatServer(
+        {}, otherwise=answer_well, exchange=Exchange if kind is OpenAIModel else MessagesExchange
+    ) as server:
         for key in ("sk-canary-1\n", "\ufeffsk-canary-1\r\n"):
             monkeypatch.setenv(variable, key)
-            await ask(kind("m", base_url=server.base_url), question())
-            await ask(kind("m", base_url=server.base_url, api_key=key), question())
+            await ask(kind("m", base_url=server.base_url), make_request())
+            await ask(kind("m", base_url=server.base_url, api_key=key), make_request())
         for key in ("sk-canary\n1", "sk-canary\u2011"):
             monkeypatch.setenv(variable, key)
             with pytest.raises(AuthenticationFailed, match=f"the API key in {variable} has a line break") as caught:
-                await ask(kind("m", base_url=server.base_url), question())
+                await ask(kind("m", base_url=server.base_url), make_request())
             assert "canary" not in str(caught.value)
     keys = [headers.get("x-api-key") or headers["authorization"].removeprefix("Bearer ") for headers in server.headers]
     assert keys == ["sk-canary-1"] * 4
@@ -675,18 +690,18 @@ async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.
 
 @dataclass(frozen=True)
 class Piece:
-    """An optional part of a request, recognized in its body."""
+    """An optional part of a request, recognized by its body."""
 
     name: str
     matches: Callable[[Body], bool]
     anthropic: bool = True
-    """Whether Anthropic's API has this part."""
+    """True if Anthropic's API has this part."""
 
 
 PIECES = [
     Piece("stream", lambda body: bool(body.get("stream"))),
     Piece("stream_options", lambda body: "stream_options" in body, anthropic=False),
-    Piece("system", lambda body: "system" in body or "system" in roles(body)),
+    Piece("system", lambda body: "system" in body or "system" in message_roles(body)),
     Piece("temperature", lambda body: "temperature" in body),
     Piece("max_tokens", lambda body: body.get("max_tokens") == ROOM),
     Piece("both names of the limit", lambda body: ROOM in (body.get("max_tokens"), body.get("max_completion_tokens"))),
@@ -717,10 +732,10 @@ BODIES = st.one_of(
 @pytest.mark.parametrize("way", slow_but_first(["aiohttp", "openai", "anthropic"]))
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
-async def test_a_debate_completes_whichever_part_is_refused(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """Any optional part may be refused, with any inconclusive status and unknown words."""
-    learned_of.cache_clear()  # the server of another example may have had this port
-    picky = Picky(piece.matches, code, body)
+async def test_a_debate_completes_whichever_part_is_rejected(way: Any, piece: Piece, code: int, body: Any) -> None:
+    """Any optional part may be rejected, with any inconclusive status and unknown wording."""
+    learned_of.cache_clear()  # an earlier example's server may have used this port
+    picky = PickyServer(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:
         model_settings = ModelSettings(temperature=0.5, max_tokens=ROOM, effort="high")
         model = (
@@ -730,6 +745,6 @@ async def test_a_debate_completes_whichever_part_is_refused(way: Any, piece: Pie
                 "m", base_url=server.base_url, api_key="k", settings=model_settings, retry=None, transport=way
             )
         )
-        result = await run(model)
+        result = await run_debate(model)
     assert result.output.verdict.winner == "for"
     assert [entry.text for entry in result.output.transcript] == ["Homes first."] * 2

@@ -38,17 +38,17 @@ KEYS = [provider.key_env for provider in PROVIDERS.values() if provider.key_env]
 NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", *map(address_variable, PROVIDERS), *KEYS)
 
 
-class Mine:
+class CustomModel:
     """Custom model of an application."""
 
     name = "mine"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Do nothing; the method is never called."""
+        """Do nothing, since the method is never called."""
         raise NotImplementedError
 
 
-MINE = Mine()
+MINE = CustomModel()
 
 
 @contextmanager
@@ -65,15 +65,15 @@ def environment(**values: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
 def test_each_provider_s_models_can_be_named(provider: str) -> None:
-    """The provider's part of a name may contain slashes; errors name the model as the user does."""
+    """The part after the provider may contain slashes. Errors use the name as the user wrote it."""
     model = resolve_model(f"{provider}/some/model:7b")
     assert isinstance(model, AnthropicModel if provider == "anthropic" else OpenAIModel)
     assert model.name == f"{provider}/some/model:7b"
     assert model._name == "some/model:7b"
 
 
-def test_a_provider_s_model_goes_to_the_provider() -> None:
-    """OPENAI_BASE_URL moves only OpenAI's address."""
+def test_a_provider_s_model_uses_its_own_address() -> None:
+    """OPENAI_BASE_URL changes only OpenAI's address."""
     with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
         ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
         assert isinstance(ollama, OpenAIModel)
@@ -82,14 +82,14 @@ def test_a_provider_s_model_goes_to_the_provider() -> None:
         assert openai.base_url == "http://127.0.0.1:1/v1"
 
 
-def test_local_means_the_embedded_model() -> None:
-    """The model is not looked for yet."""
+def test_local_selects_the_embedded_model() -> None:
+    """The model's file is not looked up yet."""
     assert isinstance(resolve_model("local"), LocalModel)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Models of the run and the block, the environment, and the name of the expected model."""
+    """Models of the run and the block, the environment, and the expected model name."""
 
     id: str
     run_model: Any
@@ -122,14 +122,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
-    """The order is the run's override, a block's own choice, the run's model, environment, OpenAI."""
+    """The order is the run's override, a block's own choice, the run's model, the environment, and OpenAI."""
     with environment(**case.environment):
         assert ModelResolver(case.run_model).resolve(case.block_model).name == case.name
 
 
 @dataclass(frozen=True)
-class Around:
-    """Models of the enclosing patterns, nearest first, the block's model, and the expected one."""
+class EnclosingModels:
+    """Models of the enclosing patterns, nearest first, with the block's model and the expected one."""
 
     id: str
     defaults: tuple[Any, ...]
@@ -138,24 +138,31 @@ class Around:
 
 
 AROUND = [
-    Around("one model", ("ollama/near", "ollama/far"), "intent/synthesize", "ollama/near"),
-    Around("an intent that is left out", ({"chat": "ollama/near"}, "ollama/far"), "intent/synthesize", "ollama/far"),
-    Around("an intent for another", ("intent/chat", {"chat": "ollama/far"}), "intent/synthesize", "ollama/far"),
-    Around("an intent for itself", ("intent/chat",), "intent/chat", "ollama/env"),
-    Around("the block's own", ("ollama/near",), "ollama/own", "ollama/own"),
-    Around("nothing", (None, {}), "intent/chat", "ollama/env"),
+    EnclosingModels("one model", ("ollama/near", "ollama/far"), "intent/synthesize", "ollama/near"),
+    EnclosingModels(
+        "an intent that is left out", ({"chat": "ollama/near"}, "ollama/far"), "intent/synthesize", "ollama/far"
+    ),
+    EnclosingModels(
+        "an intent for another", ("intent/chat", {"chat": "ollama/far"}), "intent/synthesize", "ollama/far"
+    ),
+    EnclosingModels("an intent for itself", ("intent/chat",), "intent/chat", "ollama/env"),
+    EnclosingModels("the block's own", ("ollama/near",), "ollama/own", "ollama/own"),
+    EnclosingModels("nothing", (None, {}), "intent/chat", "ollama/env"),
 ]
 
 
 @pytest.mark.parametrize("case", AROUND, ids=lambda case: case.id)
-def test_the_nearest_pattern_resolves_an_intent(case: Around) -> None:
-    """Patterns come before the environment; an intent that a pattern names is looked up further out."""
+def test_the_nearest_pattern_resolves_an_intent(case: EnclosingModels) -> None:
+    """Patterns come before the environment.
+
+    An intent that a pattern maps to another intent is looked up further out.
+    """
     with environment(FLOWDEBATE_MODEL="ollama/env"):
         assert ModelResolver().resolve(case.model, case.defaults).name == case.name
 
 
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+def local_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     """Start servers at the addresses of Ollama, LM Studio, vLLM and llama-server."""
     with Servers() as at:
         placed = {
@@ -170,7 +177,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
 
 
 class Servers:
-    """Four servers, each with its response to a request for its models; None means that it does not respond."""
+    """Four servers, each with its response to a request for its models. None means that the server does not respond."""
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | None] = {}
@@ -227,43 +234,43 @@ def listing(*names: str) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
 
 
-def test_a_local_server_is_the_default_without_a_key(servers: Servers) -> None:
-    """The first model that can chat is used; servers are probed concurrently, once, and without a key."""
-    servers.answers = {"ollama": listing("nomic-embed-text", "gemma3:4b", "qwen3"), "vllm": listing("big")}
+def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> None:
+    """The first chat model is used. Servers are probed concurrently, once, and without a key."""
+    local_servers.answers = {"ollama": listing("nomic-embed-text", "gemma3:4b", "qwen3"), "vllm": listing("big")}
     assert environment_choice() == (
         "ollama/gemma3:4b",
-        f"it answers at http://127.0.0.1:{servers.ports['ollama']}/v1, and no key is set",
+        f"it answers at http://127.0.0.1:{local_servers.ports['ollama']}/v1, and no key is set",
     )
     assert ModelResolver().resolve(None).name == "ollama/gemma3:4b"
-    lists = [f"{name} /v1/models ['accept-encoding', 'host']" for name in sorted(servers.ports)]
-    assert sorted(servers.asked) == sorted([*lists, "ollama /api/show gemma3:4b"])
+    lists = [f"{name} /v1/models ['accept-encoding', 'host']" for name in sorted(local_servers.ports)]
+    assert sorted(local_servers.asked) == sorted([*lists, "ollama /api/show gemma3:4b"])
 
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio"])
-def test_an_embedding_model_is_never_the_default(name: str, servers: Servers) -> None:
-    """The order of the server's list does not matter; Ollama reports embedding models even if their names do not."""
+def test_an_embedding_model_is_never_the_default(name: str, local_servers: Servers) -> None:
+    """The order of the server's list does not matter. Ollama reports embedding models even if their names do not."""
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
-    servers.answers = {name: listing(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
-    servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
+    local_servers.answers = {name: listing(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
+    local_servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
     choice = environment_choice()
     assert choice is not None
     assert choice[0] == f"{name}/qwen3:14b"
 
 
-def test_the_address_of_every_provider_can_be_moved(servers: Servers) -> None:
+def test_every_provider_s_address_can_be_set(local_servers: Servers) -> None:
     """Each provider with a key and each local server has its own variable."""
-    moved = f"http://127.0.0.1:{servers.ports['vllm']}/v1"
+    moved = f"http://127.0.0.1:{local_servers.ports['vllm']}/v1"
     for name, provider in PROVIDERS.items():
         key = {} if provider.key_env is None else {provider.key_env: "k"}
         with environment(**key, **{address_variable(name): moved}):
             assert getattr(resolve_model(f"{name}/m"), "base_url", None) == moved, name
-    servers.answers = {"vllm": listing("qwen3")}
+    local_servers.answers = {"vllm": listing("qwen3")}
     with environment(OLLAMA_BASE_URL=moved):
         assert environment_choice() == ("ollama/qwen3", f"it answers at {moved}, and no key is set")
 
 
-def test_an_address_for_anthropic_s_api_needs_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compatible endpoint is at another address; nothing is sent to the public one."""
+def test_an_address_for_anthropic_s_api_requires_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compatible endpoint is at another address, and nothing is sent to the public one."""
     monkeypatch.setattr("flowdebate.models.resolve.find_spec", lambda _: None)
     moved = environment(ANTHROPIC_BASE_URL="https://gateway.example", ANTHROPIC_API_KEY="k")
     with moved, pytest.raises(ConfigurationError, match=r"flowdebate\[anthropic\]"):
@@ -271,37 +278,37 @@ def test_an_address_for_anthropic_s_api_needs_its_sdk(monkeypatch: pytest.Monkey
 
 
 def test_an_invalid_address_names_its_variable() -> None:
-    """The rules are those of an address passed as an option."""
+    """The rules are those for an address passed as an option."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
 
 
-def test_silent_servers_delay_startup_by_at_most_a_fifth_of_a_second(servers: Servers) -> None:
-    servers.answers = dict.fromkeys(servers.ports) | {"llama-server": listing("small")}
+def test_unresponsive_servers_delay_startup_by_at_most_200_ms(local_servers: Servers) -> None:
+    local_servers.answers = dict.fromkeys(local_servers.ports) | {"llama-server": listing("small")}
     start = time.monotonic()
     assert environment_choice() == (
         "llama-server/small",
-        f"it answers at http://127.0.0.1:{servers.ports['llama-server']}/v1, and no key is set",
+        f"it answers at http://127.0.0.1:{local_servers.ports['llama-server']}/v1, and no key is set",
     )
     assert 0.2 <= time.monotonic() - start < 0.6
 
 
 @pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
-def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], servers: Servers) -> None:
-    """Imports never probe a server, and neither do guards that forbid real models, unless they allow loopback."""
-    servers.answers = {"ollama": listing("gemma3")}
+def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], local_servers: Servers) -> None:
+    """Imports never probe a server. Guards that forbid real models do not either, unless they allow loopback."""
+    local_servers.answers = {"ollama": listing("gemma3")}
     with environment(**variables):
         assert environment_choice() is not None
     with forbid_real_models(), pytest.raises(ModelUnavailable):
         ModelResolver().resolve(None)
-    assert servers.asked == []
+    assert local_servers.asked == []
     with forbid_real_models(allow_local=True):
         assert environment_choice() is not None
-    assert servers.asked != []
+    assert local_servers.asked != []
 
 
 @pytest.mark.slow
-def test_importing_everything_connects_to_nothing() -> None:
+def test_imports_open_no_connection() -> None:
     script = (
         "import pkgutil, importlib, sys, flowdebate\n"
         "sys.addaudithook(lambda event, _: event == 'socket.connect' and sys.exit(9))\n"
@@ -328,9 +335,9 @@ def test_importing_everything_connects_to_nothing() -> None:
     ],
     ids=str,
 )
-def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, servers: Servers) -> None:
-    """The error names what was looked for, what was found, and all solutions, never just the key of one provider."""
-    servers.answers = {"lmstudio": answer}
+def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_servers: Servers) -> None:
+    """The error lists the searched places, the findings, and all solutions, never just one provider's key."""
+    local_servers.answers = {"lmstudio": answer}
     ways = r"^no model is set up: neither FLOWDEBATE_MODEL nor the key of a provider is set, no server .* has a model"
     ways += (
         r"( \(lmstudio answers, but has none\))?, and the local.*OPENAI_API_KEY, ANTHROPIC_API_KEY and others.*Ollama"
@@ -341,7 +348,7 @@ def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, servers
     assert ("lmstudio answers" in str(caught.value)) is empty
 
 
-def test_the_local_model_is_the_last_default(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_model_is_the_last_default(local_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: True)
     assert resolve_model(None).name == "local"
 
@@ -352,8 +359,8 @@ def test_the_local_model_is_the_last_default(servers: Servers, monkeypatch: pyte
 HOSTED = {name: provider for name, provider in PROVIDERS.items() if provider.key_env}
 
 
-def key_sent(model: Model) -> tuple[str, str | None]:
-    """Return the host of a call and the key that it would send; None for no key."""
+def sent_key(model: Model) -> tuple[str, str | None]:
+    """Return the host of a call and the key it would send; None for no key."""
     assert isinstance(model, (OpenAIModel, AnthropicModel))
     try:
         endpoint = model._endpoint()
@@ -369,12 +376,12 @@ def key_sent(model: Model) -> tuple[str, str | None]:
     variable=st.sampled_from(KEYS),
     way=st.sampled_from(["name", "base_url", "variable", "plan", "environment", "native", "native variable"]),
 )
-def test_a_key_goes_to_no_other_provider(
+def test_a_key_is_not_sent_to_other_providers(
     keys: set[str], to: str, spelling: Callable[[str], str], variable: str, way: str
 ) -> None:
     """This holds for an address from a name, an option, a plan or OPENAI_BASE_URL, in any spelling.
 
-    Only a key in OPENAI_API_KEY is sent to OPENAI_BASE_URL, unless the provider at this address has its own.
+    Only the key in OPENAI_API_KEY is sent to OPENAI_BASE_URL, unless the provider at this address has its own key.
     """
     address = PROVIDERS[to].base_url or "https://api.openai.com/v1"
     host = str(urlsplit(address).hostname)
@@ -392,13 +399,13 @@ def test_a_key_goes_to_no_other_provider(
         else:
             options: dict[str, Any] = {"api_key_env": variable} if "variable" in way else {}
             model = (AnthropicModel if "native" in way else OpenAIModel)("m", base_url=url, **options)
-        _, key = key_sent(model)
+        _, key = sent_key(model)
     paired = "key of OPENAI_API_KEY" if way == "environment" and "OPENAI_API_KEY" in keys else None
     assert key == (f"key of {key_env}" if key_env in keys else paired)
 
 
-def test_one_resolver_gives_one_object_for_one_name() -> None:
-    """The debaters of a run share connections; another run has its own."""
+def test_one_resolver_returns_one_object_per_name() -> None:
+    """The debaters of a run share connections, while another run has separate ones."""
     resolver = ModelResolver("ollama/a")
     assert resolver.resolve("intent/chat") is resolver.resolve("ollama/a") is resolver.resolve("intent/synthesize")
     assert ModelResolver("ollama/a").resolve("ollama/a") is not resolver.resolve("ollama/a")
@@ -432,7 +439,10 @@ def test_an_unknown_name_is_rejected_with_the_allowed_names(name: str) -> None:
     ],
 )
 def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) -> None:
-    """The separator may be wrong, the provider mistyped or missing; a name without a close match gets none."""
+    """The separator may be wrong, or the provider mistyped or missing.
+
+    A name without a close match gets no suggestion.
+    """
     with pytest.raises(ConfigurationError) as caught:
         check_model(name, location="debate 'x'")
     assert str(caught.value).partition("Did you mean ")[2] == ("" if suggestion is None else f"{suggestion}?")
@@ -447,13 +457,13 @@ def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) ->
         ("gemini-3-pro", "gemini/gemini-3-pro"),
         ("grok-4", "xai/grok-4"),
         ("openai/gpt-5-mini", "openai/gpt-5-mini"),
-        ("gpt-oss-120b", "gpt-oss-120b"),  # which many providers serve
+        ("gpt-oss-120b", "gpt-oss-120b"),  # many providers serve this model
         ("local", "local"),
         ("each", "each"),
     ],
 )
 def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) -> None:
-    """The name may be the one that the model's owner uses."""
+    """The name can be the one used by the model's owner."""
     assert full_name(name) == full
     if "/" in full and full != name:
         assert resolve_model(name).name == full
@@ -463,33 +473,33 @@ def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) 
     ("name", "full"),
     [("qwen3:14b", "ollama/qwen3:14b"), ("gemma3", "ollama/gemma3:latest"), ("phi4", "ollama/phi4:mini")],
 )
-def test_a_model_of_a_running_ollama_server_needs_no_prefix(name: str, full: str, servers: Servers) -> None:
-    """The model is found by its tag, the latest one or the only one; several tags are listed."""
-    servers.answers = {"ollama": listing("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
+def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_servers: Servers) -> None:
+    """The model is found by its tag, the latest tag or the only one. Several tags are listed."""
+    local_servers.answers = {"ollama": listing("qwen3:14b", "qwen3:8b", "gemma3:latest", "gemma3:1b", "phi4:mini")}
     assert full_name(name) == full
     with pytest.raises(ConfigurationError, match="one of ollama/qwen3:14b, ollama/qwen3:8b"):
         full_name("qwen3")
     assert full_name("llama9") == "llama9"
 
 
-def test_a_proprietary_model_name_probes_no_server(servers: Servers) -> None:
-    """The usual names cost no connection, whether their keys are set or not."""
-    servers.answers = {"ollama": listing("gpt-5-mini")}
+def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> None:
+    """Common names cost no connection, whether or not their keys are set."""
+    local_servers.answers = {"ollama": listing("gpt-5-mini")}
     names = ["gpt-5-mini", "Claude-Sonnet-4-5", "mistral-large-latest", "deepseek-chat", "ft:gpt-4o:Org::x"]
     assert [full_name(name).partition("/")[0] for name in names] == [
         "openai", "anthropic", "mistral", "deepseek", "openai",
     ]  # fmt: skip
     assert full_name("ft:gpt-4o:Org::x") == "openai/ft:gpt-4o:Org::x"
-    assert servers.asked == []
+    assert local_servers.asked == []
 
 
 @pytest.mark.parametrize("name", ["mistral-small", "deepseek-r1"])
-def test_a_model_with_public_weights_may_be_local_or_hosted(name: str, servers: Servers) -> None:
-    """If one of them is available, it is used; otherwise the error names both, or the maker's."""
+def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_servers: Servers) -> None:
+    """An available one is used. Otherwise the error names both, or the maker's."""
     maker = name.partition("-")[0]
     with environment():
         assert full_name(name) == f"{maker}/{name}"
-    servers.answers = {"ollama": listing(f"{name}:latest"), "vllm": listing("qwen/qwen3-8b")}
+    local_servers.answers = {"ollama": listing(f"{name}:latest"), "vllm": listing("qwen/qwen3-8b")}
     with environment():
         assert full_name(name) == f"ollama/{name}:latest"
         assert full_name("qwen/qwen3-8b") == "vllm/qwen/qwen3-8b"
@@ -516,9 +526,11 @@ def test_a_model_with_public_weights_may_be_local_or_hosted(name: str, servers: 
         ("Bedrock/openai.gpt-oss-20b-1:0", [], "Then write openai/openai.gpt-oss-20b-1:0"),
     ],
 )
-def test_an_ambiguous_name_lists_its_full_forms(name: str, keys: list[str], message: str, servers: Servers) -> None:
-    """Providers whose keys are set are listed, or all of them."""
-    servers.answers = {}
+def test_an_ambiguous_name_lists_its_full_forms(
+    name: str, keys: list[str], message: str, local_servers: Servers
+) -> None:
+    """Only providers whose keys are set are listed; without any key, all of them."""
+    local_servers.answers = {}
     with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(message)):
         check_model(name, location="debate 'x'")
 

@@ -1,4 +1,4 @@
-"""Schemas for the local engine: the length of every free string is limited, and nothing else changes."""
+"""Schemas for the local engine: the length of every free string is limited, and the rest is unchanged."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def strings(schema: Any) -> list[dict[str, Any]]:
-    """Return all free strings of a schema made by `SCHEMAS`."""
+def free_strings(schema: Any) -> list[dict[str, Any]]:
+    """Return all free strings of a schema drawn from `SCHEMAS`."""
     if not isinstance(schema, dict):
         return []
     texts = [schema] if "string" in (schema.get("type") or ()) and "enum" not in schema else []
     inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", [])]
     inner.append(schema.get("items"))
-    return texts + [string for part in inner for string in strings(part)]
+    return texts + [string for part in inner for string in free_strings(part)]
 
 
 @given(SCHEMAS)
 def test_every_free_string_gets_a_length_limit(schema: Any) -> None:
-    before, after = strings(schema), strings(bound_strings(schema))
+    before, after = free_strings(schema), free_strings(bound_strings(schema))
     assert [string["maxLength"] for string in after] == [min(1500, s.get("maxLength", 1500)) for s in before]
 
 
 @given(SCHEMAS)
-def test_bounding_twice_is_bounding_once(schema: Any) -> None:
+def test_bounding_is_idempotent(schema: Any) -> None:
     """The original schema is not changed."""
     copy = repr(schema)
     once = bound_strings(schema)

@@ -1,4 +1,4 @@
-"""`inline_definitions`: a JSON Schema without references has the same meaning as with them."""
+"""`inline_definitions`: a JSON Schema keeps its meaning without references."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LEAVES = st.sampled_from(
 REFERENCES = st.sampled_from("ABC").map(lambda name: {"$ref": f"#/$defs/{name}"})
 
 
-def within(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Draw schemas composed of others."""
+def composed_schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Draw schemas composed of other schemas."""
     return st.one_of(
         st.dictionaries(st.sampled_from(["a", "$ref", "const", "enum"]), inner, max_size=3).map(
             lambda properties: {"type": "object", "properties": properties}
@@ -29,7 +29,7 @@ def within(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-SCHEMAS = st.recursive(LEAVES | REFERENCES, within, max_leaves=5)
+SCHEMAS = st.recursive(LEAVES | REFERENCES, composed_schemas, max_leaves=5)
 VALUES = st.recursive(
     st.sampled_from([0, 1, "x", "for", "long", None]),
     lambda inner: (
@@ -40,14 +40,14 @@ VALUES = st.recursive(
 )
 
 
-def is_object(schema: Any) -> bool:
-    """Return whether a composed schema is usable: a definition that only refers to itself has no meaning."""
+def is_usable(schema: Any) -> bool:
+    """Return whether a composed schema is usable, since a definition that only refers to itself has no meaning."""
     return "$ref" not in schema
 
 
-@given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys("ABC", SCHEMAS.filter(is_object))), st.lists(VALUES, max_size=6))
+@given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys("ABC", SCHEMAS.filter(is_usable))), st.lists(VALUES, max_size=6))
 def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dict[str, Any], values: list[Any]) -> None:
-    """References remain only in recursive schemas, and the original schema is not changed."""
+    """References remain only in recursive schemas. The original schema is not changed."""
     schema = {"properties": {"x": top}, "$defs": definitions}
     before = repr(schema)
     inlined = inline_definitions(schema)
@@ -73,7 +73,7 @@ def test_external_references_are_unchanged() -> None:
     assert inline_definitions(schema) == schema
 
 
-def test_names_with_slashes_are_found() -> None:
+def test_names_with_slashes_are_resolved() -> None:
     """Slashes are escaped in references."""
     schema = {"items": {"$ref": "#/$defs/a~1b~0c"}, "$defs": {"a/b~c": {"type": "string"}}}
     assert inline_definitions(schema) == {"items": {"type": "string"}}
@@ -88,7 +88,7 @@ def test_names_with_slashes_are_found() -> None:
         {"$defs": {"x": {"anyOf": [{"$ref": "#/$defs/y"}]}, "y": {"not": {"$ref": "#/$defs/x"}}}, "$ref": "#/$defs/y"},
     ],
 )
-def test_a_schema_that_only_refers_to_itself_is_refused(schema: dict[str, Any]) -> None:
+def test_a_self_reference_is_rejected(schema: dict[str, Any]) -> None:
     """No answer could fit, so no model is called. A schema that refers to itself inside a property may be valid."""
     with pytest.raises(ConfigurationError, match="does not refer to itself without an end"):
         OutputSchema.of(schema, location="debate", field="output_schema")
@@ -97,6 +97,6 @@ def test_a_schema_that_only_refers_to_itself_is_refused(schema: dict[str, Any]) 
 
 
 def test_a_reference_outside_the_definitions_is_unchanged() -> None:
-    """The server receives the given schema."""
+    """The server receives the original schema."""
     schema = {"$ref": "#/properties/a", "properties": {"a": {"type": "object"}}}
     assert OutputSchema.of(schema, location="debate").json_schema["$ref"] == "#/properties/a"

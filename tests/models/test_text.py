@@ -1,4 +1,4 @@
-"""Text from outside is made harmless and is otherwise unchanged."""
+"""Untrusted text is made harmless and otherwise left unchanged."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ def test_clean_text_is_always_valid_unicode_without_nul(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])))
-def test_clean_text_changes_nothing_that_is_valid(text: str) -> None:
-    """Valid text is returned as the same object: the common case makes no copy."""
+def test_valid_text_is_unchanged(text: str) -> None:
+    """The same object is returned, so the common case makes no copy."""
     assert clean_text(text) is text
 
 
 def test_split_surrogates_are_joined() -> None:
-    """Two adjacent halves become their character; a single half becomes U+FFFD."""
+    """Two adjacent halves become one character. An unpaired half becomes U+FFFD."""
     assert clean_text("a\ud83d\ude42b\ude42") == "a🙂b\ufffd"
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b\ufeff", " \u200b "])
 def test_invisible_text_is_blank(text: str) -> None:
-    """Zero-width characters are not an answer."""
+    """Zero-width characters do not count as an answer."""
     assert is_blank(text)
 
 
 @given(HOSTILE, st.sampled_from("aé🙂."))
 def test_text_with_a_visible_character_is_not_blank(text: str, character: str) -> None:
-    """One visible character is an answer."""
     assert not is_blank(text + character)
 
 
@@ -60,10 +59,10 @@ def test_one_line_is_printable_short_and_without_the_secret(before: str, after: 
     ],
 )
 def test_apparent_keys_are_redacted(text: str) -> None:
-    """Servers echo keys, including keys of others."""
+    """Servers echo keys, including those of other users."""
     assert "[redacted]" in one_line(text)
 
 
 def test_a_huge_error_page_is_truncated() -> None:
-    """An error shows 500 characters of a server's text."""
+    """An error shows 500 characters of the server's text."""
     assert len(one_line("x" * 2_000_000)) == 500

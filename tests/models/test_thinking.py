@@ -1,4 +1,4 @@
-"""Thinking and template tokens in answers: what is removed from complete and streamed answers."""
+"""Thinking and template tokens in answers: their removal from complete and streamed answers."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_a_text_that_mentions_tags_stays_whole(kind: str) -> None:
+def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
     """The text is about thinking, or about something else."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
@@ -117,8 +117,8 @@ def test_a_text_that_mentions_tags_stays_whole(kind: str) -> None:
     "text",
     ["<think>Hm.</think>", "<think>Hm, ", "Hm.\n</think>\n", "<|channel|>analysis<|message|>Hm.<|end|>", "<think>"],
 )
-async def test_an_answer_of_thinking_alone_is_lost_to_thinking(text: str) -> None:
-    """The call is retried, with a higher limit if there was one."""
+async def test_an_answer_with_only_thinking_is_lost_to_thinking(text: str) -> None:
+    """The call is retried, with a higher limit if one was set."""
     with pytest.raises(LostToThinking):
         await call.ask(ScriptedModel(text), ModelRequest(messages=[], block="b"))
 
@@ -133,8 +133,8 @@ PARTS = (
 TEXTS = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 
-def heard_of(pieces: list[str]) -> tuple[str, int]:
-    """Return the text that a listener has received at the end of a stream, and the number of withdrawals."""
+def stream_to_listener(pieces: list[str]) -> tuple[str, int]:
+    """Return the text that a listener has at the end of a stream, and the number of withdrawals."""
     texts: list[str] = []
     withdrawn = 0
 
@@ -153,7 +153,7 @@ def heard_of(pieces: list[str]) -> tuple[str, int]:
     return "".join(texts), withdrawn
 
 
-def cut_into_pieces(text: str, cuts: list[int]) -> list[str]:
+def split_at(text: str, cuts: list[int]) -> list[str]:
     """Return `text` in pieces that end at `cuts`."""
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     return [text[begin:end] for begin, end in pairwise(places)]
@@ -162,7 +162,7 @@ def cut_into_pieces(text: str, cuts: list[int]) -> list[str]:
 @given(TEXTS)
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
-def test_cleaning_twice_changes_nothing(text: str) -> None:
+def test_cleaning_is_idempotent(text: str) -> None:
     """Removing a part never creates another removable part."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
@@ -173,16 +173,16 @@ def test_cleaning_twice_changes_nothing(text: str) -> None:
 @example("x\n</think>\nTrams", [1, 2, 3])
 @example(THOUGHTS["Harmony"][0], [3, 30, 60])
 def test_any_chunking_of_a_stream_gives_the_same_text(text: str, cuts: list[int]) -> None:
-    """Only trailing white space may differ, since it is streamed before the end is known."""
-    texts, _ = heard_of(cut_into_pieces(text, cuts))
+    """Only trailing whitespace may differ, since it is streamed before the end is known."""
+    texts, _ = stream_to_listener(split_at(text, cuts))
     assert texts.rstrip() == separate_thinking(text).text.rstrip()
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
-    """Some servers send single tokens; only a lone closing tag cannot be anticipated."""
+    """Some servers send single tokens. Only a lone closing tag cannot be anticipated."""
     separated = separate_thinking(ANSWERS[kind])
-    texts, withdrawn = heard_of(list(ANSWERS[kind]))
+    texts, withdrawn = stream_to_listener(list(ANSWERS[kind]))
     assert texts.rstrip() == separated.text.rstrip()
     assert withdrawn == 0 or separated.unannounced
 
@@ -191,7 +191,7 @@ def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
 def test_text_without_tags_is_unchanged(text: str, cuts: list[int]) -> None:
     """This holds for complete and streamed text."""
     assert separate_thinking(text).text == text
-    assert heard_of(cut_into_pieces(text, cuts)) == (text, 0)
+    assert stream_to_listener(split_at(text, cuts)) == (text, 0)
 
 
 def test_words_are_passed_on_as_they_arrive() -> None:
@@ -207,7 +207,7 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 
 
 async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
-    """The count is proportional to the text, if the server counts the answer's tokens."""
+    """If the server counts the answer's tokens, the reasoning tokens are proportional to the text."""
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
     request = ModelRequest(messages=[], block="b")
@@ -234,8 +234,8 @@ async def test_json_after_thinking_is_read() -> None:
     assert response.data == {"winner": "tram"}
 
 
-async def test_a_model_that_thought_without_a_tag_is_buffered_the_next_time() -> None:
-    """The text of the first answer is withdrawn; the thinking of later ones is never shown."""
+async def test_unannounced_thinking_is_buffered_from_the_second_call() -> None:
+    """The text of the first answer is withdrawn. The thinking of later answers is never shown."""
     events: list[object] = []
     texts: list[str] = []
 
@@ -257,7 +257,7 @@ async def test_a_model_that_thought_without_a_tag_is_buffered_the_next_time() ->
 
 
 async def test_a_known_thinking_model_is_buffered_until_it_answers() -> None:
-    """The model is known by its name at first, and by its answers afterwards."""
+    """The model is recognized by its name at first, and by its answers afterwards."""
     texts: list[str] = []
 
     def answer(request: ModelRequest) -> ModelResponse:

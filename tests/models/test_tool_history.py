@@ -16,7 +16,7 @@ from flowdebate.store import MemoryStore
 from tests.cases import slow_but_first
 
 from .server import ChatServer, Exchange, chunk, completion, fine, usage_chunk
-from .test_refusals import question
+from .test_refusals import make_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ TEXT = "It is high."
 
 
 def look_up(q: str = "all") -> str:
-    """Look a fact up."""
+    """Look up a fact."""
     return f"{q}: 12 %"
 
 
@@ -77,7 +77,7 @@ PIECES = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_extra_fields_of_a_tool_call_are_sent_back(transport: Any, *, streamed: bool) -> None:
-    """Reasoning, signatures and unknown fields are sent back; streamed pieces are joined."""
+    """Reasoning, signatures and unknown fields are sent back. Streamed pieces are joined."""
     async with ChatServer({}, otherwise=calling(CALL, pieces=PIECES, **FIELDS)) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
         assert await ask_with_tool(model, streamed=streamed) == TEXT
@@ -118,8 +118,8 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
-async def test_fields_refused_by_another_server_are_omitted(words: str) -> None:
-    """A fallback may be of another vendor; refused fields are remembered."""
+async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None:
+    """A fallback may belong to another vendor. Rejected fields are remembered."""
 
     async def refuse(exchange: Exchange) -> None:
         if any("reasoning_details" in message for message in exchange.body["messages"]):
@@ -148,7 +148,7 @@ async def test_an_sdk_with_another_signature_is_named() -> None:
         """Completions of an older SDK."""
 
         async def create(self, *, model: str, messages: object) -> object:
-            """Accept fewer arguments than are sent."""
+            """Accept fewer arguments than the library sends."""
             raise AssertionError(model, messages)
 
     class Older(AsyncOpenAI):
@@ -158,5 +158,5 @@ async def test_an_sdk_with_another_signature_is_named() -> None:
 
     model = OpenAIModel("m", client=Older(base_url="http://127.0.0.1:9/v1", api_key="k"))
     with pytest.raises(RequestRejected, match="unexpected keyword argument 'temperature'") as caught:
-        await ask(model, question(temperature=0))
+        await ask(model, make_request(temperature=0))
     assert not caught.value.providers_fault

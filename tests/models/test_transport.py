@@ -1,4 +1,4 @@
-"""Event streams and bodies passed to openai: the chunks do not matter, and the size is limited."""
+"""Event streams and bodies passed to openai: chunk boundaries do not matter, and the size is limited."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LINES = st.sampled_from(
 )
 
 
-class Parts:
-    """A body that arrives in these parts."""
+class ChunkedBody:
+    """A body that arrives in the given parts."""
 
     def __init__(self, parts: Sequence[bytes]) -> None:
         self._parts = parts
@@ -33,7 +33,7 @@ class Parts:
             yield part
 
 
-def cut(data: bytes, places: set[int]) -> list[bytes]:
+def split_bytes(data: bytes, places: set[int]) -> list[bytes]:
     """Return `data` in pieces that end at `places`."""
     ends = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     return [data[begin:end] for begin, end in pairwise(ends)]
@@ -48,17 +48,19 @@ def read(stream: AsyncIterator[bytes]) -> bytes:
 
 @given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
 def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[int]) -> None:
-    """Data lines and the empty lines between them keep their order, and all other lines are omitted."""
+    """Data lines and the empty lines between them keep their order. All other lines are omitted."""
     stream = b"\n".join((*lines, b""))
     expected = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
-    assert read(event_lines(aiter(Parts(cut(stream, places))))) == b"".join(line + b"\n" for line in expected)
+    assert read(event_lines(aiter(ChunkedBody(split_bytes(stream, places))))) == b"".join(
+        line + b"\n" for line in expected
+    )
 
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
 def test_an_endless_event_is_malformed(line: bytes) -> None:
-    """Reading is stopped before it takes time quadratic in the length."""
+    """Reading stops before it takes time quadratic in the length."""
     with pytest.raises(MalformedResponse, match="does not end"):
-        read(event_lines(aiter(Parts([line * 50, line * 51]))))
+        read(event_lines(aiter(ChunkedBody([line * 50, line * 51]))))
 
 
 @given(st.binary(max_size=60), st.sets(st.integers(0, 200), max_size=10), st.booleans(), st.booleans())
@@ -66,15 +68,15 @@ def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int],
     """A byte order mark at the beginning is removed, and compressed bodies are decompressed."""
     content = b"\xef\xbb\xbf" + body if marked else body
     payload = gzip.compress(content) if packed else content
-    stream = bound_parts(aiter(Parts(cut(payload, places))), 1_000, encoding="gzip" if packed else None)
+    stream = bound_parts(aiter(ChunkedBody(split_bytes(payload, places))), 1_000, encoding="gzip" if packed else None)
     assert read(stream) == content.removeprefix(b"\xef\xbb\xbf")
 
 
 @given(st.integers(0, 300), st.booleans())
 def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
-    """The limit is exact and applies while decompressing."""
+    """The limit is exact and applies during decompression."""
     body = b"x" * length
-    parts = Parts([gzip.compress(body)]) if packed else Parts([body[:100], body[100:]])
+    parts = ChunkedBody([gzip.compress(body)]) if packed else ChunkedBody([body[:100], body[100:]])
     stream = bound_parts(aiter(parts), 200, encoding="gzip" if packed else None)
     if length <= 200:
         assert read(stream) == body
@@ -83,7 +85,7 @@ def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:
             read(stream)
 
 
-def test_identity_or_a_missing_header_means_no_compression() -> None:
-    """Any other value denotes a compression."""
+def test_identity_or_a_missing_header_means_uncompressed() -> None:
+    """Any other value means a compressed body."""
     encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
     assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

@@ -1,4 +1,4 @@
-"""Helpers for the tests of the policies: a scripted model, and an event loop with a simulated clock."""
+"""Helpers for the policy tests: a scripted model, and an event loop with a simulated clock."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Outcome = Any
-"""Text, a response, or an error to raise; or a function of the request that returns one of these, possibly
-asynchronously.
-"""
+"""Text, a response, or an error to raise; alternatively a sync or async function from the request to one of these."""
 
 
 @dataclass(eq=False)
 class Leaf:
-    """Model whose requests end in `outcomes`, in order; the last one is repeated."""
+    """Model whose requests end with `outcomes` in order; the last one is repeated."""
 
     outcomes: Sequence[Outcome] = ("fine",)
     name: str = "leaf"
     retry: Retry | None = None
     requests: list[ModelRequest] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
-    """The loop's time at which each request arrived."""
+    """Loop time at which each request arrived."""
     running: int = 0
     peak: int = 0
 
@@ -64,16 +62,16 @@ class Naps:
     waits: list[float] = field(default_factory=list)
 
     async def __call__(self, seconds: float) -> None:
-        """Sleep."""
+        """Record the duration."""
         self.waits.append(seconds)
 
 
-def down(_: object = None) -> ProviderFailed:
+def endpoint_error(_: object = None) -> ProviderFailed:
     """Return a new error of the endpoint."""
     return ProviderFailed("it is down", status=500)
 
 
-def lasting(seconds: float, outcome: Outcome = "fine") -> Callable[[ModelRequest], Any]:
+def delayed(seconds: float, outcome: Outcome = "fine") -> Callable[[ModelRequest], Any]:
     """Return an outcome that takes `seconds`."""
 
     async def later(_: ModelRequest) -> Outcome:
@@ -88,38 +86,38 @@ async def hang(_: ModelRequest) -> Outcome:
     await asyncio.Event().wait()
 
 
-def used(tokens: int, text: str = "fine") -> ModelResponse:
-    """Return an answer that used this many tokens."""
+def answer_with_usage(tokens: int, text: str = "fine") -> ModelResponse:
+    """Return an answer that used the given number of tokens."""
     usage = Usage(calls=1, prompt_tokens=tokens, cached_tokens=0, completion_tokens=0)
     return ModelResponse(text=text, usage=usage)
 
 
-def question(
+def make_request(
     *, output: Any = None, timeout: float | None = None, events: list[Any] | None = None, **options: Any
 ) -> ModelRequest:
-    """Return a request for text, or for `output`; events of its attempts are appended to `events`."""
+    """Return a request for text, or for `output`. Events of its attempts are appended to `events`."""
     options.setdefault("settings", ModelSettings(timeout=timeout))
     options.setdefault("messages", [{"role": "user", "content": "Who is right?"}])
     options.setdefault("attempts", Attempts(tell=None if events is None else events.append))
     return ModelRequest(block="judge", output=None if output is None else OutputSchema.of(output), **options)
 
 
-def errors_of(attempts: Sequence[Attempt]) -> list[str | None]:
-    """Return how the attempts ended."""
+def attempt_errors(attempts: Sequence[Attempt]) -> list[str | None]:
+    """Return the error of each attempt; None for a successful one."""
     return [attempt.error for attempt in attempts]
 
 
-async def arriving(model: Any, at: Sequence[float], **options: Any) -> list[Any]:
-    """Make numbered calls at these times from now, in this order, and return the answer or error of each."""
+async def call_at(model: Any, at: Sequence[float], **options: Any) -> list[Any]:
+    """Make numbered calls at the given times from now, in this order, and return each answer or error."""
     start, calls = now(), []
     for number, when in enumerate(at):
         await asyncio.sleep(start + when - now())
-        request = question(messages=[{"role": "user", "content": str(number)}], **options)
+        request = make_request(messages=[{"role": "user", "content": str(number)}], **options)
         calls.append(asyncio.create_task(ask(model, request)))
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
-def order_of(leaf: Leaf) -> list[int]:
+def received_order(leaf: Leaf) -> list[int]:
     """Return the numbers of the calls that `leaf` received."""
     return [int(request.messages[0]["content"]) for request in leaf.requests]
 
@@ -130,11 +128,11 @@ def since_start(leaf: Leaf) -> list[float]:
 
 
 START = 1000.0
-"""The time at which a `WarpLoop` begins."""
+"""Initial time of a `WarpLoop`."""
 
 
 class WarpLoop(asyncio.SelectorEventLoop):
-    """Event loop that never really waits: its clock jumps to the next timer."""
+    """Event loop that never actually waits: its clock jumps to the next timer."""
 
     def __init__(self) -> None:
         self.now = START

@@ -1,4 +1,4 @@
-"""The circuit breaker, compared with a reference implementation and with another library, and around models."""
+"""The circuit breaker, compared with a reference implementation and another library, and wrapped around models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from flowdebate.models import Breaker, Breakers, CircuitBreaker, ConcurrencyLimi
 from flowdebate.models.base import CircuitChanged
 from flowdebate.models.call import ask
 
-from .helpers import Leaf, Naps, down, hang, question, warped
+from .helpers import Leaf, Naps, endpoint_error, hang, make_request, warped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Clock:
-    """Clock that is advanced by hand."""
+    """Clock advanced by hand."""
 
     now: float = 500.0
 
@@ -63,12 +63,12 @@ class Clock:
         return self.now
 
 
-# The machine
+# The state machine
 
 
 @dataclass
 class Period:
-    """A period in one state, as the reference records it: the results, and the calls admitted during it."""
+    """A period spent in one state, as the reference records it: its results and the calls admitted during it."""
 
     state: str
     start: float
@@ -78,7 +78,7 @@ class Period:
 
 @dataclass
 class Reference:
-    """The breaker as documented: a history of periods, in which nothing is ever reset."""
+    """Reference implementation of the breaker: a history of periods, in which nothing is ever reset."""
 
     failures: int
     cooldown: int
@@ -111,7 +111,7 @@ class Reference:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """Any order of calls, results, losses and times leads to the states of the reference."""
+    """Any order of calls, results, cancellations and times leads to the reference's states."""
 
     calls = Bundle("calls")
 
@@ -140,7 +140,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(call=consumes(calls), succeeded=st.sampled_from([True, False, False, None]))
     def settle(self, call: Any, *, succeeded: bool | None) -> None:
-        """End a call, maybe long after it was admitted."""
+        """End a call, possibly long after it was admitted."""
         ticket, period, number = call
         before = self.reference.periods[-1].state
         self.reference.result(period, number, self.clock.now, succeeded=succeeded)
@@ -149,7 +149,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(succeeded=st.booleans())
     def record(self, *, succeeded: bool) -> None:
-        """Record the result of a call for which the breaker was not consulted."""
+        """Record the result of a call that bypassed the breaker."""
         self.reference.result(self.reference.look(self.clock.now), 0, self.clock.now, succeeded=succeeded)
         assert self.breaker.record(succeeded=succeeded).after == self.reference.periods[-1].state
 
@@ -161,13 +161,13 @@ class BreakerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.reference.periods[-1].state == "open")
     @rule(early=st.booleans())
     def wait_for_the_cooldown(self, *, early: bool) -> None:
-        """Let time pass up to the end of the cooldown, or to just before it."""
+        """Let time pass to the end of the cooldown, or to just before it."""
         last = self.reference.periods[-1]
         self.clock.now = max(self.clock.now, last.start + self.reference.cooldown - early)
 
     @invariant()
     def states_agree(self) -> None:
-        """Reading the state changes nothing and matches what a call would encounter."""
+        """Reading the state changes nothing and gives the state that the next call would see."""
         if not hasattr(self, "reference"):
             return
         last = self.reference.periods[-1]
@@ -183,7 +183,7 @@ TestBreakerMachine = BreakerMachine.TestCase
 @given(
     failures=st.integers(1, 4),
     successes=st.integers(1, 3),
-    # no sum of these is the cooldown of 60 seconds: the other library looks at a clock that runs
+    # no sum of these equals the cooldown of 60 seconds, because the other library reads a running clock
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
 def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
@@ -207,7 +207,7 @@ def test_sequential_calls_match_another_library(failures: int, successes: int, s
 
 
 def test_threads_share_the_limit_of_trials() -> None:
-    """Of sixteen simultaneous calls in the half-open state, two are admitted."""
+    """Two of sixteen simultaneous calls in the half-open state are admitted."""
     clock = Clock()
     breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
     for _ in range(50):
@@ -233,7 +233,7 @@ def test_threads_share_the_limit_of_trials() -> None:
 
 
 def test_agents_are_distinguished_by_name() -> None:
-    """Agents do not affect each other; unknown agents are available, and looking one up does not store it."""
+    """Agents do not affect each other. Unknown agents are available, and a lookup does not store them."""
     clock = Clock()
     breakers = Breakers(failures=3, cooldown=60, successes=2, clock=clock)
     everybody = ["ada", "ben", "cy"]
@@ -299,18 +299,18 @@ NEUTRAL: list[Callable[[], Exception]] = [
 
 async def failing(model: Any, error: type[BaseException], **options: Any) -> Any:
     with pytest.raises(error) as caught:
-        await ask(model, question(**options))
+        await ask(model, make_request(**options))
     return caught.value
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error()).__name__)
 async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
-    """The fourth call is not made after three failures in a row; a success resets the count."""
+    """After three failures in a row, the fourth call is not made. A success resets the count."""
     leaf = Leaf([error(), error(), "fine", error(), error(), error()])
     model = CircuitBreaker(leaf)
     for number in range(6):
         if number == 2:
-            await ask(model, question())
+            await ask(model, make_request())
         else:
             await failing(model, type(error()))
     assert model.breaker.state == "open"
@@ -321,9 +321,9 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """Unrelated errors count neither as failures nor as successes in any state, and release a trial slot."""
+    """They count neither as failures nor as successes in any state, and they release a trial slot."""
     clock = Clock()
-    leaf = Leaf([down, *[error()] * 5, down, error(), error(), "fine"])
+    leaf = Leaf([endpoint_error, *[error()] * 5, endpoint_error, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)
     states: list[str] = []
     expected: list[type[Exception]] = [ProviderFailed, *[type(error())] * 5, ProviderFailed]
@@ -334,13 +334,13 @@ async def test_unrelated_errors_are_not_counted(error: Any) -> None:
     for _ in range(2):
         await failing(model, type(error()))
         states.append(model.breaker.state)
-    await ask(model, question())
+    await ask(model, make_request())
     assert [*states, model.breaker.state] == ["closed"] * 6 + ["open", "half_open", "half_open", "closed"]
 
 
 async def test_a_call_with_retries_counts_once() -> None:
-    """The inner model's requests belong to one call."""
-    leaf = Leaf([down], retry=Retry(attempts=5, sleep=Naps()))
+    """The inner model's requests belong to a single call."""
+    leaf = Leaf([endpoint_error], retry=Retry(attempts=5, sleep=Naps()))
     model = CircuitBreaker(leaf, failures=2)
     states = []
     for _ in range(2):
@@ -350,19 +350,19 @@ async def test_a_call_with_retries_counts_once() -> None:
 
 
 async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
-    """Two models of two runs share a circuit, and each run receives only the changes that it caused."""
+    """The models of two runs share a circuit, and each run receives only the changes it caused."""
     clock = Clock()
     breaker = Breaker(failures=1, successes=2, clock=clock)
     first, second = (
-        CircuitBreaker(Leaf([down, "fine"]), breaker=breaker),
+        CircuitBreaker(Leaf([endpoint_error, "fine"]), breaker=breaker),
         CircuitBreaker(Leaf(name="b"), breaker=breaker),
     )
     one, two = list[Any](), list[Any]()
     await failing(first, ProviderFailed, events=one)
     await failing(second, CircuitOpen, events=two)
     clock.now += 60
-    await ask(second, question(events=two))
-    await ask(first, question(events=one))
+    await ask(second, make_request(events=two))
+    await ask(first, make_request(events=one))
     assert one == [
         CircuitChanged(block="judge", model="leaf", before="closed", after="open"),
         CircuitChanged(block="judge", model="leaf", before="half_open", after="closed"),
@@ -371,13 +371,13 @@ async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
 
 
 async def test_a_cancelled_trial_releases_its_slot() -> None:
-    """With one slot, the next call is a trial again, and a concurrent third one is refused."""
+    """With one slot, the next call is a trial again, and a third concurrent call is rejected."""
     clock = Clock()
-    model = CircuitBreaker(Leaf([down, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
+    model = CircuitBreaker(Leaf([endpoint_error, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
     await failing(model, ProviderFailed)
     clock.now += 60
     for _ in range(2):
-        trial = asyncio.create_task(ask(model, question()))
+        trial = asyncio.create_task(ask(model, make_request()))
         await asyncio.sleep(0)
         refused = await failing(model, CircuitOpen)
         assert refused.seconds == 0
@@ -385,12 +385,12 @@ async def test_a_cancelled_trial_releases_its_slot() -> None:
         with pytest.raises(asyncio.CancelledError):
             await trial
         assert model.breaker.state == "half_open"
-    await ask(model, question())
+    await ask(model, make_request())
     assert model.breaker.state == "closed"
 
 
 async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> None:
-    """Late answers describe the endpoint as it was before."""
+    """Late answers describe an earlier state of the endpoint."""
     gate = asyncio.Event()
 
     async def late(_: object) -> str:
@@ -398,12 +398,12 @@ async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> No
         return "fine"
 
     clock = Clock()
-    model = CircuitBreaker(Leaf([late, late, down, hang]), failures=1, successes=2, clock=clock)
-    early = [asyncio.create_task(ask(model, question())) for _ in range(2)]
+    model = CircuitBreaker(Leaf([late, late, endpoint_error, hang]), failures=1, successes=2, clock=clock)
+    early = [asyncio.create_task(ask(model, make_request())) for _ in range(2)]
     await asyncio.sleep(0)
     await failing(model, ProviderFailed)
     clock.now += 60
-    trial = asyncio.create_task(ask(model, question()))
+    trial = asyncio.create_task(ask(model, make_request()))
     await asyncio.sleep(0)
     gate.set()
     assert [answered.text for answered in await asyncio.gather(*early)] == ["fine", "fine"]
@@ -414,7 +414,10 @@ async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> No
 
 
 def test_a_timeout_after_sending_counts_as_a_failure() -> None:
-    """The deadline arrives as a cancellation; a call that was still queued then has not reached the endpoint."""
+    """The deadline arrives as a cancellation.
+
+    A call that was still queued at that time has not reached the endpoint.
+    """
 
     async def late() -> None:
         hanging = CircuitBreaker(Leaf([hang]), failures=1)
@@ -424,7 +427,7 @@ def test_a_timeout_after_sending_counts_as_a_failure() -> None:
         await failing(Timeout(within, 5), ModelTimeout)
         assert within.breaker.state == "open"
         queue = ConcurrencyLimit(Leaf([hang]), 1)
-        first = asyncio.create_task(ask(queue, question()))
+        first = asyncio.create_task(ask(queue, make_request()))
         await asyncio.sleep(0)
         waiting = CircuitBreaker(queue, failures=1)
         await failing(waiting, ModelTimeout, timeout=5)
@@ -436,11 +439,11 @@ def test_a_timeout_after_sending_counts_as_a_failure() -> None:
 
 
 async def test_an_open_circuit_falls_back_immediately() -> None:
-    """Only the second model is called while the circuit is open, and the refused call does not count as an attempt."""
-    first = Leaf([down])
+    """While the circuit is open, only the second model is called. The rejected call does not count as an attempt."""
+    first = Leaf([endpoint_error])
     model = Fallback(CircuitBreaker(first, failures=1), Leaf(["better"]))
     for _ in range(5):
-        request = question()
+        request = make_request()
         assert (await ask(model, request)).text == "better"
     assert len(first.requests) == 1
     assert [attempt.error for attempt in request.attempts.made] == [None]

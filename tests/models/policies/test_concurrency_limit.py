@@ -14,7 +14,7 @@ from flowdebate.models import ConcurrencyLimit, OpenAIModel, Retry, Timeout
 from flowdebate.models.call import ask
 from tests.models.server import ChatServer
 
-from .helpers import Leaf, arriving, down, lasting, now, order_of, question, since_start, warped
+from .helpers import Leaf, call_at, delayed, endpoint_error, make_request, now, received_order, since_start, warped
 
 pytestmark = pytest.mark.anyio
 
@@ -26,16 +26,16 @@ pytestmark = pytest.mark.anyio
 def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
-    """Whichever calls are cancelled, all others are answered and all slots are free at the end."""
+    """All other calls are answered whichever calls are cancelled, and all slots are free at the end."""
     calls = sorted(calls, key=lambda call: call[0])
-    leaf = Leaf([lasting(seconds) for _, seconds, _ in calls] + [lasting(1)])
+    leaf = Leaf([delayed(seconds) for _, seconds, _ in calls] + [delayed(1)])
 
     async def crowd() -> None:
         model = ConcurrencyLimit(leaf, max_concurrency)
 
         async def one(when: int) -> str:
             await asyncio.sleep(when)
-            return (await ask(model, question())).text
+            return (await ask(model, make_request())).text
 
         tasks = []
         for when, _, until in calls:
@@ -45,8 +45,8 @@ def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
         for ended, (_, _, until) in zip(await asyncio.gather(*tasks, return_exceptions=True), calls, strict=True):
             assert ended == "fine" or (until is not None and isinstance(ended, asyncio.CancelledError))
         assert leaf.peak <= max_concurrency
-        leaf.outcomes, start = [lasting(1)], now()
-        await asyncio.gather(*(ask(model, question()) for _ in range(max_concurrency)))
+        leaf.outcomes, start = [delayed(1)], now()
+        await asyncio.gather(*(ask(model, make_request()) for _ in range(max_concurrency)))
         assert now() - start == pytest.approx(1)
 
     warped(crowd())
@@ -54,10 +54,10 @@ def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
 
 @given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), max_concurrency=st.integers(1, 3))
 def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> None:
-    """All slots are used and no call overtakes another: the times match those of a queue with several counters."""
-    leaf = Leaf([lasting(5)])
-    warped(arriving(ConcurrencyLimit(leaf, max_concurrency), at))
-    assert order_of(leaf) == list(range(len(at)))
+    """All slots are used and no call overtakes another. The times match those of a queue with several servers."""
+    leaf = Leaf([delayed(5)])
+    warped(call_at(ConcurrencyLimit(leaf, max_concurrency), at))
+    assert received_order(leaf) == list(range(len(at)))
     free = [0.0] * max_concurrency
     for when, start in zip(at, since_start(leaf), strict=True):
         begin = max(when, min(free))
@@ -66,12 +66,12 @@ def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> Non
 
 
 def test_a_waiting_retry_holds_no_slot() -> None:
-    """A slot is held during a request, not during the wait before a retry."""
-    leaf = Leaf([down, lasting(1), "fine"], retry=Retry(attempts=2, first_wait=20))
+    """A slot is held during a request but not while waiting for a retry."""
+    leaf = Leaf([endpoint_error, delayed(1), "fine"], retry=Retry(attempts=2, first_wait=20))
 
     async def crowd() -> None:
         model = ConcurrencyLimit(Timeout(leaf, 5), 1)
-        await asyncio.gather(ask(model, question()), ask(model, question()))
+        await asyncio.gather(ask(model, make_request()), ask(model, make_request()))
 
     warped(crowd())
     assert since_start(leaf)[:2] == [0, 0]
@@ -79,10 +79,10 @@ def test_a_waiting_retry_holds_no_slot() -> None:
 
 
 async def test_a_failed_request_releases_its_slot() -> None:
-    model = ConcurrencyLimit(Leaf([down]), 1)
+    model = ConcurrencyLimit(Leaf([endpoint_error]), 1)
     for _ in range(3):
         with pytest.raises(ProviderFailed):
-            await ask(model, question())
+            await ask(model, make_request())
 
 
 async def test_waiting_time_is_counted() -> None:
@@ -93,7 +93,7 @@ async def test_waiting_time_is_counted() -> None:
         return "fine"
 
     model = ConcurrencyLimit(Leaf([until_open]), 1)
-    requests = [question(), question()]
+    requests = [make_request(), make_request()]
     calls = [asyncio.create_task(ask(model, request)) for request in requests]
     asyncio.get_running_loop().call_later(0.3, gate.set)
     await asyncio.gather(*calls)
@@ -103,13 +103,13 @@ async def test_waiting_time_is_counted() -> None:
     assert second.seconds < 0.2
 
 
-def test_each_event_loop_has_its_own_slots() -> None:
-    """One object serves several runs in succession, even after a crowd in the previous one."""
-    model = ConcurrencyLimit(Leaf([lasting(1)]), 2)
+def test_each_event_loop_has_separate_slots() -> None:
+    """One object serves several runs in succession, even after many calls in the previous run."""
+    model = ConcurrencyLimit(Leaf([delayed(1)]), 2)
 
     async def crowd() -> float:
         start = now()
-        await asyncio.gather(*(ask(model, question()) for _ in range(6)))
+        await asyncio.gather(*(ask(model, make_request()) for _ in range(6)))
         return now() - start
 
     assert [warped(crowd()) for _ in range(3)] == pytest.approx([3, 3, 3])
@@ -127,6 +127,6 @@ async def test_a_real_server_sees_at_most_the_limit() -> None:
     async with ChatServer() as server:
         model = ConcurrencyLimit(OpenAIModel("m", base_url=server.base_url), 3)
         async with model.open_connections():
-            await asyncio.gather(*(ask(model, question()) for _ in range(30)))
+            await asyncio.gather(*(ask(model, make_request()) for _ in range(30)))
             assert server.posts == 30
             assert server.accepted <= 3

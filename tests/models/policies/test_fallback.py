@@ -33,17 +33,20 @@ from flowdebate.models.base import CallFellBack
 from flowdebate.models.call import ask
 from tests.models.server import ChatServer, Exchange
 
-from .helpers import Leaf, Naps, down, errors_of, hang, question, warped
+from .helpers import Leaf, Naps, attempt_errors, endpoint_error, hang, make_request, warped
 
 pytestmark = pytest.mark.anyio
 
 
 @given(failing=st.lists(st.booleans(), min_size=1, max_size=5))
 def test_the_first_successful_model_answers(failing: list[bool]) -> None:
-    """Earlier models are called once each, in order, and later ones never; if all fail, the last error is raised."""
-    leaves = [Leaf([down if fails else f"of {n}"], name=str(n)) for n, fails in enumerate(failing)]
+    """Earlier models are called once each, in order, and later models are not called.
+
+    If all fail, the last error is raised.
+    """
+    leaves = [Leaf([endpoint_error if fails else f"of {n}"], name=str(n)) for n, fails in enumerate(failing)]
     events: list[Any] = []
-    request = question(events=events)
+    request = make_request(events=events)
     answering = failing.index(False) if False in failing else None
     call = ask(Fallback(*leaves), request)
     if answering is None:
@@ -80,8 +83,8 @@ def test_the_first_successful_model_answers(failing: list[bool]) -> None:
     ids=lambda error: type(error).__name__,
 )
 async def test_recoverable_errors_try_the_next_provider(error: ModelError) -> None:
-    """The next provider is tried for transient and permanent errors alike."""
-    assert (await ask(Fallback(Leaf([error]), Leaf(["better"])), question())).text == "better"
+    """Both transient and permanent errors lead to the next provider."""
+    assert (await ask(Fallback(Leaf([error]), Leaf(["better"])), make_request())).text == "better"
 
 
 @pytest.mark.parametrize(
@@ -97,10 +100,10 @@ async def test_recoverable_errors_try_the_next_provider(error: ModelError) -> No
     ids=lambda error: type(error).__name__,
 )
 async def test_application_errors_are_raised_at_once(error: Exception) -> None:
-    """A wrong key is not hidden by a working model; earlier failures are added to the error as notes."""
+    """A wrong key is not hidden by a working model. Earlier failures are added to the error as notes."""
     last = Leaf()
     with pytest.raises(type(error)) as caught:
-        await ask(Fallback(Leaf([down]), Leaf([error]), last), question())
+        await ask(Fallback(Leaf([endpoint_error]), Leaf([error]), last), make_request())
     assert caught.value is error
     assert last.requests == []
     assert len(error.__notes__) == 1
@@ -111,38 +114,41 @@ async def test_the_application_can_choose_when_to_fall_back() -> None:
     only_keys = Fallback(
         Leaf([AuthenticationFailed("key")]), Leaf(["better"]), on=lambda e: isinstance(e, AuthenticationFailed)
     )
-    assert (await ask(only_keys, question())).text == "better"
+    assert (await ask(only_keys, make_request())).text == "better"
     with pytest.raises(ProviderFailed):
-        await ask(Fallback(Leaf([down]), Leaf(), on=lambda _: False), question())
+        await ask(Fallback(Leaf([endpoint_error]), Leaf(), on=lambda _: False), make_request())
 
 
 async def test_each_model_uses_its_own_retries() -> None:
     first, second = (
-        Leaf([down], retry=Retry(attempts=2, sleep=Naps())),
-        Leaf([down], retry=Retry(attempts=4, sleep=Naps())),
+        Leaf([endpoint_error], retry=Retry(attempts=2, sleep=Naps())),
+        Leaf([endpoint_error], retry=Retry(attempts=4, sleep=Naps())),
     )
     with pytest.raises(ProviderFailed):
-        await ask(Fallback(first, second), question())
+        await ask(Fallback(first, second), make_request())
     assert (len(first.requests), len(second.requests)) == (2, 4)
 
 
 async def test_an_outer_retry_repeats_the_whole_chain() -> None:
-    first, second = Leaf([down], retry=Retry(attempts=2)), Leaf([down, down, "fine"], retry=Retry(attempts=4))
-    request = question()
+    first, second = (
+        Leaf([endpoint_error], retry=Retry(attempts=2)),
+        Leaf([endpoint_error, endpoint_error, "fine"], retry=Retry(attempts=4)),
+    )
+    request = make_request()
     assert (await ask(Retrying(Fallback(first, second), Retry(attempts=3, sleep=Naps())), request)).text == "fine"
     assert (len(first.requests), len(second.requests)) == (3, 3)
-    assert errors_of(request.attempts.made) == ["ProviderFailed"] * 5 + [None]
+    assert attempt_errors(request.attempts.made) == ["ProviderFailed"] * 5 + [None]
 
 
 def test_a_timed_out_call_tries_no_other_model() -> None:
-    """The deadline of the call covers all models; the deadline of a single model does not end the call."""
+    """The call's deadline covers all models, while the deadline of a single model does not end the call."""
 
     async def late() -> None:
         last = Leaf()
         with pytest.raises(ModelTimeout):
-            await ask(Fallback(Leaf([hang]), last), question(timeout=5))
+            await ask(Fallback(Leaf([hang]), last), make_request(timeout=5))
         assert last.requests == []
-        assert (await ask(Fallback(Timeout(Leaf([hang]), 3), last), question(timeout=5))).text == "fine"
+        assert (await ask(Fallback(Timeout(Leaf([hang]), 3), last), make_request(timeout=5))).text == "fine"
 
     warped(late())
 
@@ -150,7 +156,7 @@ def test_a_timed_out_call_tries_no_other_model() -> None:
 def test_a_cancelled_call_tries_no_other_model() -> None:
     async def cancelled() -> None:
         last = Leaf()
-        call = asyncio.create_task(ask(Fallback(Leaf([hang]), last), question()))
+        call = asyncio.create_task(ask(Fallback(Leaf([hang]), last), make_request()))
         await asyncio.sleep(1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -182,13 +188,13 @@ def test_invalid_options_are_rejected(models: Any, options: Any, field: str) -> 
 
 
 async def test_a_second_server_answers_when_the_first_is_down() -> None:
-    """Of three real servers, one has an exhausted quota, one is down, and one works."""
+    """One of three real servers has an exhausted quota, one is down, and one works."""
 
     async def spent(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)
 
     events: list[Any] = []
-    request = question(timeout=30, events=events)
+    request = make_request(timeout=30, events=events)
     retry = Retry(attempts=2, first_wait=0)
     async with ChatServer({"spent": spent}) as server, ChatServer() as stopped_server:
         nobody = stopped_server.base_url

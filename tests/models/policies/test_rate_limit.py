@@ -1,4 +1,4 @@
-"""`RateLimit`: how many requests are sent when, in which order, and which calls do not wait at all."""
+"""`RateLimit`: when and in which order requests are sent, and which calls do not wait."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .helpers import (
     START,
     Leaf,
     Naps,
-    arriving,
-    down,
+    answer_with_usage,
+    call_at,
+    delayed,
+    endpoint_error,
     hang,
-    lasting,
+    make_request,
     now,
-    order_of,
-    question,
+    received_order,
     since_start,
-    used,
     warped,
 )
 
@@ -36,7 +36,7 @@ PER = 60.0
 
 
 def expected_times(at: list[float], requests: int) -> list[float]:
-    """Return when each request may be sent: a token bucket, computed exactly from one request to the next."""
+    """Return when each request may be sent, computing a token bucket exactly from request to request."""
     level, last, times = 0.0, 0.0, []
     for when in at:
         at_the_earliest = max(when, last)
@@ -54,11 +54,11 @@ def expected_times(at: list[float], requests: int) -> list[float]:
     seconds=st.integers(0, 30),
 )
 def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float], requests: int, seconds: int) -> None:
-    """Requests are sent exactly when a token bucket allows, and never overtake each other, however long each takes."""
-    leaf = Leaf([lasting(seconds)])
-    warped(arriving(RateLimit(leaf, requests=requests, per=PER), at))
+    """Requests are sent exactly when a token bucket allows and never overtake each other."""
+    leaf = Leaf([delayed(seconds)])
+    warped(call_at(RateLimit(leaf, requests=requests, per=PER), at))
     assert since_start(leaf) == pytest.approx(expected_times(at, requests), abs=1e-4)
-    assert order_of(leaf) == list(range(len(at)))
+    assert received_order(leaf) == list(range(len(at)))
     for begin, first in enumerate(leaf.at):
         for count, later in enumerate(leaf.at[begin:], start=1):
             assert count <= requests + (later - first) * requests / PER + 1e-3
@@ -66,13 +66,13 @@ def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float],
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=15))
 def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
-    """Sequential requests are charged when they end, and the next one waits until the charged tokens fit again."""
-    leaf = Leaf([used(cost) for cost in costs])
+    """Sequential requests are charged when they end. The next one waits until the overdraft is paid off."""
+    leaf = Leaf([answer_with_usage(cost) for cost in costs])
 
     async def in_turn() -> None:
         model = RateLimit(leaf, tokens=200, per=PER)
         for _ in costs:
-            await ask(model, question())
+            await ask(model, make_request())
 
     warped(in_turn())
     level, clock = 0.0, 0.0
@@ -85,25 +85,25 @@ def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
 
 @given(at=st.lists(st.integers(0, 90).map(float), min_size=1, max_size=25).map(sorted), burst=st.integers(1, 5))
 def test_at_most_one_burst_is_sent_at_once(at: list[float], burst: int) -> None:
-    """The burst is limited after a pause, too, and does not change the rate of `requests`."""
-    leaf = Leaf([lasting(0)])
-    warped(arriving(RateLimit(leaf, requests=12, per=PER, burst=burst), at))
-    assert order_of(leaf) == list(range(len(at)))
+    """The burst is also limited after a pause, and does not change the rate of `requests`."""
+    leaf = Leaf([delayed(0)])
+    warped(call_at(RateLimit(leaf, requests=12, per=PER, burst=burst), at))
+    assert received_order(leaf) == list(range(len(at)))
     for begin, first in enumerate(leaf.at):
         for count, later in enumerate(leaf.at[begin:], start=1):
             assert count <= burst + (later - first) * 12 / PER + 1e-3
 
 
 def test_both_limits_hold() -> None:
-    leaf = Leaf([used(10), used(290), used(10)])
-    warped(arriving(RateLimit(leaf, requests=2, tokens=200, per=PER), [0.0, 1.0, 2.0]))
+    leaf = Leaf([answer_with_usage(10), answer_with_usage(290), answer_with_usage(10)])
+    warped(call_at(RateLimit(leaf, requests=2, tokens=200, per=PER), [0.0, 1.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 1, 30 + 0], abs=1e-3)
 
 
-def test_concurrent_requests_may_overdraw_tokens_at_the_cost_of_later_ones() -> None:
-    """Requests in flight have not been charged yet."""
-    leaf = Leaf([lasting(1, used(200))])
-    warped(arriving(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
+def test_concurrent_requests_may_overdraw_tokens() -> None:
+    """Requests in flight have not been charged yet. Later requests wait longer instead."""
+    leaf = Leaf([delayed(1, answer_with_usage(200))])
+    warped(call_at(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 0, 0, 1 + 400 / 200 * PER], abs=1e-3)
 
 
@@ -117,43 +117,43 @@ def test_concurrent_requests_may_overdraw_tokens_at_the_cost_of_later_ones() -> 
     ids=["an answer", "never answered", "nobody knows"],
 )
 def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
-    """Four characters count as one token; a refused request costs nothing, and a failed one its prompt."""
+    """Four characters count as one token. A rejected request costs nothing, and a failed one costs its prompt."""
     leaf = Leaf([first, "fine"])
     prompt = [{"role": "user", "content": "y" * 4000}]
 
     async def twice() -> float:
         model = RateLimit(leaf, tokens=1000, per=1000.0)
-        await asyncio.gather(ask(model, question(messages=prompt)), return_exceptions=True)
-        await ask(model, question())
+        await asyncio.gather(ask(model, make_request(messages=prompt)), return_exceptions=True)
+        await ask(model, make_request())
         return leaf.at[1] - leaf.at[0]
 
     assert warped(twice()) == pytest.approx(wait, abs=1e-3)
 
 
 def test_each_sent_request_is_charged_once() -> None:
-    """Both requests of a model that calls two others are charged, and so is each request of a retried call."""
-    first, second = Leaf([used(100, ""), "fine"]), Leaf([used(300)])
+    """If a model calls two others, both requests are charged, and so is each request of a retried call."""
+    first, second = Leaf([answer_with_usage(100, ""), "fine"]), Leaf([answer_with_usage(300)])
 
     async def twice() -> float:
         model = RateLimit(Fallback(first, second), tokens=100, per=100.0)
-        await ask(model, question())
-        await ask(model, question())
+        await ask(model, make_request())
+        await ask(model, make_request())
         return first.at[1] - first.at[0]
 
     assert warped(twice()) == pytest.approx(100 + 300 - 100)
-    failing_leaf = Leaf([used(150, ""), used(150)], retry=Retry(sleep=Naps()))
+    failing_leaf = Leaf([answer_with_usage(150, ""), answer_with_usage(150)], retry=Retry(sleep=Naps()))
 
     async def thrice() -> float:
         model = RateLimit(failing_leaf, tokens=100, per=100.0)
-        await ask(model, question())
-        await ask(model, question())
+        await ask(model, make_request())
+        await ask(model, make_request())
         return failing_leaf.at[2] - failing_leaf.at[0]
 
     assert warped(thrice()) == pytest.approx(150 - 100 + 150)
 
 
 def test_a_late_arrival_waits_behind_earlier_requests() -> None:
-    """An earlier request has already waited for the room that is left."""
+    """The earlier request has been waiting for the remaining capacity."""
     leaf = Leaf()
 
     async def punctual() -> None:
@@ -161,23 +161,23 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
 
         async def at_ten() -> None:
             await asyncio.sleep(10)
-            await ask(model, question(messages=[{"role": "user", "content": "2"}]))
+            await ask(model, make_request(messages=[{"role": "user", "content": "2"}]))
 
         late = asyncio.create_task(at_ten())
-        await asyncio.sleep(0)  # its timer is the first of those that end in this moment
-        await arriving(model, [0.0, 0.0])
+        await asyncio.sleep(0)  # let the first timer of this moment run
+        await call_at(model, [0.0, 0.0])
         await late
 
     warped(punctual())
-    assert order_of(leaf) == [0, 1, 2]
+    assert received_order(leaf) == [0, 1, 2]
 
 
 def test_cancelled_waiters_do_not_block_others() -> None:
-    """After a crowd in which some calls were sent, some cancelled and some refused, the next one is sent on time."""
+    """Some of many calls are sent, some cancelled and some rejected. The next call is still sent on time."""
 
     async def after() -> float:
         model = RateLimit(Leaf(), requests=1, per=10.0)
-        calls = [asyncio.create_task(ask(model, question(timeout=25))) for _ in range(9)]
+        calls = [asyncio.create_task(ask(model, make_request(timeout=25))) for _ in range(9)]
         await asyncio.sleep(1)
         calls[1].cancel()
         ended = await asyncio.gather(*calls, return_exceptions=True)
@@ -188,35 +188,35 @@ def test_cancelled_waiters_do_not_block_others() -> None:
             "RateLimited",
         ]
         start = now()
-        await ask(model, question(timeout=11))
+        await ask(model, make_request(timeout=11))
         return now() - start
 
     assert warped(after()) == pytest.approx(10)
 
 
 def test_each_request_of_a_call_is_limited() -> None:
-    """A retry waits for its turn again, whatever wraps the model inside the limit."""
-    leaf = Leaf([down, down, "fine"], retry=Retry(attempts=3, first_wait=0))
-    warped(arriving(RateLimit(Timeout(leaf, 5), requests=1, per=10.0), [0.0, 0.0]))
+    """A retry waits for its turn again, whichever policy wraps the model inside the limit."""
+    leaf = Leaf([endpoint_error, endpoint_error, "fine"], retry=Retry(attempts=3, first_wait=0))
+    warped(call_at(RateLimit(Timeout(leaf, 5), requests=1, per=10.0), [0.0, 0.0]))
     assert since_start(leaf) == pytest.approx([0, 10, 20, 30], abs=1e-3)
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """RateLimited is raised at once with the seconds, so that calls with more time take the turn."""
+    """RateLimited is raised at once with the seconds, so that calls with more time go first."""
     leaf = Leaf()
 
     async def impatient() -> None:
         model = RateLimit(leaf, requests=1, per=10.0)
-        await ask(model, question())
-        patient = asyncio.create_task(ask(model, question()))
+        await ask(model, make_request())
+        patient = asyncio.create_task(ask(model, make_request()))
         await asyncio.sleep(0)
         start = now()
         with pytest.raises(RateLimited) as caught:
-            await ask(model, question(timeout=15))
+            await ask(model, make_request(timeout=15))
         assert now() == start
         assert caught.value.retry_after == pytest.approx(20)
         assert (caught.value.status, caught.value.model, caught.value.block) == (None, "leaf", "judge")
-        assert (await ask(model, question(timeout=25))).text == "fine"
+        assert (await ask(model, make_request(timeout=25))).text == "fine"
         await patient
 
     warped(impatient())
@@ -224,16 +224,16 @@ def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
 
 
 def test_a_wait_that_became_too_long_ends_early() -> None:
-    """A request that was in flight when the wait began was charged in the meantime."""
-    leaf = Leaf([used(100), lasting(1, used(1000)), "fine"])
+    """A request that was in flight when the wait began is charged in the meantime."""
+    leaf = Leaf([answer_with_usage(100), delayed(1, answer_with_usage(1000)), "fine"])
 
     async def overtaken() -> float:
         model = RateLimit(leaf, requests=2, tokens=100, per=10.0)
-        await ask(model, question())
-        dear = asyncio.create_task(ask(model, question()))
+        await ask(model, make_request())
+        dear = asyncio.create_task(ask(model, make_request()))
         await asyncio.sleep(0)
         with pytest.raises(RateLimited):
-            await ask(model, question(timeout=20))
+            await ask(model, make_request(timeout=20))
         await dear
         return now() - START
 
@@ -241,10 +241,10 @@ def test_a_wait_that_became_too_long_ends_early() -> None:
 
 
 def test_a_fallback_takes_over_at_once() -> None:
-    """A call does not wait for the limit of one model if another can answer in time."""
+    """A call does not wait for one model's limit if another model can answer in time."""
     first, second = Leaf(), Leaf()
     model = Fallback(RateLimit(first, requests=1, per=PER), second)
-    warped(arriving(model, [0.0, 0.0, 0.0], timeout=5))
+    warped(call_at(model, [0.0, 0.0, 0.0], timeout=5))
     assert (len(first.requests), len(second.requests)) == (1, 2)
 
 
@@ -257,11 +257,11 @@ def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -
 
     async def with_losses() -> None:
         model = RateLimit(leaf, requests=1, per=100.0)
-        await ask(model, question())
+        await ask(model, make_request())
         calls = []
         for when in at:
             await asyncio.sleep(START + when - now())
-            calls.append(asyncio.create_task(ask(model, question())))
+            calls.append(asyncio.create_task(ask(model, make_request())))
         await asyncio.sleep(20)
         for number in lost:
             calls[number].cancel()
@@ -275,20 +275,20 @@ async def test_waiting_time_is_counted() -> None:
     model = RateLimit(Leaf(), requests=1, per=0.4)
     waited = []
     for _ in range(3):
-        request = question()
+        request = make_request()
         await ask(model, request)
         waited.append(request.attempts.made[0].waited)
         assert request.attempts.made[0].seconds < 0.3
     assert waited[0] < 0.2
-    assert min(waited[1:]) >= 0.1  # less than the whole: what came before it counts
+    assert min(waited[1:]) >= 0.1  # shorter than a full interval, since the time before the wait counts
 
 
-def test_each_event_loop_has_its_own_count() -> None:
-    """One object serves successive runs, each on its own loop, even after a crowd in the previous one."""
+def test_each_event_loop_has_a_separate_count() -> None:
+    """One object serves successive runs, each on a different loop, even after many calls in the previous run."""
     leaf = Leaf()
     model = RateLimit(leaf, requests=1, per=10.0)
     for _ in range(3):
-        warped(arriving(model, [0.0, 0.0]))
+        warped(call_at(model, [0.0, 0.0]))
     assert since_start(leaf) == pytest.approx([0, 10] * 3, abs=1e-3)
     assert len(model._gates._made) == 1
 
@@ -314,22 +314,22 @@ async def test_a_real_server_is_rate_limited() -> None:
     async with ChatServer() as server:
         model = RateLimit(OpenAIModel("m", base_url=server.base_url), requests=1, tokens=10_000, per=0.02)
         async with model.open_connections():
-            await ask(model, question())
+            await ask(model, make_request())
             start = now()
-            await asyncio.gather(*(ask(model, question()) for _ in range(3)))
+            await asyncio.gather(*(ask(model, make_request()) for _ in range(3)))
             assert now() - start >= 0.03
         assert server.posts == 4
 
 
-def test_a_hanging_request_blocks_no_other() -> None:
-    """The limit concerns the rate of requests, not their concurrency."""
+def test_a_hanging_request_does_not_block_others() -> None:
+    """The limit applies to the rate of requests, not to their concurrency."""
     leaf = Leaf([hang, "fine"])
 
     async def beside() -> None:
         model = RateLimit(leaf, requests=2, tokens=10)
-        hanging = asyncio.create_task(ask(model, question()))
+        hanging = asyncio.create_task(ask(model, make_request()))
         await asyncio.sleep(0)
-        assert (await ask(model, question())).text == "fine"
+        assert (await ask(model, make_request())).text == "fine"
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""`Retry` and `Retrying`: which calls are retried, when and how often, and that nesting never multiplies attempts."""
+"""`Retry` and `Retrying`: which calls are retried, when and how often. Nesting never multiplies attempts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from flowdebate.models.base import Attempts, CallRetried
 from flowdebate.models.call import ask
 from tests.models.server import ChatServer, Exchange, completion, fine
 
-from .helpers import Leaf, Naps, down, errors_of, hang, now, question, warped
+from .helpers import Leaf, Naps, attempt_errors, endpoint_error, hang, make_request, now, warped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,10 +77,10 @@ class Verdict(BaseModel):
     seed=st.integers(0, 99),
 )
 def test_waits_double_up_to_the_limit_with_jitter(attempts: int, first: float, longest: float, seed: int) -> None:
-    """The wait before request n is between half and all of min(longest, first * 2^(n-2)) seconds."""
-    naps, leaf = Naps(), Leaf([down])
+    """The wait before request n is between 50 % and 100 % of min(longest, first * 2^(n-2)) seconds."""
+    naps, leaf = Naps(), Leaf([endpoint_error])
     retry = Retry(attempts=attempts, first_wait=first, longest_wait=longest, sleep=naps)
-    request = question(attempts=Attempts(seed=str(seed)))
+    request = make_request(attempts=Attempts(seed=str(seed)))
     with pytest.raises(ProviderFailed):
         asyncio.run(ask(Retrying(leaf, retry), request))
     assert len(leaf.requests) == attempts
@@ -92,48 +92,52 @@ def test_a_seeded_run_repeats_its_waits() -> None:
     def waits(seed: int) -> list[float]:
         naps = Naps()
         with pytest.raises(ProviderFailed):
-            asyncio.run(ask(Retrying(Leaf([down]), Retry(sleep=naps)), question(attempts=Attempts(seed=str(seed)))))
+            asyncio.run(
+                ask(
+                    Retrying(Leaf([endpoint_error]), Retry(sleep=naps)), make_request(attempts=Attempts(seed=str(seed)))
+                )
+            )
         return naps.waits
 
     assert waits(1) == waits(1) != waits(2)
 
 
-async def test_the_wait_of_retry_after_is_respected() -> None:
-    """Retry-After is a lower bound of the wait, which is never shorter than it would be without the header."""
+async def test_retry_after_is_respected() -> None:
+    """Retry-After is a lower bound: the wait is never shorter than without the header."""
     naps = Naps()
     leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
-    assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), question())).text == "fine"
+    assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), make_request())).text == "fine"
     assert naps.waits[0] == 7.0
     assert naps.waits[1] >= 1.0
 
 
-async def test_a_retry_after_that_is_too_long_is_not_waited_for() -> None:
+async def test_an_excessive_retry_after_is_not_awaited() -> None:
     naps, leaf = Naps(), Leaf([RateLimited("busy", retry_after=130)])
     with pytest.raises(RateLimited) as caught:
-        await ask(Retrying(leaf, Retry(longest_wait=60, sleep=naps)), question())
+        await ask(Retrying(leaf, Retry(longest_wait=60, sleep=naps)), make_request())
     assert caught.value.retry_after == 130
     assert (len(leaf.requests), naps.waits) == (1, [])
 
 
-def test_no_wait_starts_that_would_miss_the_deadline() -> None:
+def test_a_wait_beyond_the_deadline_is_not_started() -> None:
     """The last error is raised at once, while there is still time."""
 
     async def late() -> float:
         start = now()
         with pytest.raises(RateLimited):
-            await ask(Retrying(Leaf([RateLimited("busy", retry_after=10)])), question(timeout=9))
+            await ask(Retrying(Leaf([RateLimited("busy", retry_after=10)])), make_request(timeout=9))
         return now() - start
 
     assert warped(late()) == 0
 
 
 def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
-    """A deadline that passes in the middle of a request is reported as the deadline of the call."""
+    """A deadline that passes in the middle of a request is reported as the call's deadline."""
 
     async def late() -> float:
-        start, leaf = now(), Leaf([down, hang])
+        start, leaf = now(), Leaf([endpoint_error, hang])
         with pytest.raises(ModelTimeout):
-            await ask(Retrying(leaf), question(timeout=9))
+            await ask(Retrying(leaf), make_request(timeout=9))
         assert len(leaf.requests) == 2
         return now() - start
 
@@ -144,8 +148,8 @@ def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
     """Cancellation is never treated as a failure."""
 
     async def cancelled() -> int:
-        leaf = Leaf([down])
-        call = asyncio.create_task(ask(Retrying(leaf, Retry(first_wait=10)), question()))
+        leaf = Leaf([endpoint_error])
+        call = asyncio.create_task(ask(Retrying(leaf, Retry(first_wait=10)), make_request()))
         await asyncio.sleep(1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -156,10 +160,9 @@ def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
     assert warped(cancelled()) == 1
 
 
-async def test_waits_are_counted_with_the_next_request() -> None:
-    """A wait is stored with the attempt that follows it."""
-    request = question()
-    await ask(Retrying(Leaf([down, "fine"]), Retry(first_wait=0.02)), request)
+async def test_waits_are_stored_with_the_next_attempt() -> None:
+    request = make_request()
+    await ask(Retrying(Leaf([endpoint_error, "fine"]), Retry(first_wait=0.02)), request)
     first, second = request.attempts.made
     assert first.waited < 0.005
     assert second.waited >= 0.01
@@ -170,7 +173,7 @@ async def test_waits_are_counted_with_the_next_request() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """An error, and how many of three requests are made if each of them raises it."""
+    """An error, and the number of requests made, out of three, if each of them raises it."""
 
     error: Callable[[], Exception]
     requests: int
@@ -209,9 +212,9 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_only_transient_failures_are_retried(case: Case) -> None:
-    """Temporary failures are retried; refusals, invalid settings and errors of the application are not."""
+    """Temporary failures are retried. Refusals, invalid settings and application errors are not."""
     leaf = Leaf([lambda _: case.error()])
-    request = question()
+    request = make_request()
     with pytest.raises(type(case.error())):
         await ask(Retrying(leaf, Retry(attempts=3, sleep=Naps())), request)
     assert len(leaf.requests) == len(request.attempts.made) == case.requests
@@ -220,19 +223,19 @@ async def test_only_transient_failures_are_retried(case: Case) -> None:
 async def test_the_application_can_choose_what_is_retried() -> None:
     leaf = Leaf([Refused("no"), "fine"])
     retry = Retry(on=lambda error: isinstance(error, Refused), sleep=Naps())
-    assert (await ask(Retrying(leaf, retry), question())).text == "fine"
-    leaf = Leaf([down])
+    assert (await ask(Retrying(leaf, retry), make_request())).text == "fine"
+    leaf = Leaf([endpoint_error])
     with pytest.raises(ProviderFailed):
-        await ask(Retrying(leaf, retry), question())
+        await ask(Retrying(leaf, retry), make_request())
     assert len(leaf.requests) == 1
 
 
 async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
-    """The prompt quotes the answer and the problem; after two such answers the next mode is used."""
+    """The prompt quotes the answer and the problem. After two such answers, the next mode is used."""
     naps, events = Naps(), list[Any]()
     leaf = Leaf(['{"loser": "a"}', '{"winner": 5}', "nothing", '{"winner": "a"}'])
     retry = Retry(attempts=4, sleep=naps)
-    answered = await ask(Retrying(leaf, retry), question(output=Verdict, events=events))
+    answered = await ask(Retrying(leaf, retry), make_request(output=Verdict, events=events))
     assert answered.data == Verdict(winner="a")
     assert naps.waits == []
     assert [request.skipped_modes for request in leaf.requests] == [0, 0, 1, 1]
@@ -250,30 +253,30 @@ async def test_switching_modes_does_not_count_as_an_attempt() -> None:
     """After two answers without JSON, each further request uses the next mode, up to the last one."""
     leaf = Leaf([lambda request: answer_in_prose(request, modes=4)])
     with pytest.raises(SchemaViolation):
-        await ask(Retrying(leaf, Retry(attempts=3)), question(output=Verdict))
+        await ask(Retrying(leaf, Retry(attempts=3)), make_request(output=Verdict))
     assert [request.skipped_modes for request in leaf.requests] == [0, 0, 1, 2, 3, 3]
 
 
 def answer_in_prose(request: Any, modes: int) -> SchemaViolation:
-    """Answer in prose like a model that ignores all of its structured modes."""
+    """Answer in prose, like a model that ignores all structured output modes."""
     request.attempts.modes_left = modes - 1 - request.skipped_modes
     return SchemaViolation([("", "no JSON")], answer="Certainly!")
 
 
 async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() -> None:
-    """The limit is doubled, and only once."""
+    """The limit is doubled, but only once."""
     leaf = Leaf([ModelResponse(text='{"winner": "a', finish="length")])
-    request = question(output=Verdict, settings=ModelSettings(max_tokens=50))
+    request = make_request(output=Verdict, settings=ModelSettings(max_tokens=50))
     with pytest.raises(OutputTruncated):
         await ask(Retrying(leaf, Retry(attempts=9)), request)
     assert [attempt.settings.max_tokens for attempt in leaf.requests] == [50, 100]
 
 
 async def test_each_retry_emits_an_event() -> None:
-    """The event reports which model failed, why, and how long the wait is."""
+    """The event has the failed model, the reason, and the length of the wait."""
     events: list[Any] = []
-    leaf = Leaf([down, "fine"])
-    await ask(Retrying(leaf, Retry(first_wait=0.002)), question(events=events))
+    leaf = Leaf([endpoint_error, "fine"])
+    await ask(Retrying(leaf, Retry(first_wait=0.002)), make_request(events=events))
     (event,) = events
     assert isinstance(event, CallRetried)
     assert (event.block, event.model, event.attempt, event.error) == ("judge", "leaf", 2, "ProviderFailed")
@@ -307,12 +310,12 @@ class Duck:
 
 @dataclass(frozen=True)
 class Tree:
-    """Nested models as a value: `attempts` are those of a leaf or a `Retrying`."""
+    """Nested models as a value; `attempts` belongs to a leaf or a `Retrying`."""
 
     kind: str
     inner: tuple[Tree, ...] = ()
     attempts: int | None = None
-    outcomes: tuple[Any, ...] = (down,)
+    outcomes: tuple[Any, ...] = (endpoint_error,)
 
     def build(self, leaves: list[Leaf]) -> Any:
         """Build the models, and append the leaves to `leaves`."""
@@ -336,12 +339,12 @@ class Tree:
 
     @property
     def retries(self) -> int | None:
-        """Return the attempts of the loop around this model, or None."""
+        """Return the attempts of the loop around this model; None if there is no loop."""
         return self.inner[0].retries if self.kind in EACH_REQUEST else self.attempts
 
     @property
     def all_attempts(self) -> list[int]:
-        """Return all numbers of attempts that are set in the tree."""
+        """Return all numbers of attempts set in the tree."""
         return [self.attempts or 1, *(one for tree in self.inner for one in tree.all_attempts)]
 
     @property
@@ -350,7 +353,7 @@ class Tree:
         return sum(tree.leaves for tree in self.inner) if self.inner else 1
 
     def requests(self, *, owned: bool = False) -> int:
-        """Return how many requests are made if each of them fails, according to the documentation."""
+        """Return how many requests the documentation predicts if all of them fail."""
         if owned or self.retries is None:
             return self._body(owned=owned)
         return self.retries * self._body(owned=True)
@@ -366,7 +369,7 @@ AROUND_ONE = ("retrying", "breaker", "wrapper", "duck", *EACH_REQUEST)
 OUTCOMES = (
     "fine",
     "",
-    down,
+    endpoint_error,
     lambda _: RateLimited("busy", retry_after=1),
     lambda _: Refused("no"),
     lambda _: AuthenticationFailed("key"),
@@ -395,31 +398,31 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
     return st.recursive(leaf, around, max_leaves=6)
 
 
-@given(tree=trees(st.just((down,))))
+@given(tree=trees(st.just((endpoint_error,))))
 def test_attempts_never_multiply(tree: Tree) -> None:
-    """In any nesting, only one loop repeats: at most its number of attempts for each innermost model."""
+    """In any nesting, only one loop repeats, so each innermost model gets at most the attempts of that loop."""
     leaves: list[Leaf] = []
-    request = question()
+    request = make_request()
     with pytest.raises(ProviderFailed):
         asyncio.run(ask(tree.build(leaves), request))
     calls = sum(len(leaf.requests) for leaf in leaves)
     assert calls == tree.requests()
     assert calls <= max(tree.all_attempts) * tree.leaves
-    assert errors_of(request.attempts.made) == ["ProviderFailed"] * calls
+    assert attempt_errors(request.attempts.made) == ["ProviderFailed"] * calls
 
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
-def test_attempts_list_every_request_that_models_received(tree: Tree) -> None:
-    """Requests received by models and attempts correspond one to one, whatever the answers are."""
+def test_attempts_list_every_received_request(tree: Tree) -> None:
+    """Requests received by models and attempts correspond one to one, whatever the answers."""
     leaves: list[Leaf] = []
-    request = question()
+    request = make_request()
 
     async def ended() -> Any:
         (end,) = await asyncio.gather(ask(tree.build(leaves), request), return_exceptions=True)
         return end
 
     end = asyncio.run(ended())
-    *failed, last = errors_of(request.attempts.made)
+    *failed, last = attempt_errors(request.attempts.made)
     assert all(failed)
     assert last == (None if isinstance(end, ModelResponse) else type(end).__name__)
     calls = sum(len(leaf.requests) for leaf in leaves)
@@ -430,8 +433,8 @@ def test_attempts_list_every_request_that_models_received(tree: Tree) -> None:
 # A real server
 
 
-def failing_first(*failures: Callable[[Exchange], Any]) -> Callable[[Exchange], Any]:
-    """Return a scenario that fails in these ways, one after the other, and then succeeds."""
+def fail_first(*failures: Callable[[Exchange], Any]) -> Callable[[Exchange], Any]:
+    """Return a scenario with the given failures in order, followed by success."""
     remaining = list(failures)
 
     async def play(exchange: Exchange) -> None:
@@ -440,32 +443,32 @@ def failing_first(*failures: Callable[[Exchange], Any]) -> Callable[[Exchange], 
     return play
 
 
-async def busy(exchange: Exchange) -> None:
+async def answer_429(exchange: Exchange) -> None:
     """Answer 429 with a short wait."""
     await exchange.json({"error": {"message": "busy"}}, status=429, headers={"Retry-After": "0.01"})
 
 
-async def broken(exchange: Exchange) -> None:
+async def answer_500(exchange: Exchange) -> None:
     """Answer 500."""
     await exchange.json({"error": {"message": "down"}}, status=500)
 
 
-async def reset(exchange: Exchange) -> None:
+async def reset_connection(exchange: Exchange) -> None:
     """Reset the connection in the middle of the answer."""
     await exchange.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{")
     exchange.reset()
 
 
-async def nonsense(exchange: Exchange) -> None:
+async def answer_nonsense(exchange: Exchange) -> None:
     """Answer 200 without a completion."""
     await exchange.json({**completion(), "choices": []})
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
 async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> None:
-    """The fifth request is answered after a rate limit, a failure, a reset and nonsense; the server's count agrees."""
-    request = question(timeout=30)
-    async with ChatServer({"m": failing_first(busy, broken, reset, nonsense)}) as server:
+    """The fifth request is answered after a rate limit, a failure, a reset and nonsense. The server's count agrees."""
+    request = make_request(timeout=30)
+    async with ChatServer({"m": fail_first(answer_429, answer_500, reset_connection, answer_nonsense)}) as server:
         retry = Retry(attempts=5, first_wait=0.001)
         model: Any = OpenAIModel("m", base_url=server.base_url, retry=retry)
         if wrapped:
@@ -473,7 +476,7 @@ async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> 
             model = Retrying(Fallback(CircuitBreaker(model, failures=4)), retry)
         assert (await ask(model, request)).text == "fine"
         assert server.posts == len(request.attempts.made) == 5
-    assert errors_of(request.attempts.made) == [
+    assert attempt_errors(request.attempts.made) == [
         "RateLimited",
         "ProviderFailed",
         "ConnectionLost",
@@ -485,11 +488,11 @@ async def test_attempts_list_every_request_of_a_real_model(*, wrapped: bool) -> 
 
 
 async def test_a_permanent_failure_takes_the_configured_number_of_requests() -> None:
-    async with ChatServer({"m": broken}) as server:
+    async with ChatServer({"m": answer_500}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=4, first_wait=0))
         with pytest.raises(ProviderFailed):
-            await ask(Retrying(model, Retry(attempts=3, first_wait=0)), question(timeout=30))
+            await ask(Retrying(model, Retry(attempts=3, first_wait=0)), make_request(timeout=30))
         assert server.posts == 3
         with pytest.raises(ProviderFailed):
-            await ask(Fallback(model, model), question(timeout=30))
+            await ask(Fallback(model, model), make_request(timeout=30))
         assert server.posts == 3 + 8

@@ -1,4 +1,4 @@
-"""`Timeout`: deadlines for a request, for its first text, and for the silence between pieces of text."""
+"""`Timeout`: deadlines for a request, for its first text, and for the pause between pieces of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowdebate.models import ModelRequest, OpenAIModel, Retry, Timeout, ToolSpe
 from flowdebate.models.call import ask
 from tests.models.server import ChatServer, Exchange, chunk
 
-from .helpers import Leaf, errors_of, hang, lasting, now, question, warped
+from .helpers import Leaf, attempt_errors, delayed, hang, make_request, now, warped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ class Verdict(BaseModel):
     winner: str
 
 
-def dripping(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest], Any]:
-    """Return an outcome that streams a piece after each pause, if possible, and ends some time after the last."""
+def drip_text(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest], Any]:
+    """Return an outcome that streams a piece after each pause, if possible, and ends some time after the last piece."""
 
     async def drip(request: ModelRequest) -> str:
         for pause in pauses:
@@ -43,8 +43,8 @@ def dripping(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest]
     return drip
 
 
-async def timed(model: Any, request: ModelRequest) -> tuple[float, str]:
-    """Return how long a call takes, and how it ends."""
+async def time_call(model: Any, request: ModelRequest) -> tuple[float, str]:
+    """Return how long a call takes and how it ends."""
     start = now()
     try:
         answered = await ask(model, request)
@@ -55,24 +55,24 @@ async def timed(model: Any, request: ModelRequest) -> tuple[float, str]:
 
 def check_end(model: Any, seconds: float, text: str, request: ModelRequest | None = None) -> None:
     """Check how long a call of `model` takes and how it ends."""
-    ended = warped(timed(model, request or question()))
+    ended = warped(time_call(model, request or make_request()))
     assert ended[0] == pytest.approx(seconds)
     assert ended[1] == text
 
 
 def test_a_request_ends_at_its_deadline() -> None:
-    check_end(Timeout(Leaf([lasting(4.9)]), 5), 4.9, "fine")
+    check_end(Timeout(Leaf([delayed(4.9)]), 5), 4.9, "fine")
     check_end(Timeout(Leaf([hang]), 5), 5, "no answer within 5 s")
 
 
-def test_each_request_of_a_call_has_its_own_deadline() -> None:
-    """Retries are repeated around the deadline; the call's own deadline covers all of them."""
+def test_each_request_of_a_call_has_a_separate_deadline() -> None:
+    """The deadline applies to each retry. The call's own deadline covers all of them."""
     leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
-    request = question()
+    request = make_request()
     check_end(Timeout(leaf, 5), 15, "no answer within 5 s", request)
-    assert errors_of(request.attempts.made) == ["ModelTimeout"] * 3
+    assert attempt_errors(request.attempts.made) == ["ModelTimeout"] * 3
     leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
-    check_end(Timeout(leaf, 5), 12, "no answer within 12 s", question(timeout=12))
+    check_end(Timeout(leaf, 5), 12, "no answer within 12 s", make_request(timeout=12))
     assert len(leaf.requests) == 3
 
 
@@ -81,8 +81,8 @@ def test_inner_models_see_the_deadline() -> None:
 
     async def twice() -> list[float]:
         start = now()
-        await ask(Timeout(leaf, 5), question(timeout=60))
-        await ask(Timeout(leaf, 5), question(timeout=3))
+        await ask(Timeout(leaf, 5), make_request(timeout=60))
+        await ask(Timeout(leaf, 5), make_request(timeout=3))
         return [(request.deadline or 0) - start for request in leaf.requests]
 
     assert warped(twice()) == pytest.approx([5, 3])
@@ -98,11 +98,11 @@ def test_inner_models_see_the_deadline() -> None:
 def test_silence_is_limited_before_and_between_pieces(
     pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
 ) -> None:
-    """The call ends at the first silence that is too long, after its earlier pieces; otherwise it is unchanged."""
+    """The call ends at the first pause that is too long, and keeps the earlier pieces. Otherwise it is unchanged."""
     pieces: list[str] = []
-    model = Timeout(Leaf([dripping(pauses, end)]), 1000, first_text=first, between=between)
-    request = question(on_text=pieces.append if listening else None)
-    seconds, text = warped(timed(model, request))
+    model = Timeout(Leaf([drip_text(pauses, end)]), 1000, first_text=first, between=between)
+    request = make_request(on_text=pieces.append if listening else None)
+    seconds, text = warped(time_call(model, request))
     limits = [first, *[between] * len(pauses)]
     silences = [*pauses, end]
     late = next((n for n, (limit, s) in enumerate(zip(limits, silences, strict=True)) if limit and s > limit), None)
@@ -116,9 +116,9 @@ def test_silence_is_limited_before_and_between_pieces(
 
 
 def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None:
-    """A model that does not stream cannot be distinguished from a silent one."""
-    check_end(Timeout(Leaf([lasting(3)]), first_text=5), 3, "fine")
-    check_end(Timeout(Leaf([lasting(3)]), first_text=2), 2, "no text within 2 s")
+    """It cannot be distinguished from a model that hangs."""
+    check_end(Timeout(Leaf([delayed(3)]), first_text=5), 3, "fine")
+    check_end(Timeout(Leaf([delayed(3)]), first_text=2), 2, "no text within 2 s")
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None
 )
 def test_unstreamed_answers_have_only_the_whole_deadline(options: dict[str, Any]) -> None:
     """Without a listener, structured answers and tool calls arrive in one piece, however long that takes."""
-    leaf = Leaf([lasting(50, '{"winner": "a"}')])
-    seconds, _ = warped(timed(Timeout(leaf, 100, first_text=1, between=1), question(**options)))
+    leaf = Leaf([delayed(50, '{"winner": "a"}')])
+    seconds, _ = warped(time_call(Timeout(leaf, 100, first_text=1, between=1), make_request(**options)))
     assert seconds == pytest.approx(50)
     assert leaf.requests[0].on_text is None
 
 
 def test_cancellation_by_the_caller_is_not_a_timeout() -> None:
-    """The caller may cancel at any time before the deadline, and within both deadlines."""
+    """The caller can cancel at any time before the deadline, and while both deadlines apply."""
 
     async def cancelled() -> None:
-        call = asyncio.create_task(ask(Timeout(Leaf([hang]), 5, first_text=4), question()))
+        call = asyncio.create_task(ask(Timeout(Leaf([hang]), 5, first_text=4), make_request()))
         await asyncio.sleep(1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -151,7 +151,7 @@ def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[s
 
     async def early() -> None:
         with pytest.raises(TimeoutError, match="mine"):
-            await ask(Timeout(Leaf([TimeoutError("mine")]), **options), question())
+            await ask(Timeout(Leaf([TimeoutError("mine")]), **options), make_request())
 
     warped(early())
 
@@ -168,7 +168,7 @@ def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(option
 
     async def late() -> None:
         with pytest.raises(ModelTimeout) as caught:
-            await ask(Timeout(Leaf([stubborn]), **options), question())
+            await ask(Timeout(Leaf([stubborn]), **options), make_request())
         assert isinstance(caught.value.__cause__, ConnectionLost)
 
     warped(late())
@@ -183,7 +183,7 @@ def test_a_late_piece_is_passed_on() -> None:
         return "fine"
 
     async def late() -> None:
-        await ask(Timeout(Leaf([keep]), between=1), question(on_text=pieces.append))
+        await ask(Timeout(Leaf([keep]), between=1), make_request(on_text=pieces.append))
         tellers[0]("late")
         await asyncio.sleep(10)
 
@@ -220,7 +220,7 @@ async def drip(exchange: Exchange) -> None:
 
 
 async def stall(exchange: Exchange) -> None:
-    """Stop after two pieces and send only comments that keep the connection alive."""
+    """Stop after two pieces and send only comments to keep the connection alive."""
     await exchange.begin_events()
     for text in ("a", "b"):
         await exchange.event(chunk(text))
@@ -250,10 +250,10 @@ async def keep_alive(exchange: Exchange) -> None:
 )
 async def test_a_dripping_or_stalling_server_is_abandoned(model: str, options: dict[str, float], message: str) -> None:
     """Each call ends at its deadline and closes the connection, even without a listener."""
-    request = question()
+    request = make_request()
     async with ChatServer({"drip": drip, "stall": stall, "silent": silent}) as server:
         inner = OpenAIModel(model, base_url=server.base_url, retry=Retry(attempts=2, first_wait=0))
-        await ask(OpenAIModel("fine", base_url=server.base_url), question())  # the first call of all imports openai
+        await ask(OpenAIModel("fine", base_url=server.base_url), make_request())  # the first call imports openai
         if model == "drip":
             request.on_text = lambda _: None
         async with Timeout(inner, **options).open_connections() as timeout:
@@ -262,4 +262,4 @@ async def test_a_dripping_or_stalling_server_is_abandoned(model: str, options: d
             await server.wait_until_left()
         assert server.posts == 3
     assert caught.value.message == message
-    assert errors_of(request.attempts.made) == ["ModelTimeout"] * 2
+    assert attempt_errors(request.attempts.made) == ["ModelTimeout"] * 2

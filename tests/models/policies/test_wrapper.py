@@ -1,4 +1,4 @@
-"""`Wrapper`: what all wrappers have in common, and all policies together."""
+"""`Wrapper`: behavior common to all wrappers, and all policies combined."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from flowdebate.models.call import ask
 from flowdebate.testing import FunctionModel
 from tests.models.server import ChatServer, Exchange, chunk, fine
 
-from .helpers import Leaf, Naps, down, errors_of, question
+from .helpers import Leaf, Naps, attempt_errors, endpoint_error, make_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Holdable(Leaf):
-    """Model with connections that can be kept open."""
+    """Model whose connections can be kept open."""
 
     entered = 0
 
@@ -68,22 +68,22 @@ POLICIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def all_of(model: Any, *, max_concurrency: int = 50, between: float | None = 40) -> Wrapper:
-    """Wrap `model` in every policy, in the documented order; text is streamed unless `between` is None."""
+def wrap_in_all(model: Any, *, max_concurrency: int = 50, between: float | None = 40) -> Wrapper:
+    """Wrap `model` in every policy, in the documented order. Text is streamed unless `between` is None."""
     model = Timeout(model, 60, between=between)
     model = ConcurrencyLimit(RateLimit(model, requests=10_000, tokens=10**9), max_concurrency)
     return Fallback(CircuitBreaker(model), Leaf([EmptyResponse("nothing")], name="second"))
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
-async def test_each_policy_has_the_name_of_its_inner_model(make: Callable[[Any], Any]) -> None:
+async def test_policies_have_the_name_of_their_inner_model(make: Callable[[Any], Any]) -> None:
     """A policy accepts a model or a name, answers like the model, and shows it in its repr."""
     model = make(Leaf(name="ada"))
     assert isinstance(model, Model)
     assert model.name == "ada"
     assert make("ollama/gemma3").name == "ollama/gemma3"
     assert repr(model).startswith(type(model).__name__ + "(Leaf(")
-    assert (await ask(model, question())).text == "fine"
+    assert (await ask(model, make_request())).text == "fine"
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
@@ -101,7 +101,7 @@ async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
 
 
 async def test_opening_a_wrapper_opens_all_inner_models() -> None:
-    """Every kind of wrapper does so while the outermost is open; models without connections are skipped."""
+    """This holds for every kind of wrapper, while the outermost one is open. Models without connections are skipped."""
     models = [Holdable(name=str(number)) for number in range(len(POLICIES))]
     wrapped = [make(model) for make, model in zip(POLICIES.values(), models, strict=True)]
     async with Retrying(Fallback(*wrapped, Leaf())).open_connections():
@@ -110,19 +110,19 @@ async def test_opening_a_wrapper_opens_all_inner_models() -> None:
 
 
 async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> None:
-    """Five calls use one connection; without an open wrapper each call uses its own."""
+    """Five calls use one connection. Without an open wrapper, each call uses a separate one."""
     async with ChatServer() as server:
-        model = all_of(OpenAIModel("m", base_url=server.base_url), between=None)
+        model = wrap_in_all(OpenAIModel("m", base_url=server.base_url), between=None)
         async with model.open_connections():
             for _ in range(5):
-                await ask(model, question())
+                await ask(model, make_request())
         assert server.accepted == 1
-        await ask(model, question())
+        await ask(model, make_request())
         assert server.accepted == 2
 
 
 async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
-    """The wrapper changes the request and the answer; retries inside count as one call."""
+    """The wrapper changes the request and the answer. Inner retries count as one call."""
 
     class Shouting(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -130,25 +130,25 @@ async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
             response = await self.ask(request)
             return ModelResponse(text=response.text.upper())
 
-    leaf = Leaf([down, "fine"], retry=Retry(sleep=Naps()))
-    request = question()
+    leaf = Leaf([endpoint_error, "fine"], retry=Retry(sleep=Naps()))
+    request = make_request()
     assert (await ask(Shouting(leaf), request)).text == "FINE"
     assert leaf.requests[-1].messages[-1]["content"] == "Loud!"
-    assert errors_of(request.attempts.made) == ["ProviderFailed", None]
+    assert attempt_errors(request.attempts.made) == ["ProviderFailed", None]
 
 
 async def test_answers_changed_by_a_wrapper_are_checked() -> None:
-    """A blank answer of a wrapper is an error, as with any model."""
+    """A blank answer from a wrapper is an error, as with any model."""
 
     class Silent(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             await self.ask(request)
             return ModelResponse(text=" ")
 
-    request = question()
+    request = make_request()
     with pytest.raises(EmptyResponse):
         await ask(Silent(Leaf()), request)
-    assert errors_of(request.attempts.made) == ["EmptyResponse"]
+    assert attempt_errors(request.attempts.made) == ["EmptyResponse"]
 
 
 class Counting:
@@ -176,7 +176,7 @@ class Counting:
 
 
 class Duck:
-    """Wrapper that inherits nothing."""
+    """Wrapper without a base class."""
 
     name = "duck"
 
@@ -191,12 +191,12 @@ class Duck:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """The inner models report attempts; the wrapper does not declare that, so its own attempt is removed."""
+    """The inner models report attempts. The wrapper does not declare this, so its own attempt is removed."""
     counting = Counting(10)
-    request = question(attempts=Attempts(meter=counting))
+    request = make_request(attempts=Attempts(meter=counting))
     async with ChatServer() as server:
         model: Any = OpenAIModel("m", base_url=server.base_url)
-        model = Duck(all_of(model) if wrapped else model)
+        model = Duck(wrap_in_all(model) if wrapped else model)
         await ask(model, request)
         assert server.posts == 1
     assert [(attempt.model, attempt.error) for attempt in request.attempts.made] == [("m", None)]
@@ -206,15 +206,15 @@ async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> No
 async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
     """LimitReached passes through every policy, since it is not a failure of the model."""
     counting = Counting(2)
-    first, second = Leaf([down]), Leaf()
-    model = Fallback(all_of(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
+    first, second = Leaf([endpoint_error]), Leaf()
+    model = Fallback(wrap_in_all(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
     with pytest.raises(LimitReached):
-        await ask(model, question(attempts=Attempts(meter=counting)))
+        await ask(model, make_request(attempts=Attempts(meter=counting)))
     assert (len(first.requests), len(second.requests), len(counting.settled)) == (2, 0, 2)
 
 
 async def test_mass_cancellation_leaves_nothing_behind() -> None:
-    """300 calls through all policies, cancelled at any stage, leave no task and no connection."""
+    """300 calls through all policies, cancelled at any stage, leave neither tasks nor connections behind."""
 
     async def hang(exchange: Exchange) -> None:
         await exchange.until_gone()
@@ -229,10 +229,10 @@ async def test_mass_cancellation_leaves_nothing_behind() -> None:
         await {"hang": hang, "stall": stall}.get(content, fine)(exchange)
 
     def asking(content: str) -> ModelRequest:
-        return question(timeout=50, messages=[{"role": "user", "content": content}])
+        return make_request(timeout=50, messages=[{"role": "user", "content": content}])
 
     async with ChatServer({"m": play}) as server:
-        model = all_of(OpenAIModel("m", base_url=server.base_url), max_concurrency=60)
+        model = wrap_in_all(OpenAIModel("m", base_url=server.base_url), max_concurrency=60)
         async with model.open_connections():
             before = asyncio.all_tasks()
             calls = [asyncio.create_task(ask(model, asking(["hang", "stall"][n % 2]))) for n in range(300)]
@@ -251,9 +251,9 @@ async def test_mass_cancellation_leaves_nothing_behind() -> None:
         await server.wait_until_left()
 
 
-async def test_a_null_answer_is_valid_inside_wrappers_too() -> None:
+async def test_a_null_answer_is_valid_inside_wrappers() -> None:
     """The answer is validated once, by the innermost model."""
-    request = question(output=OutputSchema.of(int | None))
+    request = make_request(output=OutputSchema.of(int | None))
     model = Wrapper(Wrapper(FunctionModel(lambda _: {"value": None})))
     response = await ask(model, request)
     assert response.data is None
