@@ -445,9 +445,7 @@ def test_repairs_are_stored_with_the_call() -> None:
 
 
 def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
-    """Return a server that answers a schema with `structured(name of the schema)`, and anything else with
-    an argument.
-    """
+    """Return a server that answers a schema with `structured(name of the schema)`, otherwise with an argument."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
