@@ -242,7 +242,7 @@ def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) 
 
 
 def test_parameters_with_a_default_are_optional() -> None:
-    """This includes keyword-only parameters. A nullable parameter without a default is required."""
+    """Keyword-only parameters are included. A nullable parameter without a default is required."""
     parameters = function_schema(optional).parameters
     assert parameters["required"] == ["a", "d"]
     assert [parameters["properties"][name].get("default", "-") for name in "abcde"] == ["-", "x", None, "-", 0]

@@ -1,4 +1,4 @@
-"""Laws of composition that hold for any blocks."""
+"""Algebraic laws of composition for arbitrary blocks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def have_same_result(one: Outcome, other: Outcome) -> bool:
 @given(pipelines(), SMALL)
 @example(Pipeline("a", (Then(Fails("a", Boom)), Rescue(1, "b", Boom), Again(Over(0), 3, "loop"))), 0)
 def test_pipelines_match_a_plain_evaluation_of_their_steps(recipe: Pipeline, value: int) -> None:
-    """This includes failures. A rescue inside a loop does not extend it."""
+    """Failures match as well, and a rescue inside a loop does not extend it."""
     journal = Journal()
     outcome = outcome_of(recipe.build(journal), value, journal)
     assert (outcome.output, outcome.error) == result_of(lambda: recipe.expected(value))
@@ -105,7 +105,7 @@ def test_taps_change_nothing(a: Recipe, b: Recipe, value: int) -> None:
 
 @given(recipes(), st.booleans(), SMALL)
 def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
-    """They are `then` and `tap` if the condition is true, and are skipped otherwise."""
+    """If the condition is true, they act like `then` and `tap`; otherwise, they are skipped."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")

@@ -168,7 +168,7 @@ def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | 
 
 
 def test_nested_owners_have_their_own_object() -> None:
-    """Both may own the same object."""
+    """Both owners may use the same object."""
     shared_counter = counter()
     inner = empty("inner", owns=[shared_counter]).then(bump_block(shared_counter))
     outer = (
@@ -220,7 +220,7 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
 
 
 def test_isolates_accepts_only_resources() -> None:
-    """So does `owns`."""
+    """`owns` accepts only resources as well."""
     for options in ({"isolates": [5]}, {"owns": [None]}):
         with pytest.raises(ConfigurationError, match="a resource"):
             empty(**options)

@@ -178,7 +178,7 @@ def test_rounds_of_tool_calls_are_bounded(bound: int, requested: int, max_concur
     assert len(model.calls) == min(requested, bound) + 1
 
 
-class Colour(enum.Enum):
+class Color(enum.Enum):
     """An enum, rendered by value."""
 
     RED = "red"
@@ -214,8 +214,8 @@ RING.append(RING)
         (Model(n=1), '{"n":1}'),
         ([Model(n=1), Data(2)], '[{"n":1},{"n":2}]'),
         (Data(2), '{"n":2}'),
-        ({datetime(2026, 1, 1, tzinfo=UTC): Colour.RED}, '{"2026-01-01T00:00:00Z":"red"}'),
-        (Colour.RED, "Colour.RED"),
+        ({datetime(2026, 1, 1, tzinfo=UTC): Color.RED}, '{"2026-01-01T00:00:00Z":"red"}'),
+        (Color.RED, "Color.RED"),
         ("a\ud800b\0", "a\ufffdb"),
         (RING, "[[...]]"),
     ],

@@ -78,7 +78,7 @@ def test_all_file_formats_give_the_same_ballots(tmp_path: Path, name: str, separ
 
 
 def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
-    """This applies to all four evaluations."""
+    """All four evaluations accept a path."""
     path = write(tmp_path / "ballots.csv", rows())
     data = read_ballots(path)
     items = [item.ballots for item in data.items]

@@ -237,7 +237,7 @@ def test_correct_position_does_not_always_speak_first() -> None:
 
 
 def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
-    """With two debaters, it is as accurate as one call, so it is reported without adjusting for it."""
+    """With two debaters, the vote is as accurate as one call, so it is reported without an adjustment."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
         benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})

@@ -108,7 +108,7 @@ async def test_sides_missing_from_all_rows_are_rejected() -> None:
 
 @pytest.mark.slow
 async def test_models_from_any_vendor_can_judge() -> None:
-    """This includes services without log probabilities, by name or object, large or small."""
+    """Services without log probabilities are included, by name or object, large or small."""
 
     def say(request: Asked) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
@@ -274,7 +274,7 @@ async def test_tables_match_reference_libraries() -> None:
     names = ["a", "b", "c", None]
     choices = np.array(
         [
-            [names.index(judgement.winner) for judgement in comparison.judges]
+            [names.index(judgment.winner) for judgment in comparison.judges]
             for comparison in table.comparisons
             if comparison
         ]

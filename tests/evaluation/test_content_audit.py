@@ -167,7 +167,7 @@ def test_incomparable_choices_are_rejected(choices: Any) -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 def test_false_alarms_are_rare_with_ten_questions() -> None:
-    """At most .06 of 1,000 audits have one, while length is found where it matters; docs/judges.md has the rates."""
+    """At most .06 of 1,000 audits raise one, while real effects are found; docs/judges.md has the rates."""
     assert max(alarms(10, studies=1_000).values()) <= 0.06
     assert alarms(10, studies=400, length=1.0)["length"] >= 0.28
     assert alarms(20, studies=400, length=1.0)["length"] >= 0.75

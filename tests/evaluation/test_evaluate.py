@@ -73,7 +73,7 @@ async def test_baselines_leave_the_debate_unchanged() -> None:
 
 
 async def test_synthesizer_output_is_the_output_with_baselines() -> None:
-    """Adding baselines passes it on unchanged."""
+    """The synthesizer's output is passed on unchanged."""
     model = by_role(last="Cap them.")
 
     def answer(request: ModelRequest) -> Any:

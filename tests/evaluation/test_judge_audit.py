@@ -275,7 +275,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
-    """This holds for any sides in balanced orders; a single order gives no result."""
+    """The bias is recovered for any sides in balanced orders; a single order gives no result."""
     cast = []
     for worth in worths:
         item = []

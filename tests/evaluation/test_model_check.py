@@ -225,7 +225,7 @@ async def test_models_that_do_not_answer_end_the_check_at_once(
 
 
 async def test_requests_in_a_check_are_bounded() -> None:
-    """This holds whatever rejections are repeated."""
+    """The number is bounded whatever rejections are repeated."""
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
     assert len(stub.requests) <= MOST_REQUESTS
@@ -233,7 +233,7 @@ async def test_requests_in_a_check_are_bounded() -> None:
 
 
 async def test_models_without_a_server_can_be_checked() -> None:
-    """Such a model has no request features and one output mode."""
+    """A model without a server has no request features and one output mode."""
 
     def reply(request: Any) -> Any:
         return "Trams." if request.output is None else {"reasoning": "r", "winner": "Ada Lovelace", "confidence": 1}
@@ -278,7 +278,7 @@ async def test_record_is_a_cassette(tmp_path: Path) -> None:
 
 
 async def test_record_contains_no_key_or_address(tmp_path: Path) -> None:
-    """It also omits any data that the server reveals about itself and its user."""
+    """Data that the server reveals about itself and its user is omitted as well."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird_stub(), record)
     text = record.read_text()

@@ -72,7 +72,7 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
 
 
 def test_systems_outside_the_largest_component_are_above_or_below() -> None:
-    """Such systems have no strength. Systems without any connection are listed separately."""
+    """Systems outside the largest component have no strength. Systems without any connection are listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
     ranking = rank_games([*even, *odd], order=False)
@@ -248,7 +248,7 @@ def test_intervals_have_their_coverage() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
 def test_intervals_have_their_coverage_in_many_studies() -> None:
-    """This includes three questions; `python -m evidence.intervals` prints the share with an interval and its width."""
+    """The simulations include three questions; `python -m evidence.intervals` prints the shares and widths."""
     assert strength_coverage(2_000, 50, seed=7) >= 0.93
     assert strength_coverage(2_000, 200, seed=8) >= 0.93
     assert min(order_coverage(2_000, 150, seed=9)) >= 0.93

@@ -207,14 +207,14 @@ def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
 
 @pytest.mark.parametrize(("n", "chance"), [(1, 0.5), (50, 0.999), (1_000, 1 / 3), (20_000, 0.5), (5, 1.0), (3, 0.0)])
 def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
-    """This includes the smallest ones, which would vanish in a difference of two sums."""
+    """The smallest probabilities are included, which would vanish in a difference of two sums."""
     stats = pytest.importorskip("scipy.stats")
     assert binomial_chances(n, chance) == pytest.approx(stats.binom.pmf(range(n + 1), n, chance), rel=1e-10, abs=1e-290)
 
 
 @pytest.mark.parametrize(("wins", "n"), [(0, 5), (5, 5), (3, 9), (1_234, 99_999)])
 def test_exact_intervals_match_scipy(wins: int, n: int) -> None:
-    """They are Clopper-Pearson intervals."""
+    """The intervals are Clopper-Pearson intervals."""
     stats = pytest.importorskip("scipy.stats")
     assert exact_interval(wins, n) == pytest.approx(tuple(stats.binomtest(wins, n).proportion_ci(method="exact")))
 

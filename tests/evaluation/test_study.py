@@ -296,7 +296,7 @@ async def test_noise_partners_do_not_depend_on_the_time_of_calls(slices: list[in
 
 
 async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
-    """This holds even if only noise is missing; a later call continues."""
+    """The deadline applies even if only noise is missing; a later call continues."""
     noisy, voters = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise")), Answering()
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
     answers = await ask_study(noisy, tmp_path / "a.jsonl", **options)

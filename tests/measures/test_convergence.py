@@ -145,7 +145,7 @@ def test_stability_covers_agents_with_an_earlier_text() -> None:
 
 
 def test_default_measure_is_the_best_installed_one() -> None:
-    """Otherwise, opposite stances with similar wording would have converged."""
+    """Opposite stances with similar wording would otherwise have converged."""
     now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
     alike = convergence(now)
     assert (alike.status, alike.backend) == ("converged", Embeddings.name)

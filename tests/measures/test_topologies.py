@@ -125,9 +125,9 @@ def test_hub_and_other_agents_review_each_other(agents: list[str], data: st.Data
     """The hub is the configured agent, or the first by name."""
     hub = data.draw(st.none() | st.sampled_from(agents))
     result = edges("star", agents, round=1, random=Random(0), hub=hub)
-    centre = hub or min(agents)
-    rim = {name for name in agents if name != centre}
-    assert set(result) == {(centre, name) for name in rim} | {(name, centre) for name in rim}
+    center = hub or min(agents)
+    rim = {name for name in agents if name != center}
+    assert set(result) == {(center, name) for name in rim} | {(name, center) for name in rim}
 
 
 def test_rings_join_neighbors_by_name() -> None:

@@ -208,7 +208,7 @@ def test_retry_and_fallback_event_paths_are_distinct(name: str) -> None:
 
 
 def test_runs_in_this_module_emit_every_kind_of_event() -> None:
-    """Otherwise, the checks above would be incomplete."""
+    """The checks above would otherwise be incomplete."""
     kinds = {
         type(event)
         for make in PATTERNS.values()

@@ -106,7 +106,7 @@ def test_settings_must_be_model_settings(pattern: str) -> None:
 
 
 def test_role_settings_must_be_model_settings() -> None:
-    """This includes the settings of a judge and of a custom generator."""
+    """The settings of a judge and of a custom generator are checked as well."""
     settings: Any = {"temperature": 0}
     with pytest.raises(ConfigurationError, match="settings"):
         debate(name="rent", debaters=SIDES, judge=JudgeOptions(settings=settings))

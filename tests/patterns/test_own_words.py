@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 ADA = OwnWords(name="Ada", stance="cap rents", other_stances={"Ben": "free rents"})
 A = OwnWords(name="a", stance="for", other_stances={"b": "against"})
 
-LABELLED = {
+LABELED = {
     "bold name": (ADA, "**Ada:** Rents rise."),
     "bold name, colon outside": (ADA, "**Ada**: Rents rise."),
     "italic name": (ADA, "_Ada:_ Rents rise."),
@@ -66,10 +66,10 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", LABELED)
 def test_speaker_labels_are_removed(kind: str) -> None:
     """The transcript adds a tag, so a label would be redundant."""
-    words, text = LABELLED[kind]
+    words, text = LABELED[kind]
     assert words.separate(text) == ("Rents rise.", None)
 
 

@@ -90,7 +90,7 @@ def test_numpy_bools_are_valid(pattern: str) -> None:
 @pytest.mark.parametrize("answer", ["no", "", None, 0, 1, ["yes"]])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_non_bool_answers_end_the_run(pattern: str, answer: object, *, wait: bool) -> None:
-    """Otherwise, a text such as "no" would count as yes, and a missing `return` as no."""
+    """A text such as "no" would otherwise count as yes, and a missing `return` as no."""
 
     async def later(_: Context) -> object:
         return answer

@@ -397,7 +397,7 @@ def test_turns_have_their_configured_length(name: str, length: Any, text: str) -
 
 
 def test_speaker_template_overrides_the_patterns() -> None:
-    """It also overrides every profile."""
+    """A speaker's template also overrides every profile."""
     template = DebaterTemplate(system="All: {question}")
     hers = DebaterOptions(template=replace(template, system="Hers: {question}"), profile="concise")
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]

@@ -87,7 +87,7 @@ def test_custom_conditions_end_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
 def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
-    """Otherwise, the result would be indistinguishable from one that the pattern ended."""
+    """The result would otherwise be indistinguishable from one that the pattern ended."""
     with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
         build("debate", Own(1, reason)).run_sync(QUESTION)
 
@@ -204,7 +204,7 @@ def test_token_condition_counts_the_runs_tokens_so_far() -> None:
 
 
 def test_unknown_tokens_are_estimated_from_the_texts() -> None:
-    """This makes the condition work with a server that reports no tokens."""
+    """The condition therefore works with a server that reports no tokens."""
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:

@@ -217,7 +217,7 @@ def test_quoted_text_has_no_control_tokens_and_can_be_parsed(text: str) -> None:
 
 @given(st.lists(st.sampled_from(CONTROL_TOKENS) | st.text(anything, max_size=4)).map("".join))
 def test_messages_for_the_local_model_have_no_control_tokens(text: str) -> None:
-    """This includes unrendered text, such as a tool result."""
+    """Unrendered text, such as a tool result, is included."""
     cleaned = without_control_tokens(text)
     assert not any(token in cleaned for token in CONTROL_TOKENS)
     assert unescaped(cleaned) == unescaped(text)

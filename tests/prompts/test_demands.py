@@ -154,7 +154,6 @@ def test_debate_prompts_meet_the_requirements(demand: str) -> None:
 
 
 def test_prompts_for_small_models_forbid_concession() -> None:
-    """These prompts are shorter."""
     assert all("Never concede." in prompt.system for prompt in prompts("debate", "debater", "concise"))
 
 
@@ -180,7 +179,7 @@ def test_moderators_open_the_first_round_with_all_speakers_and_a_briefing() -> N
 
 
 def test_moderators_read_names_and_their_own_decisions() -> None:
-    """Both appear from the second round on."""
+    """Names and decisions appear from the second round on."""
     second = prompts("debate", "moderator")[1].turn
     assert "[ann, for] I say" in second
     assert "Your earlier decisions:\n- round 1, briefing: Rents rose by 4%." in second
@@ -278,7 +277,7 @@ DELIBERATION = {
 
 @pytest.mark.parametrize("demand", DELIBERATION)
 def test_deliberation_prompts_meet_the_requirements(demand: str) -> None:
-    """They state the purpose of the personas and the moderator."""
+    """The prompts state the purpose of the personas and the moderator."""
     role, words = DELIBERATION[demand]
     assert re.search(words, str(prompts("deliberation", role)[-1])), demand
 
@@ -438,7 +437,7 @@ INDEPENDENT = {
 
 @pytest.mark.parametrize("demand", INDEPENDENT)
 def test_council_and_review_prompts_meet_the_requirements(demand: str) -> None:
-    """They state the purpose of members, chair, reviewers and examiners."""
+    """The prompts state the purpose of members, chair, reviewers and examiners."""
     pattern, role, words = INDEPENDENT[demand]
     assert re.search(words, str(prompts(pattern, role)[0])), demand
 

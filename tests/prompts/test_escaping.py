@@ -72,7 +72,7 @@ def test_common_text_is_unchanged(text: str) -> None:
 
 
 def test_characters_that_break_lines_or_cannot_be_sent_are_escaped() -> None:
-    """This covers all line breaks, control characters, bidirectional controls and lone surrogates in Unicode."""
+    """All line breaks, control characters, bidirectional controls and lone surrogates in Unicode are covered."""
     turning = set(range(0x202A, 0x202F)) | set(range(0x2066, 0x206A))
     controls = (set(range(0x20)) | set(range(0x7F, 0xA0))) - {0x09, 0x0A}
     halves = set(range(0xD800, 0xE000))
@@ -93,5 +93,5 @@ def test_tags_are_one_line_without_brackets(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
 def test_plain_stances_equal_their_tag(stance: str) -> None:
-    """This makes a judge's winner comparable with the transcript."""
+    """A judge's winner can therefore be compared with the transcript."""
     assert tag_text(stance) == stance

@@ -231,7 +231,7 @@ async def test_archives_are_independent() -> None:
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
 def test_patience_must_be_a_number_of_seconds(patience: Any) -> None:
-    """It must be positive, and limits how long a debate waits for a store."""
+    """The number must be positive, and limits how long a debate waits for a store."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
     assert (caught.value.location, caught.value.field) == ("Archive", "patience")

@@ -44,7 +44,7 @@ def test_corpus_includes_attacks_through_material() -> None:
 
 @each_attack
 def test_documents_never_begin_a_prompt_line(attack: Attack) -> None:
-    """This applies to the text, the name and the page."""
+    """The text, the name and the page of a document are tested."""
     text = attack.written()
     source = Source.of(f"a{text}", f"Homes.{text}", pages=[Page(start=0, name=f"page{text}")])
     passage = Passage(source=source.name, start=0, end=len(source.text), page=f"page{text}")
@@ -55,7 +55,7 @@ def test_documents_never_begin_a_prompt_line(attack: Attack) -> None:
 
 @each_attack
 def test_files_and_diffs_never_begin_a_line_in_a_review(attack: Attack) -> None:
-    """This includes line numbers, in a file and on both sides of a change."""
+    """Lines in files and on both sides of a change are tested, including line numbers."""
     text = attack.written()
     added = "\n".join(f"+{line}" for line in text.split("\n"))
     diff = f"--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,{added.count(chr(10)) + 1} @@\n-x = 1\n{added}\n"

@@ -102,7 +102,7 @@ def test_shallow_clones_explain_how_to_fetch_their_history(repository: Path, tmp
 
 
 def test_first_commits_are_compared_with_the_empty_tree(repository: Path, tmp_path: Path) -> None:
-    """So is a repository without commits. All files are new."""
+    """A repository without commits is compared with the empty tree as well. All files are new."""
     for commits in ("HEAD~1..HEAD", "HEAD^..HEAD", "HEAD~..", "main^"):
         assert [*read(repository, commits)] == ["app.py", "old.py"]
     with pytest.raises(BadFile, match="HEAD~7"):
@@ -182,7 +182,7 @@ def test_secrets_are_masked_within_their_lines(repository: Path) -> None:
 
 
 def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> None:
-    """Such programs include filters and hooks."""
+    """Filters and hooks, for example, are not run."""
     mark = repository.parent / "ran"
     program = repository.parent / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")

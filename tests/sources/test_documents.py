@@ -355,7 +355,7 @@ def test_spreadsheets_keep_their_values(tmp_path: Path) -> None:
 
 
 def test_hidden_spreadsheet_parts_are_omitted_and_named(tmp_path: Path) -> None:
-    """This applies to sheets, rows and columns. Workbooks with macros are read like any other."""
+    """Hidden sheets, rows and columns are omitted. Workbooks with macros are read like any other."""
     book = sheet([["a", "b"], ["c", "d"], ["e", "f"]])
     book.active.row_dimensions[2].hidden = True
     book.active.column_dimensions["B"].hidden = True
@@ -449,7 +449,7 @@ def test_unread_files_are_reported_with_the_actual_reason(tmp_path: Path, name: 
 
 
 def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
-    """They are reported before any model is called, and in the notes of the result."""
+    """Unread parts are reported before any model is called, and in the notes of the result."""
     (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
     options = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
     plan = make_plan(PATTERNS["debate"], options)

@@ -73,7 +73,7 @@ def servers() -> Iterator[dict[Any, Vendor]]:
 def test_vendors_receive_the_image_before_the_transcript(
     transport: Any, chart: Path, servers: dict[Any, Vendor]
 ) -> None:
-    """This includes OpenAI's SDK and, for Anthropic, its own. The judge receives no image."""
+    """OpenAI's SDK and Anthropic's own SDK are included. The judge receives no image."""
     pytest.importorskip("anthropic")
     custom_model = OpenAIModel("gpt-5-mini", transport=transport)
     sides = [Debater("pro", "rents rise", model=custom_model)]
@@ -103,7 +103,7 @@ def test_vendors_receive_the_image_before_the_transcript(
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_all_speakers_in_a_pattern_see_the_image(pattern: str, chart: Path) -> None:
-    """This holds for every command. Pages and traces show the request without the image."""
+    """Every command is tested. Pages and traces show the request without the image."""
     info = PATTERNS[pattern]
     plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
     has_image = [
@@ -231,7 +231,7 @@ def test_images_have_limits(tmp_path: Path) -> None:
 
 
 def test_images_in_a_folder_are_omitted(tmp_path: Path) -> None:
-    """Most of them are logos; a relevant one can be named explicitly."""
+    """Most images in folders are logos; a relevant one can be named explicitly."""
     (tmp_path / "notes.md").write_text("Rents rose.")
     (tmp_path / "logo.png").write_bytes(png())
     reasons = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}

@@ -191,7 +191,7 @@ def test_reviewers_may_quote_their_prompt(name: str) -> None:
 
 
 def test_compared_texts_are_shown_unchanged() -> None:
-    """This includes a reference answer, because a judge of code reads code."""
+    """A reference answer is unchanged as well, because a judge of code reads code."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:
@@ -253,7 +253,7 @@ ORDINARY = (
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_not_a_control_token(text: str) -> None:
-    """This holds for the material and for the local model's input."""
+    """Both the material and the local model's input are tested."""
     assert frame(text) == text
     assert without_control_tokens(text, listed=True) == text
     assert explain_escapes(text) == ""

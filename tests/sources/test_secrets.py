@@ -70,7 +70,7 @@ KEYS = [
 
 
 def test_files_with_secrets_are_omitted_by_name(tmp_path: Path) -> None:
-    """Such files may be anywhere in a folder. Files with ordinary names are read."""
+    """Files with secrets may be anywhere in a folder. Files with ordinary names are read."""
     for name in (*NAMES, *ORDINARY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("canary\n" if name in NAMES else "Ordinary.\n")

@@ -376,5 +376,5 @@ def test_repr_of_a_function_is_its_constructor_call() -> None:
 
 @given(text=arguments())
 def test_arguments_are_not_empty_without_control_tokens(text: str) -> None:
-    """Otherwise, an answer consisting of "<|eot|>" would be empty."""
+    """An answer consisting of "<|eot|>" would otherwise be empty."""
     assert separate_thinking(text).text.strip()

@@ -65,7 +65,7 @@ def test_rounds_start_and_end_as_in_other_patterns(seed: int, failing: float, ro
 
 
 def test_all_event_paths_are_below_the_debate() -> None:
-    """This includes events for rounds, turns and failures as well as the debate's own events."""
+    """Events for rounds, turns and failures are included, as well as the debate's own events."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None

@@ -139,7 +139,7 @@ def test_nothing_is_missing_with_a_working_fallback(seed: int, failing: float) -
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_each_round_has_its_own_time_limit(phase: str) -> None:
-    """Agents without an answer by then fail. Proposals, each round and the vote get the full time."""
+    """Agents that exceed the limit fail. Proposals, each round and the vote get the full time."""
 
     async def hang(call: Call) -> None:
         if call.phase == phase and call.agent == "bob":

@@ -90,7 +90,7 @@ def test_severe_mutual_critiques_are_a_clash() -> None:
     assert moments_of(output) == [("clash", 1, ["ann", "bob"]), ("conversion", None, ["bob", "ann"])]
 
 
-def test_a_severely_criticised_winner_is_a_comeback() -> None:
+def test_a_severely_criticized_winner_is_a_comeback() -> None:
     """Bob's proposal received a severe critique in round 1 and wins."""
     output = run_debate({"ann": 0.1, "bob": 0.8}, {"ann": "bob", "bob": "bob"})
     assert moments_of(output) == [("conversion", None, ["ann", "bob"]), ("comeback", None, ["bob"])]

@@ -111,13 +111,13 @@ def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
     assert len({tuple(edges) for edges in one}) == 3
 
 
-@pytest.mark.parametrize(("hub", "centre"), [(None, "ann"), ("cy", "cy")])
-def test_star_edges_all_include_the_hub(hub: str | None, centre: str) -> None:
+@pytest.mark.parametrize(("hub", "center"), [(None, "ann"), ("cy", "cy")])
+def test_star_edges_all_include_the_hub(hub: str | None, center: str) -> None:
     """The hub and each other agent criticize each other. The first agent is the hub by default."""
     names = ("di", "cy", "bob", "ann")
     output = plan(names, topology=TopologyOptions("star", hub=hub), max_rounds=1).run_sync(TASK, model=model()).output
-    rim = {*names} - {centre}
-    assert set(output.rounds[0].edges) == {(centre, name) for name in rim} | {(name, centre) for name in rim}
+    rim = {*names} - {center}
+    assert set(output.rounds[0].edges) == {(center, name) for name in rim} | {(name, center) for name in rim}
 
 
 def test_functions_can_choose_the_edges() -> None:

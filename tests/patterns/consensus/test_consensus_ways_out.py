@@ -158,8 +158,8 @@ def test_wrong_round_numbers_are_out_of_order() -> None:
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
     assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])
     path = [*list(ConsensusStage)[:6]]
-    labelled = [StageReached(stage=stage, round=2 if stage.value.startswith("ROUND_N") else None) for stage in path]
-    assert not in_order_of_stages(labelled)
+    labeled = [StageReached(stage=stage, round=2 if stage.value.startswith("ROUND_N") else None) for stage in path]
+    assert not in_order_of_stages(labeled)
 
 
 # Interrupted debates

@@ -90,7 +90,7 @@ def test_pipelines_share_a_debates_transcript_by_reference() -> None:
 
 
 def test_pipelines_with_a_different_transcript_are_rejected() -> None:
-    """Otherwise, the reader would get an empty transcript, because the debate uses a private one."""
+    """The reader would otherwise get an empty transcript, because the debate uses a private one."""
     rent = debate(name="rent", debaters=SIDES)
     with pytest.raises(ResourceConflict):
         sequencer(name="all").then(rent).then(_moderator_with(create_debate_transcript()))

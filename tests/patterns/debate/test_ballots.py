@@ -165,7 +165,7 @@ def test_unsettled_verdicts_can_still_change(by: DecidedBy) -> None:
 
 
 def test_verdicts_without_open_ballots_are_settled() -> None:
-    """This includes ties and debates with one side."""
+    """Ties and debates with one side are settled as well."""
     assert is_settled([], remaining=0, sides=SIDES)
     assert is_settled([], remaining=3, sides=["a"])
     assert not is_settled([], remaining=1, sides=SIDES)

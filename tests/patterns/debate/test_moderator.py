@@ -409,7 +409,7 @@ def test_decisions_are_events() -> None:
 
 
 def test_the_current_decision_is_none_while_the_moderator_decides() -> None:
-    """Decisions from earlier rounds are available, however."""
+    """Decisions from earlier rounds are available meanwhile."""
     decisions: list[tuple[int, object]] = []
 
     def moderator(value: object, ctx: Context) -> Any:

@@ -43,7 +43,7 @@ def _named(name: str) -> FunctionModel:
 
 
 def test_blocks_without_a_model_use_the_debates_model() -> None:
-    """This includes custom blocks, which ignore the model set in the environment."""
+    """Custom blocks are included and ignore the model set in the environment."""
     decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     rent = debate(
         name="rent",

@@ -82,7 +82,7 @@ def test_failed_moderators_are_replaced_by_the_declared_order() -> None:
 
 
 def test_failures_in_an_inner_debate_degrade_the_outer_run() -> None:
-    """However, the outer debate's raw output has no failure."""
+    """The outer debate's raw output, however, has no failure."""
     inner = rent(name="inner", max_rounds=1, quorum=1, synthesizer=lambda raw: raw.verdict.verdict)
     outer = rent(debaters=[Debater("anna", "for", block=inner), SIDES[1]], max_rounds=1)
     model = ScriptedModel("IA", DOWN, VERDICT, "B", VERDICT)

@@ -277,9 +277,9 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
     outer_quotes = [item for item in verify_quotes(f"「{quote}」", {"": "x", "s": source}) if item.depth == 0]
     assert [item.status for item in outer_quotes] == ["verified"]
     [span] = outer_quotes[0].spans
-    normalised = normalise(source[span.start : span.end])
-    assert "".join(normalised.words) == "".join(expected)
-    assert (normalised.spans[0][0], normalised.spans[-1][1]) == (0, span.end - span.start)
+    normalized = normalise(source[span.start : span.end])
+    assert "".join(normalized.words) == "".join(expected)
+    assert (normalized.spans[0][0], normalized.spans[-1][1]) == (0, span.end - span.start)
 
 
 @given(sources_and_slices(), st.data())

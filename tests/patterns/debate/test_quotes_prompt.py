@@ -53,13 +53,12 @@ def test_line_counts_verified_quotes_and_names_the_others() -> None:
 
 
 def test_texts_without_quotes_have_no_line() -> None:
-    """Nor does a text whose quotes are all too short."""
+    """A text whose quotes are all too short has no line either."""
     assert render_quotes([]) == ""
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
 
 def test_long_and_numerous_quotes_are_cut() -> None:
-    """This keeps the line readable."""
     argument = " ".join(
         f'"{word} said what nobody ever wrote{" and so on" * 9}"' for word in ("Ann", "Bob", "Cy", "Di", "Ed")
     )
@@ -70,7 +69,7 @@ def test_long_and_numerous_quotes_are_cut() -> None:
 
 
 def test_quotes_inside_verified_ones_are_not_counted() -> None:
-    """Otherwise, nesting could produce any number of quotes. A quote inside an unverified one counts."""
+    """Nesting could otherwise produce any number of quotes. A quote inside an unverified one counts."""
     inner = "“rents fell by «1.5 per cent in May»”"
     assert render_quotes(verify_quotes(inner, REPORT)) == '(quotes: 1 verified in "report")'
     outer = "“they wrote «rents fell by 1.5 per cent»”"

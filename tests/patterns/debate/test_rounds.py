@@ -132,7 +132,6 @@ def test_transcript_is_cleared_when_a_debate_starts() -> None:
 
 
 def test_debates_can_have_three_sides() -> None:
-    """They work like debates with two sides."""
     sides = [*SIDES, Debater("carl", "later")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     output = rent.run_sync(QUESTION, model=script("A", "B", "C", verdict={**VERDICT, "winner": "later"})).raw

@@ -26,12 +26,12 @@ schedules = st.one_of(
 LABELS = tuple("ABCDEF")
 
 
-@given(schedule=schedules, names=few, seed=seeds, shuffle=st.booleans(), labelled=st.booleans())
+@given(schedule=schedules, names=few, seed=seeds, shuffle=st.booleans(), labeled=st.booleans())
 def test_every_view_has_every_side_once(
-    schedule: Schedule, names: list[str], seed: int, *, shuffle: bool, labelled: bool
+    schedule: Schedule, names: list[str], seed: int, *, shuffle: bool, labeled: bool
 ) -> None:
     """The number of views equals `calls`, and the seed determines the order of sides and labels."""
-    labels = LABELS[: len(names)] if labelled else None
+    labels = LABELS[: len(names)] if labeled else None
     views = schedule.views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     assert len(views) == schedule.calls(len(names))
     for view in views:
@@ -153,13 +153,13 @@ entries = st.lists(
 )
 
 
-@given(entries_=entries, seed=seeds, schedule=schedules, labelled=st.booleans())
+@given(entries_=entries, seed=seeds, schedule=schedules, labeled=st.booleans())
 def test_no_entry_is_lost_in_any_view(
-    entries_: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labelled: bool
+    entries_: list[DebateContributionEntry], seed: int, schedule: Schedule, *, labeled: bool
 ) -> None:
     """Each view contains every entry once, by round and slot, and labels can be mapped back to sides."""
     stances = ["for", "against", "neither"]
-    for view in schedule.views(stances, random=Random(seed), labels="ABC" if labelled else None):
+    for view in schedule.views(stances, random=Random(seed), labels="ABC" if labeled else None):
         places = in_view(entries_, view)
         assert sorted(places) == list(range(len(entries_)))
         keys = [(entries_[place].round, view.order.index(entries_[place].stance)) for place in places]

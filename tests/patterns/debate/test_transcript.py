@@ -31,7 +31,7 @@ def test_transcripts_without_names_can_be_parsed(transcript: Entries) -> None:
 
 @given(entries, st.booleans(), st.data())
 def test_longer_transcripts_begin_with_the_shorter_one(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """This lets a server reuse the processed prefix."""
+    """A server can reuse the processed prefix."""
     if transcript:
         shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
         assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))

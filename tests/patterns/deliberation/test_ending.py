@@ -33,7 +33,7 @@ def test_moderator_settles_a_deliberation() -> None:
 
 
 def test_summary_replaces_a_missing_decision() -> None:
-    """This applies to an empty summary too."""
+    """Even an empty summary becomes the decision."""
     for summary in ("They agree.", ""):
         output = deal().run_sync(TOPIC, model=by_role(reports=report("SETTLED", None, summary))).output
         assert (output.is_settled, output.final_decision) == (True, summary)

@@ -88,7 +88,7 @@ def test_entries_keep_the_declared_order(order: list[str]) -> None:
 
 
 async def test_personas_do_not_see_entries_from_the_same_round() -> None:
-    """They appear neither in prompts nor in the transcript that a slow custom block reads."""
+    """The entries appear neither in prompts nor in the transcript that a slow custom block reads."""
     spoke = asyncio.Event()
     transcripts: list[list[str]] = []
     transcript = create_deliberation_transcript()

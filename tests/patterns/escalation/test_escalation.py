@@ -152,7 +152,7 @@ def test_debates_decide_if_all_ballots_agree() -> None:
 
 
 def test_councils_decide_if_the_chair_reports_no_dissent() -> None:
-    """Otherwise, the next step runs."""
+    """If the chair reports a dissent, the next step runs."""
     panel = council(name="panel", members=[{"name": "Ada"}, {"name": "Ben"}], review="none")
     block = escalate(name="careful", steps=[panel, THIRD], until="undisputed")
     opinions = ["Yes.", "Yes."]
@@ -309,7 +309,7 @@ def test_resumed_runs_do_not_repeat_failed_steps() -> None:
 
 @pytest.mark.anyio
 async def test_concurrent_escalations_are_independent() -> None:
-    """Their raw outputs and costs are separate."""
+    """Raw outputs and costs are separate."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)

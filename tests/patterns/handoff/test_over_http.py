@@ -229,7 +229,7 @@ async def test_invalid_handovers_can_raise_and_keep_the_text(case: Case) -> None
 
 
 async def test_last_marker_counts() -> None:
-    """It is removed, while the earlier one stays in the text."""
+    """The last marker is removed, while the earlier one stays in the text."""
     result, bodies = await run_handoff(
         completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text"
     )

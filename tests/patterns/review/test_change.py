@@ -336,7 +336,7 @@ def test_reviews_are_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor
 
 
 def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
-    """Otherwise, the author of a change could choose its globs and reviewers. An unchanged plan file is used."""
+    """The author of a change could otherwise choose its globs and reviewers. An unchanged plan file is used."""
     (repository / "plans").mkdir()
     (repository / "plans" / "review.toml").write_text('exclude = ["*.py"]\n')
     refused = review("--diff", "HEAD", "--file", "plans/review.toml")

@@ -400,7 +400,7 @@ def test_flipped_answers_count_as_neither() -> None:
 
 
 def test_merges_require_a_match_in_both_orders() -> None:
-    """Otherwise, both findings remain. Merging takes two calls for any number of pairs."""
+    """Both findings remain otherwise. Merging takes two calls for any number of pairs."""
     drafts_by_name = {
         "ann": [{"title": "Zero", "claim": "C", "severity": "nit", "file": "app.py", "line": 3}],
         "bea": [{"title": "Division", "claim": "C", "severity": "major", "file": "app.py", "line": 4}],

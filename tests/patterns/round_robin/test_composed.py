@@ -76,7 +76,7 @@ async def test_next_step_reads_the_panels_transcript_by_reference() -> None:
 
 
 async def test_iterating_over_a_handle_yields_the_panels_events() -> None:
-    """They include the referee's audit."""
+    """The events include the referee's audit."""
     handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_role())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
     phases = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]
