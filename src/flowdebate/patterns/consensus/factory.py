@@ -123,8 +123,8 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ConsensusOutput, ConsensusOutput]:
     """Build a consensus debate, a joint search for the best answer: `await pattern.run("How should we …?")`.
 
-    All agents make their proposals at the same time. In each round critics criticize proposals, and the authors revise
-    them. Then all agents vote. The output is a `ConsensusOutput`.
+    All agents make proposals simultaneously. In each round critics criticize proposals, and the authors revise them.
+    Then all agents vote. The output is a `ConsensusOutput`.
 
     - `agents`: one or more `Persona`s, dicts or models.
     - `judge`, `tie_break`: roles that end the rounds and break a tied vote: True, options, a block or a function.
@@ -133,10 +133,10 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
     - `convergence`, `confidence`: the similarity of proposals, or the confidence of a poll, that ends the rounds.
     - `voting`: the decision rule, or `VotingOptions`.
     - `format`: "delphi", or a `Format` for this pattern.
-    - `budget`, `timeout`: the maximum number of planned calls, and the time limit of the debate in seconds.
+    - `budget`, `timeout`: the maximum number of planned calls, and the time limit in seconds.
     - `archive`, `history_limit`, `research`: past debates and texts shown to agents.
-    - `failures`, `breakers`: the reaction to a failed provider; None selects `CONSENSUS_FAILURES`, a policy that skips
-      failed calls.
+    - `failures`, `breakers`: the reaction to a failed provider; None selects `CONSENSUS_FAILURES`, which skips failed
+      calls.
     - All other options: see `debate()`.
 
     The input is a str, `{"task": str}` or a `ConsensusInput`. Invalid options raise `ConfigurationError`; a run without

@@ -434,8 +434,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     `HandoffOutput`: the turns, each with the next speaker and how it was chosen.
 
     - `debaters`: at least two `Persona`s, dicts with `name`, `role`, `system_prompt`, or models. `{proposition}` in a
-      system prompt is replaced by the proposition.
-    - `first`: the name of the first speaker; None selects the first debater.
+      system prompt is replaced.
+    - `first`: the first speaker; None selects the first debater.
     - `model`: the default model for all roles.
     - `transition`: how speakers hand over: "structured" in JSON, "tool" by a tool call, "text" by "Transition to NAME".
     - `on_invalid`: the reaction if a speaker names no possible next speaker: "retry" asks again, "random" draws one,

@@ -92,20 +92,19 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
     """Build a review, where reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
-    All reviewers read the `sources` at the same time. Findings that describe the same fault are merged. Then each
-    reviewer confirms or refutes the others' findings; authors of refuted findings may answer. The output is a
-    `ReviewRawOutput`.
+    All reviewers read the `sources` at once. Findings that describe the same fault are merged. Then each reviewer
+    confirms or refutes the others' findings; authors of refuted findings may answer. The output is a `ReviewRawOutput`.
 
     - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). A single reviewer confirms nothing.
     - `sources`: texts or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: the default model for all roles.
-    - `focus`: what to look for, for all reviewers or keyed by reviewer.
+    - `focus`: what to look for, for all or keyed by reviewer.
     - `not_vendor`, `min_vendors`: excluded vendors, and the minimum number of vendors.
     - `earlier`: the `unresolved` findings of an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
-    - `max_concurrency`: the maximum number of reviewers working at once.
-    - `failures`: the reaction to a failed provider; by default the review continues as long as two reviewers answer.
+    - `max_concurrency`: the maximum number of concurrent reviewers.
+    - `failures`: by default, two reviewers are enough.
     - All other options: see `debate()`.
 
     The input is a str, `{"question": str}` or a `ReviewInput`. Invalid options raise `ConfigurationError`.
