@@ -1,8 +1,8 @@
-"""Audit a judge: find out whether the better argument wins, or the one that it reads first.
+"""Audit a judge: does the better argument win, or the one that it reads first?
 
-Run it with `python examples/audit_a_judge.py`: it needs no model, since the judge is a function that takes whatever
-stands first in seven of ten cases. Give `main` a model of yours to audit that one instead: 60 debates in both orders
-are 120 calls. p-values and intervals need `pip install "flowdebate[audit]"`.
+Run it with `python examples/audit_a_judge.py`. It needs no model, because the judge is a function that prefers the
+first argument in seven of ten cases. Pass your own model to `main` to audit that one instead: 60 debates in both orders
+take 120 calls. P-values and intervals need `pip install "flowdebate[audit]"`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 SIDES = ("for", "against")
 BIAS = 0.7
-"""How often the first side wins, whatever it says."""
+"""Probability that the side read first wins, whatever it says."""
 
 pattern = create_rejudge(stances=SIDES, judge=JudgeOptions(schedule="swap"))
-"""The judge alone, shown each transcript in both orders."""
+"""Block with only the judge, which reads each transcript in both orders."""
 
 
 def argued(number: int) -> ArguedDebate:
-    """A debate that was held: its transcript is all that a judge needs."""
+    """Create a finished debate; a judge needs only its transcript."""
     said = {"for": f"It saved {number} million last year.", "against": f"It cost {number + 1} million to set up."}
     return ArguedDebate(
         question=f"Should programme {number} go on?",
@@ -39,7 +39,7 @@ def argued(number: int) -> ArguedDebate:
 
 
 def judge_of_places(seed: int = 1) -> FunctionModel:
-    """A judge that goes by the place: what stands first gets most of the points in seven of ten cases."""
+    """Create a judge that gives most of the points to the side read first in seven of ten cases."""
     source = Random(seed)  # noqa: S311 - the same judge every time
 
     def answer(request: ModelRequest) -> Reply:
@@ -53,7 +53,7 @@ def judge_of_places(seed: int = 1) -> FunctionModel:
 
 
 async def main(model: Model | str | None = None) -> JudgeAudit:
-    """Judge 60 debates in both orders, and say what that shows of the judge."""
+    """Judge 60 debates in both orders, and print what this reveals about the judge."""
     judged = await pattern.batch(
         [argued(number) for number in range(60)],
         model=judge_of_places() if model is None else model,

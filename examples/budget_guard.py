@@ -1,4 +1,4 @@
-"""End a debate early when its budget is spent, or when you say so."""
+"""End a debate early when its budget is spent, or when the application requests it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ QUESTION = "Should the meeting be a document instead?"
 
 
 def budget_is_used_up(ctx: Context) -> bool:
-    """Asked once after each round, except where the debate ends anyway."""
+    """Return whether to stop; called once after each round, unless the debate ends anyway."""
     budget = ctx.session.state["budget"]
-    tokens = ctx.usage.total_tokens  # None where the server does not tell: unknown is not 0
+    tokens = ctx.usage.total_tokens  # None if the server does not report it: unknown is not 0
     too_many_tokens = tokens is not None and tokens > budget["tokens"]
     return bool(ctx.session.state.get("stop_now") or too_many_tokens or ctx.usage.calls >= budget["calls"])
 
@@ -32,7 +32,7 @@ pattern = debate(
 
 
 def main(model: Model | str | None = None, *, calls: int = 4, tokens: int = 6_000) -> DebateRawOutput:
-    # The session is ours: other parts of the application may set `stop_now` while the debate goes on.
+    # Other parts of the application may set `stop_now` in this session while the debate is in progress.
     session = Session(state={"budget": {"calls": calls, "tokens": tokens}})
     result = pattern.run_sync(QUESTION, model=model, session=session)
     raw: DebateRawOutput = result.output

@@ -1,6 +1,6 @@
-"""Check a draft answer against the lease: a critic makes claims, and only claims with a verified quote change it.
+"""Check a draft answer against a lease: a critic makes claims, and only claims with a verified quote change the answer.
 
-Run it with `python examples/checked_answer.py`: it takes the default model (see docs/models.md).
+Run it with `python examples/checked_answer.py`. It uses the default model (see docs/models.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pattern = critique(name="lease", answer=DRAFT, critics=[Persona("Ada")], sources
 
 
 def main(model: Model | str | None = None) -> CritiqueOutput:
-    """Print each claim with its ruling and what it rests on, then the decision."""
+    """Print each claim with its ruling and its quote, then the decision."""
     output: CritiqueOutput = pattern.run_sync(QUESTION, model=model, seed=7).output
     for claim in output.claims:
         print(f"{claim.id} {claim.ruling}: {claim.claim}")

@@ -1,6 +1,6 @@
-"""Compare two systems over many questions, and see whether the judge favours a position.
+"""Compare two systems on many questions, and see whether the judge favors a position.
 
-Run again, it pays for nothing twice: what was judged is in the store.
+Running it again costs nothing for judgments that are already in the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROWS = [
 
 
 async def main(model: Model | str = "local", store: StoreChoice = "comparisons.sqlite3") -> ComparisonTable:
-    """Print who wins, the scores by criterion, and what to think of the judge."""
+    """Print the winner, the scores by criterion, and findings about the judge."""
     table = await compare_all(ROWS, criteria={"correct": 3, "clear": 1}, judges=[model], store=store)
     for system in table.systems:
         scores = ", ".join(f"{name} {score:.0f}" for name, score in (system.criteria or {}).items())

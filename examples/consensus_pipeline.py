@@ -1,4 +1,4 @@
-"""Run a consensus with all its phases while one agent keeps failing, then a second one that knows the first."""
+"""Run a consensus with all its phases while one agent keeps failing, then a second one that remembers the first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TASKS = (
 
 
 class Flaky:
-    """A provider that is down."""
+    """Provider that is always down."""
 
     name = "flaky"
 
@@ -30,7 +30,7 @@ class Flaky:
 
 
 async def research(task: str) -> str:
-    """Imagine a search here; what it finds is shown to all agents."""
+    """Stand in for a search; all agents see its result."""
     return f"Three teams have done something like it before ({len(task.split())} words were looked up)."
 
 
@@ -45,9 +45,9 @@ def build(model: Model | str, archive: Archive) -> Sequencer[Any, ConsensusOutpu
         ],
         model=model,
         max_rounds=2,
-        topology="ring",  # each criticises both neighbours
+        topology="ring",  # each agent criticizes both neighbors
         convergence=0.85,
-        voting="weighted",  # by the ratings in the archive
+        voting="weighted",  # weighted by the ratings in the archive
         breakers=Breakers(failures=3, cooldown=60.0, successes=2),
         archive=archive,  # past debates, critique patterns, ratings, positions
         history_limit=5,
@@ -77,7 +77,7 @@ def report(output: ConsensusOutput) -> None:
 def main(model: Model | str = "openai/gpt-5-mini") -> list[ConsensusOutput]:
     pattern = build(model, Archive())
     outputs = []
-    for task in TASKS:  # the second is told of the first
+    for task in TASKS:  # the archive tells the second run about the first
         result = pattern.run_sync(task)
         report(result.output)
         outputs.append(result.output)

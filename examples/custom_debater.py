@@ -20,7 +20,7 @@ transcript = create_debate_transcript()
 
 @handler(name="measurements", resources={"transcript": transcript})
 def measurements(_: object, ctx: Context) -> str:
-    """Argue with figures only: those that were not used yet."""
+    """Argue with figures that have not been used yet."""
     said = " ".join(entry.text for entry in ctx.resources.transcript.state.entries)
     fresh = [f"{what} takes {figure}" for what, figure in BENCHMARK.items() if figure not in said]
     return f"Measured: {fresh[0]}." if fresh else "All figures stand, and none was answered."

@@ -14,7 +14,7 @@ TOPICS = ["tabs", "trailing commas", "monorepos"]
 
 
 def questions(topics: list[str]) -> list[str]:
-    """Make questions of topics."""
+    """Turn topics into questions."""
     return [f"Should our style guide require {topic}?" for topic in topics]
 
 
@@ -22,17 +22,17 @@ duel = debate(
     name="duel",
     debaters=[Debater("yes", "the style guide should require it"), Debater("no", "it should be left to each team")],
     max_rounds=1,
-    synthesizer=False,  # the report below is all that we want to be written
+    synthesizer=False,  # the report below is the only text we need
 )
 
 
 @handler(name="report")
 def report(outcomes: list[DebateRawOutput]) -> str:
-    """One line for each debate."""
+    """Write one line per debate."""
     return "\n".join(f"- {raw.question} {raw.found.winner or 'No clear winner'}." for raw in outcomes)
 
 
-# Each debate of a run has its own transcript, round count and audit trail, so two of them may go on at once.
+# Each debate of a run has its own transcript, round count and audit trail, so two of them can run at the same time.
 pattern = sequencer(name="style-guide").map(questions).for_each(duel, max_concurrency=2).then(report)
 
 

@@ -1,8 +1,8 @@
-"""Find out whether debating helps: questions with known answers, debated and asked directly.
+"""Find out whether debating helps, on questions with known answers that are both debated and asked directly.
 
-Run it with `python examples/did_it_help.py`: no model is needed. Those who answer here are simulated: each direct
-answer is right in 7 of 10 cases, and the judge of a debate in 9. So the debate is better than one call, and no better
-than a vote at the same tokens. Give `main` a real model, and `QUESTIONS` your own data, to find out about yours.
+Run it with `python examples/did_it_help.py`. No model is needed, because the answers are simulated: a direct answer is
+right in 7 of 10 cases, and the judge of a debate in 9 of 10. So the debate beats a single call, but not a vote at equal
+tokens. To evaluate your own case, pass a real model to `main` and put your own data into `QUESTIONS`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pattern() -> Sequencer[Any, Any]:
 
 
 def simulated(judge: float, *, direct: float = 0.7) -> FunctionModel:
-    """A judge and direct answers that are right so often, each by a throw of its own."""
+    """Simulate a judge and direct answers that are right with these probabilities, independently of each other."""
     throws: dict[str, Random] = {}
 
     def answer(request: ModelRequest) -> ModelResponse:

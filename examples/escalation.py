@@ -1,7 +1,7 @@
-"""Ask one model first, then a second, then a critic, and hold a debate only if the answer is still in doubt.
+"""Ask one model, then a second one, then a critic, and hold a debate only if the answer is still in doubt.
 
-Run it with `python examples/escalation.py`; set FLOWDEBATE_MODEL to choose a model. Two models of different vendors
-are better than one: give `main` the second one as `other`.
+Run it with `python examples/escalation.py`; set FLOWDEBATE_MODEL to choose a model. Models from two different vendors
+work better than one: pass the second one to `main` as `other`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Hold a debate with two sides, a judge and a structured decision, with or without a moderator.
 
-Run it with `python examples/feature_debate.py`, or with `--moderated`: it takes the default model (see docs/models.md).
+Run it with `python examples/feature_debate.py`, and add `--moderated` for a moderator. It uses the default model (see
+docs/models.md).
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
 
 QUESTION = "Should we ship the new search this week?"
 DEBATERS = [
-    # Stances are whole claims: a model defends a claim better than a bare "for".
+    # Write stances as complete claims: a model defends a claim better than a bare "for".
     Debater("advocate", "the new search should ship this week"),
     Debater("skeptic", "the new search should wait for the load test", role="an engineer who is on call"),
 ]
 
 
 class Decision(BaseModel):
-    """What the debate is to give us."""
+    """Decision reached by the debate."""
 
     decision: str = Field(description="What to do, in one sentence")
     rationale: str = Field(description="Why, in two or three sentences")
 
 
-# Without a moderator every debater speaks in every round, in declared order.
+# Without a moderator, every debater speaks in every round, in declared order.
 pattern = debate(
     name="feature-debate",
     debaters=DEBATERS,
@@ -41,11 +42,11 @@ pattern = debate(
 
 
 def budget_is_exhausted(ctx: Context) -> bool:
-    """Ends the debate after the round in which the application's session says so."""
+    """End the debate after the round in which the application's session requests it."""
     return ctx.session.state.get("budget_exhausted") is True
 
 
-# With one, those speak whom it picks when it opens a round. It reads the transcript, so it is given the same object.
+# A moderator picks the speakers when it opens a round. It reads the transcript, so both get the same object.
 transcript = create_debate_transcript()
 
 moderated = debate(

@@ -1,6 +1,6 @@
-"""Give each role its own model, with one mapping from debaters and roles to models.
+"""Give each role its own model, using one mapping from debaters and roles to models.
 
-Run it with `python examples/four_vendors.py`: it deals the models that are set up, one vendor after the other.
+Run it with `python examples/four_vendors.py`. It assigns the configured models, one vendor after the other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SIDES = [
 
 
 def build(model: ModelChoice = "each") -> Sequencer[Any, DebateRawOutput]:
-    """The debate; `model` is for all, or by name and role."""
+    """Build the debate; `model` is one model for all, or a mapping by name and role."""
     return debate(name="pythons", debaters=SIDES, max_rounds=1, synthesizer=False, model=model)
 
 
 def main(model: ModelChoice = "each") -> DebateRawOutput:
-    """Print who was who, and the verdict."""
+    """Print the model behind each name, and the verdict."""
     result = build(model).run_sync(QUESTION, seed=7)
     raw: DebateRawOutput = result.output
     for seat, models in result.models.items():

@@ -27,7 +27,7 @@ pattern = debate(
 
 
 def begin(store: Path | str, model: Model | str | None = None) -> RunResult[DebateRawOutput]:
-    """Hold the rounds; the run is then kept, and waits. Nothing runs while it does."""
+    """Hold the rounds, then store the run until the judge answers; no process runs in the meantime."""
     result = pattern.run_sync(QUESTION, model=model, store=store)
     for request in result.pending:
         print(f"{result.run_id} waits for {request.block}:\n\n{request.shown}\n\n{request.expects}")
@@ -35,19 +35,19 @@ def begin(store: Path | str, model: Model | str | None = None) -> RunResult[Deba
 
 
 def judge(store: Path | str, run_id: str, *, winner: str | None, reasoning: str, verdict: str) -> HumanRequest:
-    """What the page on which the mayor decides would call."""
+    """Submit the verdict, as the web page for the mayor would."""
     return submit_answer_sync(store, run_id, {"winner": winner, "reasoning": reasoning, "verdict": verdict})
 
 
 def go_on(store: Path | str, run_id: str, model: Model | str | None = None) -> DebateRawOutput:
-    """What was said is not asked for again."""
+    """Resume the run; earlier answers are not requested again."""
     raw: DebateRawOutput = pattern.resume_sync(run_id, store=store, model=model).output
     print(f"{raw.found.winner}: {raw.found.verdict}")
     return raw
 
 
 def main(model: Model | str | None = None) -> DebateRawOutput:
-    """The same with a judge who sits at the terminal: nothing has to be kept."""
+    """Hold the same debate with the judge at the terminal, so nothing has to be stored."""
     here = debate(
         name="bridge",
         debaters=[Debater("walker", "close it"), Debater("driver", "keep it open")],

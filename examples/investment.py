@@ -1,6 +1,6 @@
-"""Let Bull and Bear deliberate on an investment of $1M until a moderator calls it settled.
+"""Let Bull and Bear deliberate on an investment of $1M until a moderator considers it settled.
 
-Run it with `python examples/investment.py`: it takes the local model (see docs/models.md).
+Run it with `python examples/investment.py`. It uses the local model (see docs/models.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Debate many questions concurrently, and resume without paying for any of them twice.
 
-Run it with `python examples/many_questions.py`: it takes the default model (see docs/models.md). End it with Ctrl-C,
-and run it again: what was finished is there, what was begun is carried on.
+Run it with `python examples/many_questions.py`. It uses the default model (see docs/models.md). Stop it with Ctrl-C and
+run it again: finished debates are loaded, and interrupted ones are resumed.
 """
 
 from __future__ import annotations

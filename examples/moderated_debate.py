@@ -27,7 +27,7 @@ def look_up(topic: str) -> str:
 
 def build() -> Sequencer[Any, Any]:
     names = {"mover": "the checkout service should move", "stayer": "the checkout service should stay"}
-    # The moderator and the debate read the same transcript: it is made once and handed to both.
+    # The moderator and the debate read the same transcript, so it is created once and passed to both.
     transcript = create_debate_transcript()
     return debate(
         name="region",

@@ -1,7 +1,7 @@
 """Let a proponent, an opponent and a neutral speaker debate; each names the next speaker.
 
-Run it with `python examples/moral_decisions.py [text | tool | structured]`: it takes the local model (see
-docs/models.md). The argument is how the model names the next speaker.
+Run it with `python examples/moral_decisions.py [text | tool | structured]`. The argument determines how the model names
+the next speaker. It uses the local model (see docs/models.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROPOSITION = (
 
 
 class Speaker(Enum):
-    """Who takes part."""
+    """Participants of the debate."""
 
     PROPONENT = "Proponent"
     OPPONENT = "Opponent"

@@ -1,4 +1,4 @@
-"""Use a model on your own server: Ollama, LM Studio, llama-server, vLLM, or any compatible one."""
+"""Use a model on your own server: Ollama, LM Studio, llama-server, vLLM, or a compatible one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ QUESTION = "Is a hot dog a sandwich?"
 
 
 def server() -> OpenAIModel:
-    """What Ollama offers after `ollama pull gemma3`; the name "ollama/gemma3" means much the same."""
+    """Create the model that Ollama serves after `ollama pull gemma3`; the name "ollama/gemma3" is almost equivalent."""
     return OpenAIModel(
         "gemma3",
         base_url="http://127.0.0.1:11434/v1",
-        api_key_env=None,  # it wants no key
-        tools_with_schema=False,  # its grammars take tools or a schema, not both at once
+        api_key_env=None,  # Ollama needs no key
+        tools_with_schema=False,  # its grammars support tools or a schema, but not both at once
         settings=ModelSettings(temperature=0.7, max_tokens=400, timeout=120),
     )
 

@@ -36,7 +36,7 @@ def main(model: Model | str = "local", *, folder: Path | None = None) -> DebateR
     cassette = ReplayModel(path)
     began = time.perf_counter()
     again = pattern.run_sync(QUESTION, model=cassette, seed=live.seed)
-    cassette.assert_complete()  # all that was recorded was asked for again
+    cassette.assert_complete()  # checks that every recorded call was replayed
     print(f"ReplayModel in {time.perf_counter() - began:.3f} s; the same: {again.raw == live.raw}")
     raw: DebateRawOutput = again.raw
     return raw

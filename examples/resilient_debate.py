@@ -1,4 +1,4 @@
-"""Keep a debate going when providers fail, within a budget, and report what is missing."""
+"""Keep a debate going within a budget when providers fail, and report what is missing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ pattern = debate(
         Debater("neighbour", "no train should run at night"),
     ],
     synthesizer=False,
-    # a turn that is lost is left out, but two sides must be heard in every round
+    # Skip failed turns, but require at least two sides in every round.
     failures=FailurePolicy(on_failure="skip", quorum=2, turn_timeout=120),
 )
 
 
 def guarded(model: Model | str) -> Model:
-    """A model of which no single failure is the end: what belongs to one request stands inside."""
+    """Wrap a model so that it survives single failures; policies for a single request are innermost."""
     limited = RateLimit(Timeout(model, 60), requests=300, per=60)
     return CircuitBreaker(Retrying(limited, Retry(attempts=3, first_wait=0.2)))
 

@@ -29,7 +29,7 @@ pattern = review(
 
 
 def main(model: Model | str | None = None) -> ReviewRawOutput:
-    """Print each finding, what the others say of it, and the gate."""
+    """Print each finding, the other reviewers' opinions on it, and the gate."""
     found: ReviewRawOutput = pattern.run_sync("What is wrong with this plan?", model=model, seed=7).output
     for finding in found.findings:
         print(f"{finding.state}: {finding.severity}, {finding.place.text or 'no place'}: {finding.title}")

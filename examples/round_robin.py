@@ -1,6 +1,6 @@
 """Let debaters with roles take turns; a referee checks their claims, and the result is a plan.
 
-Run it with `python examples/round_robin.py`: it takes the default model (see docs/models.md).
+Run it with `python examples/round_robin.py`. It uses the default model (see docs/models.md).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ pattern = round_robin(
     name="way-to-school",
     debaters=DEBATERS,
     transcript=transcript,
-    # The referee reads what is said, so it shares the transcript. It audits each round and decides nothing.
+    # The referee audits each round without deciding anything. It reads the arguments, so it shares the transcript.
     referee=create_referee(
         name="way-to-school", roster_names=[debater.name for debater in DEBATERS], transcript=transcript, max_rounds=2
     ),

@@ -1,6 +1,6 @@
-"""End a debate when it repeats itself, has cost enough, or satisfies a fact checker.
+"""End a debate when it repeats itself, exceeds its budget, or satisfies a fact checker.
 
-Run it with `python examples/stop_early.py`: it takes the default model (see docs/models.md).
+Run it with `python examples/stop_early.py`. It uses the default model (see docs/models.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ QUESTION = "Should the library open on Sundays?"
 
 
 def names_a_figure(ctx: Context) -> bool:
-    """Both sides of the last round have named a number."""
+    """Return whether both sides mentioned a number in the last round."""
     last = [each.text for each in ctx.resources.transcript.state.entries if each.round == ctx.sequencer.state.round]
     return all(any(character.isdigit() for character in text) for text in last)
 
@@ -38,7 +38,7 @@ pattern = debate(
 
 
 def main(model: Model | str | None = None, *, session: dict[str, Any] | None = None) -> DebateRawOutput:
-    # Other parts of the application may set session["enough"] = True while the debate goes on.
+    # Other parts of the application may set session["enough"] = True while the debate is in progress.
     raw: DebateRawOutput = pattern.run_sync(QUESTION, model=model, session=session).output
     print(f"{raw.rounds} rounds, ended by {raw.stop_reason}")
     return raw

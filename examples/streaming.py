@@ -40,9 +40,9 @@ def show(event: object) -> None:
 
 async def follow(model: Model | str | None = None) -> DebateRawOutput:
     handle = pattern.start(QUESTION, model=model)
-    async for event in handle:  # ends when the run does; handle.cancel() would end both
+    async for event in handle:  # ends with the run; handle.cancel() would end both
         show(event)
-    result = await handle  # raises what the run raised; handle.transcript has what was argued until then
+    result = await handle  # raises the run's error; handle.transcript has the arguments so far
     raw: DebateRawOutput = result.output
     return raw
 

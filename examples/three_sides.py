@@ -33,12 +33,13 @@ transcript = create_debate_transcript()
 
 
 def case_file(question: DebateInput, ctx: Context) -> str:
-    """What our judge reads: the whole transcript without names, shuffled by the run's own random source."""
+    """Return the judge's prompt: the whole transcript without names, shuffled with the run's random source."""
     arguments = format_transcript_for_judge(ctx.resources.transcript.state.entries, random=ctx.random)
     return f"{question.question}\n\n{arguments}"
 
 
-# Any block can judge. This one is a model with a prompt of our own; it reads the transcript, so it declares it.
+# Any block can judge. This one is a model with a custom prompt; it reads the transcript, so it declares it as a
+# resource.
 risk_judge = generator(
     name="risk-judge",
     prompt=f"You judge by one measure: what is lost if things go badly. Positions: {'; '.join(STANCES.values())}",

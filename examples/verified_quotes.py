@@ -1,7 +1,7 @@
 """Look up every quote of a debate in its source, and tell the judge which ones are not there.
 
-Run it with `python examples/verified_quotes.py`: it takes the default model (see docs/models.md). Looking up quotes
-takes no further call.
+Run it with `python examples/verified_quotes.py`. It uses the default model (see docs/models.md). Looking up quotes
+needs no additional calls.
 """
 
 from __future__ import annotations

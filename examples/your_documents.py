@@ -25,12 +25,12 @@ MEMBERS = [Persona("Ada", role="plans lines"), Persona("Ben", role="pays for the
 
 
 def build(folder: Path) -> Sequencer[Any, Any]:
-    """The council, with all that may be read of a folder."""
+    """Build the council, with all allowed files of a folder as sources."""
     return council(name="trams", members=MEMBERS, review="none", sources=[folder])
 
 
 def main(model: Model | str | None = None) -> CouncilOutput:
-    """Print what was read and what was left out, and what became of each member's quotes."""
+    """Print the files that were read and omitted, and the result for each member's quotes."""
     with TemporaryDirectory() as place:
         folder = Path(place) / "trams"
         for name, text in FILES.items():

@@ -1,4 +1,4 @@
-"""Add a pattern: solvers guess a riddle in turn, and a sphinx rules after each round."""
+"""Add a pattern: solvers take turns guessing a riddle, and a sphinx rules after each round."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 
-# The data
+# Data
 
 
 class RiddleInput(PatternInput):
@@ -61,7 +61,7 @@ class RiddleInput(PatternInput):
 
 
 class Guess(Contribution):
-    """Turn of a solver."""
+    """A solver's turn."""
 
     round: int
     agent_name: str
@@ -91,7 +91,7 @@ class RiddleOutput(PatternOutput):
     """Raw output of a run."""
 
     subject_field: ClassVar[str] = "riddle"
-    early_reasons: ClassVar[frozenset[str]] = frozenset({"solved"})  # also if the last round solves it
+    early_reasons: ClassVar[frozenset[str]] = frozenset({"solved"})  # even if the last round solves it
     riddle: str
     rounds: int
     transcript: list[Guess]
@@ -103,30 +103,30 @@ class RiddleOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """Solution named by the last ruling."""
+        """Solution named in the last ruling."""
         return self.rulings[-1].solution if self.rulings else None
 
     @property
     def decision_word(self) -> str | None:
-        """Decision in a word, for lists of runs."""
+        """Decision in one word, for lists of runs."""
         return "not solved" if self.answer is None else "solved"
 
 
 @dataclass(slots=True, kw_only=True)
 class Ruled(BaseEvent):
-    """Event of a ruling."""
+    """Event emitted for a ruling."""
 
     kind: ClassVar[str] = "ruled"
     output_item: ClassVar[tuple[str, str] | None] = ("ruling", "rulings")
     ruling: Ruling
 
 
-# The roles
+# Roles
 
 
 @dataclass(frozen=True, kw_only=True)
 class SolverTemplate(Template):
-    """Texts of a solver's prompt."""
+    """Prompt texts for a solver."""
 
     turn: str = part(
         "Riddle: {riddle}\nGuesses so far:\n{transcript}\nYou are {name}. Give one new guess, in a sentence.",
@@ -136,7 +136,7 @@ class SolverTemplate(Template):
 
 @dataclass(frozen=True, kw_only=True)
 class SphinxTemplate(Template):
-    """Texts of the sphinx's prompt."""
+    """Prompt texts for the sphinx."""
 
     turn: str = part(
         "Riddle: {riddle}\nGuesses:\n{transcript}\nIf one is right, name the solution; else it is null.",
@@ -145,7 +145,7 @@ class SphinxTemplate(Template):
 
 
 def fill(template: str, value: object, ctx: Context, **fields: str) -> str:
-    """Fill in the riddle and the guesses; no text of a model or a user can begin a line."""
+    """Fill in the riddle and the guesses; text from models or users can never begin a line."""
     guesses = [f"[{tag_name(guess.agent_name)}] {quoted(guess.text)}" for guess in entries_of(ctx)]
     return filled(template, riddle=quoted(question_of(value, ctx)), transcript="\n".join(guesses), **fields)
 
@@ -160,7 +160,7 @@ def create_solver(
     length: object = None,  # noqa: ARG001 - the template has a fixed length
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block of a solver."""
+    """Create a solver's block."""
     texts = template or SolverTemplate()
     return generator(
         name=f"{name}-solver-{agent_name}",
@@ -178,7 +178,7 @@ def create_sphinx(
     template: SphinxTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
-    """Create the block of the sphinx."""
+    """Create the sphinx's block."""
     texts = template or SphinxTemplate()
     return generator(
         name=f"{name}-sphinx",
@@ -189,11 +189,11 @@ def create_sphinx(
     )
 
 
-# The factory
+# Factory
 
 
 def make_output(_: Loop[CommonOptions], ctx: Context, status: RunStatus) -> RiddleOutput:
-    """Build the raw output, also for runs that end early."""
+    """Build the raw output, even for runs that end early."""
     state = state_of(ctx, RiddleState)
     return RiddleOutput(
         riddle=state.question,
@@ -205,7 +205,7 @@ def make_output(_: Loop[CommonOptions], ctx: Context, status: RunStatus) -> Ridd
 
 
 def stop_reason(state: RiddleState, max_rounds: int) -> str | None:
-    """Return why the rounds end; None if they continue."""
+    """Return the reason to end the rounds; None to continue."""
     if state.rulings and state.rulings[-1].solution is not None:
         return "solved"
     return "max_rounds" if state.round >= max_rounds else None
@@ -243,7 +243,7 @@ def riddle(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, RiddleOutput]:
-    """Build a riddle: solvers guess in turn, and a sphinx rules after each round."""
+    """Build a riddle: solvers take turns guessing, and a sphinx rules after each round."""
     loop = check_options(
         RIDDLE,
         CommonOptions(
@@ -272,7 +272,7 @@ def riddle(  # noqa: PLR0913 - the pattern's options, each with its default
 
     @handler(name=f"{name}-rule")
     def rule(ruling: Any, ctx: Context) -> None:  # noqa: ANN401 - a ruling or MISSING
-        if ruling is not MISSING:  # the provider failed, and the failure policy continues
+        if ruling is not MISSING:  # MISSING: the provider failed, and the failure policy continues the run
             ctx.scope.handle.update(rulings=[*state_of(ctx, RiddleState).rulings, ruling])
             ctx.emit(Ruled(ruling=ruling))
 
@@ -281,11 +281,11 @@ def riddle(  # noqa: PLR0913 - the pattern's options, each with its default
     return loop.until_stopped(pipeline, "until it is solved").then(build_output(loop))
 
 
-# The page
+# Page
 
 
 class RiddleOptions(PlanOptions):
-    """Options of a riddle on every front end."""
+    """Options of a riddle for all front ends."""
 
     SUBJECT: ClassVar[str] = "riddle"
     riddle: Text | None = option("The riddle; may be in --file instead.")
@@ -296,12 +296,12 @@ class RiddleOptions(PlanOptions):
 
 
 def ruling_group(ruling: Ruling) -> sections.Group:
-    """Return the section of a ruling."""
+    """Return the section for a ruling."""
     return sections.Group(label="Sphinx", text=ruling.remark)
 
 
 class RiddleDocument(RoundsDocument):
-    """A saved run."""
+    """A saved riddle run."""
 
     SPEAKERS: ClassVar[str] = "Solvers"
     UNIT: ClassVar[str] = "guess"
@@ -316,7 +316,7 @@ class RiddleDocument(RoundsDocument):
             yield guess.round, sections.Entry(name=guess.agent_name, about="", text=guess.text, flag=guess.flag)
 
     def closing(self, number: int) -> Iterator[sections.Section]:
-        """Yield the ruling of a round."""
+        """Yield a round's ruling."""
         yield from map(ruling_group, self.raw.rulings[number - 1 : number])
 
     @property
@@ -332,14 +332,14 @@ class RiddleDocument(RoundsDocument):
 
 
 class RiddleLive(OneByOne):
-    """A run in progress."""
+    """A riddle run in progress."""
 
     roles: ClassVar[Mapping[str, str]] = {"sphinx": "weighing the guesses"}
     event_sections: ClassVar[OwnSections] = {Ruled: lambda event: (ruling_group(event.ruling),)}
 
 
 class RiddlePage(PatternPage):
-    """Page of riddles."""
+    """Page of the riddle pattern."""
 
     options = RiddleOptions
     document = RiddleDocument
@@ -352,14 +352,14 @@ class RiddlePage(PatternPage):
     docs = "adding-a-pattern"
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
-        """Build the pattern of a plan."""
+        """Build the pattern from a plan."""
         return riddle(debaters=plan.speakers, max_rounds=plan.length, **plan.keywords)
 
 
 PAGE = RiddlePage()
 
 
-# The entry
+# Registry entry
 
 INFO = PatternInfo(
     name="riddle",

@@ -1,4 +1,4 @@
-"""Run the command line with one more pattern: `python solve.py riddle "What has keys and opens no lock?"`."""
+"""Run the command line with an additional pattern: `python solve.py riddle "What has keys and opens no lock?"`."""
 
 import riddles  # noqa: F401 - registers the pattern
 

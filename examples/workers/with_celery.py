@@ -7,7 +7,7 @@ from celery import Celery
 from my_debates import run_or_resume
 
 app = Celery("debates", broker=os.environ["CELERY_BROKER"])
-app.conf.worker_lost_wait = 1  # seconds until another process gets the task of one that has died, by default 10
+app.conf.worker_lost_wait = 1  # seconds until another process gets the task of a dead one; the default is 10
 
 
 @app.task(acks_late=True, reject_on_worker_lost=True)

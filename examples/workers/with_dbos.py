@@ -1,4 +1,4 @@
-"""A debate as a step of a DBOS workflow: `python with_dbos.py ORDER QUESTION`, again after a crash."""
+"""A debate as a step of a DBOS workflow: run `python with_dbos.py ORDER QUESTION`, and run it again after a crash."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ async def decide(order: str, question: str) -> str:
 
 
 async def main(order: str, question: str) -> None:
-    DBOS.launch()  # resumes what a crash has left
+    DBOS.launch()  # resumes workflows interrupted by a crash
     with SetWorkflowID(order):
         print(await decide(order, question))
     DBOS.destroy()
