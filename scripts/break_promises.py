@@ -1,8 +1,8 @@
-"""Break each promise that all patterns share, and count where its test notices: `break_promises.py [WORD …]`.
+"""Break each promise shared by all patterns, and check where its test notices: `break_promises.py [WORD …]`.
 
-Each promise is broken in a copy of the sources, by one edit, and its test is run on that copy for every pattern. The
-table says for each pattern whether the test failed, as it must. Exit code 1 if a test passed where its promise is
-broken, or did not run there.
+Each promise is broken in a copy of the sources by a single edit, and its test is run on that copy for every pattern.
+The table shows for each pattern whether the test failed, as it must. The exit code is 1 if a test passed although its
+promise is broken, or did not run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HAVE_NO_ROUNDS, ONE_AT_A_TIME = ("council", "review"), ("handoff",)
 
 @dataclass(frozen=True)
 class Break:
-    """Edits that break a promise, and the test that has to notice."""
+    """Edits that break a promise, and the test that has to fail."""
 
     promise: str
     test: str
@@ -42,7 +42,7 @@ class Break:
     original: str
     becomes: str
     beside: tuple[tuple[str, str, str], ...] = ()
-    """What else keeps it, in a pattern that does so by itself: file, original, becomes."""
+    """Further edits, because a pattern keeps the promise in another place too, as (file, original, replacement)."""
     without: tuple[str, ...] = ()
     """Patterns that do not make the promise."""
 
@@ -277,7 +277,7 @@ BREAKS = (
 
 
 def break_promise(broken: Break, into: Path) -> Path:
-    """A copy of the sources in which a promise is broken; SystemExit if the line that keeps it is not there."""
+    """Copy the sources and break a promise in the copy; raise SystemExit if the line that keeps it is missing."""
     sources = into / "src"
     shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
     for name, original, becomes in ((broken.file, broken.original, broken.becomes), *broken.beside):
@@ -290,13 +290,13 @@ def break_promise(broken: Break, into: Path) -> Path:
 
 
 def run_test(test: str, sources: Path, report: Path) -> dict[str, list[bool]]:
-    """The outcomes of a test on `sources`, by pattern: True for each case that failed."""
+    """Return the outcomes of a test on `sources` by pattern, with True for each case that failed."""
     subprocess.run(  # noqa: S603 - our own tests
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=20", f"--junitxml={report}", test],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.DEVNULL,
-        check=False,  # it has to fail
+        check=False,  # the tests are expected to fail
     )
     failed: dict[str, list[bool]] = {}
     for case in ET.parse(report).iter("testcase"):  # noqa: S314 - the test runner wrote it
@@ -308,7 +308,7 @@ def run_test(test: str, sources: Path, report: Path) -> dict[str, list[bool]]:
 
 
 def cell(pattern: str, broken: Break, failed: dict[str, list[bool]]) -> str:
-    """How many cases of a pattern noticed; a dash where the promise is not made, and NONE where nobody noticed."""
+    """Format how many cases of a pattern failed; a dash if the promise is not made, and NONE if no case failed."""
     if pattern in broken.without:
         return "-"
     cases = failed.get(pattern, [])
@@ -316,7 +316,7 @@ def cell(pattern: str, broken: Break, failed: dict[str, list[bool]]) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """Print the table, a promise a line; of those only that have one of `names`, if there are any."""
+    """Print the table with one promise per line; `names` selects promises by their words."""
     breaks = [broken for broken in BREAKS if not names or any(word in broken.promise for word in names)]
     print("| promise | " + " | ".join(PATTERNS) + " |\n|---|" + "---|" * len(PATTERNS))
     unnoticed = 0

@@ -1,4 +1,4 @@
-"""Chromium for tests without a window: what is installed, or Debian's package; with the standard library alone."""
+"""Headless Chromium for tests, either already installed or from Debian's package. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from debian_package import Unavailable, install_package
 __all__ = ("Unavailable", "find", "install")
 
 _PACKAGE = "chromium-headless-shell"
-"""Chromium without what draws windows, 240 MB smaller than `chromium`."""
+"""Chromium without the parts that draw windows; 240 MB smaller than `chromium`."""
 _PROGRAMS = (_PACKAGE, "chromium", "google-chrome")
 
 
 def find() -> Path | None:
-    """The program, if it is installed."""
+    """Return the path of the program; None if it is not installed."""
     program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
     return None if program is None else Path(program)
 
 
 def install() -> Path:
-    """The program; installs Debian's package where there is none."""
+    """Return the path of the program, installing Debian's package if necessary."""
     return install_package(_PACKAGE, "Chromium", find, megabytes=290)

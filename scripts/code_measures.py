@@ -1,7 +1,7 @@
-"""Measures of a source tree: the words of its names and docstrings, its annotations, and the size of its folders.
+"""Measures of a source tree: the words in its names and docstrings, its annotations, and the size of its folders.
 
-`make code-table` prints them. Each function takes the modules that `read_modules` returns, so that a test can hold a
-part of the tree to a figure.
+`make code-table` prints them. Each function takes the modules returned by `read_modules`, so that a test can set a
+limit for a part of the tree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 TOP = "(top)"
-"""Room of the modules that are in no folder of the tree."""
+"""Name of the group of modules at the root of the tree."""
 
 VAGUE = frozenset(
     {
@@ -29,7 +29,7 @@ VAGUE = frozenset(
         *("most", "least", "ours", "mine", "theirs"),
     }
 )
-"""Names of variables and parameters that say nothing of the value."""
+"""Variable and parameter names that say nothing about the value."""
 
 _QUESTION = "what|whether|which|who|whom|whose|where|when|why|how"
 _PREPOSITION = (
@@ -57,7 +57,7 @@ class Module:
     """A parsed Python file."""
 
     path: PurePath
-    """Path below the root of its tree."""
+    """Path relative to the root of the tree."""
     text: str
     tree: ast.Module
 
@@ -69,7 +69,7 @@ class Module:
 
 @dataclass(frozen=True)
 class AnyCount:
-    """Annotations that are exactly `Any`, or an alias of it."""
+    """Number of annotations that are exactly `Any`, or an alias of it."""
 
     parameters: int
     returns: int
@@ -77,14 +77,14 @@ class AnyCount:
 
 
 def read_modules(root: Path) -> list[Module]:
-    """Parse the Python files below `root`, or the one file that it is."""
+    """Parse the Python files below `root`, or `root` itself if it is a file."""
     folder, paths = (root, sorted(root.rglob("*.py"))) if root.is_dir() else (root.parent, [root])
     texts = ((path.relative_to(folder), path.read_text("utf-8")) for path in paths)
     return [Module(path, text, ast.parse(text)) for path, text in texts]
 
 
 def share_of_vague_names(modules: Iterable[Module]) -> float:
-    """Return the share of variables and parameters with a name of `VAGUE`."""
+    """Return the share of variables and parameters with a name in `VAGUE`."""
     names = [
         node.arg if isinstance(node, ast.arg) else node.id
         for node in _nodes(modules)
@@ -94,7 +94,7 @@ def share_of_vague_names(modules: Iterable[Module]) -> float:
 
 
 def count_suppressions(modules: Iterable[Module], rule: str) -> int:
-    """Count the comments that suppress a rule of the linter."""
+    """Count the comments that suppress a linter rule."""
     return sum(len(re.findall(rf"#.*\bnoqa:.*\b{rule}\b", module.text)) for module in modules)
 
 
@@ -124,7 +124,7 @@ def count_locals_calls(modules: Iterable[Module]) -> int:
 
 
 def factory_parameters(modules: Iterable[Module]) -> dict[str, int]:
-    """Count the parameters of each pattern's factory: the function with the name of its folder in `patterns/`."""
+    """Count the parameters of each pattern's factory, the function with the same name as its folder in `patterns/`."""
     parameters = {}
     for module in modules:
         for node in module.tree.body:
@@ -142,8 +142,8 @@ def factory_parameters(modules: Iterable[Module]) -> dict[str, int]:
 def share_of_verb_headlines(modules: Iterable[Module]) -> float:
     """Return the share of documented functions whose docstring begins with a verb.
 
-    Any first word counts as one that is no article, pronoun, preposition, question word or code. Properties are left
-    out: they are documented as attributes.
+    Any first word counts as a verb unless it is an article, pronoun, preposition, question word or code. Properties are
+    excluded, because they are documented like attributes.
     """
     headlines = (
         docstring
@@ -166,7 +166,7 @@ def bare_heads(modules: Iterable[Module]) -> float:
 def share_of_attributes_with_subject(modules: Iterable[Module]) -> float:
     """Return the share of attribute docstrings that name their subject.
 
-    Others begin with "Those", "The same", a preposition or a question word.
+    The others begin with "Those", "The same", a preposition or a question word.
     """
     return _share(not _NO_SUBJECT.match(docstring) for docstring in _attribute_docstrings(modules))
 

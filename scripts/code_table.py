@@ -1,9 +1,9 @@
-"""Size, shape and language of source trees as tables: `python scripts/code_table.py src/flowdebate OTHER …`.
+"""Print size, shape and language of source trees as tables: `python scripts/code_table.py src/flowdebate OTHER …`.
 
-The first table has a column for each tree; code_measures.py defines its measures of language. A table of the rooms of
-each tree follows. Lines are all lines of the Python files. Ceremony is imports, stubs and `__all__`. A helper has one
-use if its name is private and stands in its file twice: where it is defined, and once more. Comments for tools (`noqa`)
-do not count.
+The first table has one column per tree; code_measures.py defines its language measures. A table of each tree's rooms
+follows. Lines are all lines of the Python files. Ceremony is imports, stubs and `__all__`. A helper has a single use if
+its name is private and occurs twice in its file: in its definition, and once more. Comments for tools (`noqa`) do not
+count.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ FOR_TOOLS = re.compile(r"#\s*(noqa|type:|pragma|pyright|fmt:)")
 
 @dataclass
 class Tree:
-    """What is counted in one source tree."""
+    """Counts for one source tree."""
 
     files: list[int] = field(default_factory=list)
-    """Lines of each Python file."""
+    """Number of lines of each Python file."""
     stubs: int = 0
-    """Lines of stubs, which say where a package's public names are."""
+    """Number of lines in stubs, which declare where a package's public names are defined."""
     functions: list[int] = field(default_factory=list)
-    """Lines of each function."""
+    """Number of lines of each function."""
     used_once: int = 0
     ceremony: int = 0
     comments: int = 0
     folders: dict[Path, int] = field(default_factory=dict)
-    """Python files in each folder."""
+    """Number of Python files in each folder."""
 
     def add(self, path: Path) -> None:
         """Count a file."""
@@ -64,7 +64,7 @@ class Tree:
         self.comments += sum(token.type == tokenize.COMMENT and not FOR_TOOLS.search(token.string) for token in tokens)
 
     def rows(self) -> dict[str, str]:
-        """The table's column."""
+        """Return the tree's column of the table."""
         lines = sum(self.files) + self.stubs
         *_, p90 = statistics.quantiles(self.functions, n=10)
         return {
@@ -91,7 +91,7 @@ def _is_export_table(node: ast.AST) -> bool:
 
 
 def measure(root: Path) -> Tree:
-    """Count all Python files and stubs below `root`, or the one file that it is."""
+    """Count all Python files and stubs below `root`, or `root` itself if it is a file."""
     tree = Tree()
     for path in sorted(root.rglob("*.py*")) if root.is_dir() else [root]:
         if path.suffix in {".py", ".pyi"}:
@@ -100,7 +100,7 @@ def measure(root: Path) -> Tree:
 
 
 def language_rows(modules: Sequence[code_measures.Module]) -> dict[str, str]:
-    """Measure names, annotations and docstrings: the second part of a tree's column."""
+    """Measure names, annotations and docstrings for the second part of a tree's column."""
     annotations = code_measures.count_any(modules)
     factories = code_measures.factory_parameters(modules)
     return {
@@ -119,7 +119,7 @@ def language_rows(modules: Sequence[code_measures.Module]) -> dict[str, str]:
 
 
 def print_rooms(root: str, modules: Sequence[code_measures.Module]) -> None:
-    """Print lines and headlines of each top-level folder of a tree."""
+    """Print the number of lines and the headlines of each top-level folder of a tree."""
     print(f"\n| {root} | lines | headlines with a verb |\n|---|---|---|")
     for room, lines in code_measures.lines_per_room(modules).items():
         share = code_measures.share_of_verb_headlines([module for module in modules if module.room == room])

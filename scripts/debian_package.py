@@ -1,4 +1,4 @@
-"""Installation of Debian's packages that tests can use; with the standard library alone."""
+"""Installation of Debian packages for tests. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ("Unavailable", "install_package")
 
 
 class Unavailable(Exception):
-    """A program is not here and cannot be installed; the message says why."""
+    """Raised if a program is missing and cannot be installed; the message gives the reason."""
 
 
 def install_package(package: str, name: str, find: Callable[[], Path | None], *, megabytes: int) -> Path:
-    """What `find` finds; where it finds nothing, installs Debian's package first, of so many `megabytes`."""
+    """Return the result of `find`, installing Debian's package of this many `megabytes` first if necessary."""
     program = find()
     if program is not None:
         return program
@@ -32,7 +32,7 @@ def install_package(package: str, name: str, find: Callable[[], Path | None], *,
         description = f"Debian's package {package}, {megabytes} MB"
         raise Unavailable(f"{name} is not installed, and only root can install it ({description})")
     with (Path(tempfile.gettempdir()) / "flowdebate-apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run in several processes come here together
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests in several processes may get here at the same time
         program = find()
         if not program:
             print(f"Installing {name} from Debian ({package}): {megabytes} MB, once", file=sys.stderr, flush=True)
@@ -43,8 +43,8 @@ def install_package(package: str, name: str, find: Callable[[], Path | None], *,
 
 
 def _add(package: str) -> str:
-    """Install the package; what the last command complained about."""
-    # in runlevel 1 no service is started: tests start their own
+    """Install the package; return the error output of the last command."""
+    # Runlevel 1 prevents services from starting; tests start their own.
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-qq", "--no-install-recommends", package]):
         done = subprocess.run([*command, "-y"], env=environment, capture_output=True, text=True, check=False)  # noqa: S603

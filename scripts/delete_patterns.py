@@ -1,7 +1,7 @@
-"""Delete each pattern but the debate from a copy of the sources, and check that the rest works: `delete_patterns.py`.
+"""Delete each pattern except debate from a copy of the sources, and check that the rest works: `delete_patterns.py`.
 
-Its folder and its entry in the registry are deleted, nothing else. Exit code 1 if a front end, a command, a debate or
-the tests of another pattern fail after that.
+Only its folder and its registry entry are deleted. The exit code is 1 if a front end, a command, a debate or another
+pattern's tests then fail.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ flowdebate.events.event_schema()
 debaters = [flowdebate.Debater("a", "cap"), flowdebate.Debater("b", "build")]
 check_debate(flowdebate.debate(name="rent", debaters=debaters, max_rounds=1), max_examples=3)
 """
-"""A program that uses every front end of the rest."""
+"""Program that uses all remaining front ends."""
 TESTS = {
     "round_robin": ("tests/patterns/round_robin/test_output.py", "tests/patterns/round_robin/test_rounds.py"),
     "deliberation": ("tests/patterns/deliberation/test_ending.py", "tests/patterns/deliberation/test_rounds.py"),
 }
-"""Tests of patterns of which one is left in any case."""
+"""Pattern tests; whichever pattern is deleted, at least one of them remains."""
 
 
 def delete_pattern(pattern: str, into: Path) -> Path:
-    """Copy the sources without a pattern: without its folder, and without its entry in the registry."""
+    """Copy the sources without a pattern's folder and registry entry."""
     sources = into / "src"
     shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
     patterns = sources / "flowdebate" / "patterns"
@@ -72,7 +72,7 @@ def delete_pattern(pattern: str, into: Path) -> Path:
 
 
 def failures_without(pattern: str) -> list[str]:
-    """Say what fails in the sources without a pattern."""
+    """Return the failures in the sources without a pattern."""
     other_tests = next(tests for name, tests in TESTS.items() if name != pattern)
     commands = {
         "front ends and a debate": ("-c", DEBATE),
@@ -93,7 +93,7 @@ def failures_without(pattern: str) -> list[str]:
 
 
 def main() -> int:
-    """Print a line for each pattern."""
+    """Print one line per pattern."""
     failed = False
     for pattern in PATTERNS:
         if pattern != DEFAULT:

@@ -1,8 +1,8 @@
-"""Check the Dockerfile and compose.yaml of deploy/ without containers: execute their steps in a temporary folder.
+"""Check the Dockerfile and compose.yaml in deploy/ without containers, by executing their steps in a temporary folder.
 
-The first stage of the image is built there, with paths below that folder instead of /. Then a PostgreSQL of its own,
-the server and the workers of compose.yaml are started, with their commands and environments; one debate is held over
-HTTP, with a model that this program serves. Only addresses, ports and paths differ.
+The first stage of the image is built there, with paths below that folder instead of /. Then a private PostgreSQL, the
+server and the workers of compose.yaml are started with their commands and environments, and one debate is held over
+HTTP with a model served by this program. Only addresses, ports and paths differ.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ with psycopg.connect(url, autocommit=True) as connection:
     connection.execute(f"CREATE ROLE flowdebate SUPERUSER LOGIN PASSWORD '{password}'")
     connection.execute("CREATE DATABASE flowdebate OWNER flowdebate")
 """
-"""What the image of PostgreSQL does at its first start."""
+"""SQL executed by the PostgreSQL image on its first start."""
 
 
 @dataclass
 class Stage:
-    """One stage of a Dockerfile."""
+    """A stage of a Dockerfile."""
 
     steps: list[tuple[str, str]] = field(default_factory=list)
     """Instructions with their arguments, in order."""
 
     def last(self, instruction: str) -> str:
-        """The argument of the last instruction of its kind."""
+        """Return the argument of the last instruction of this kind."""
         return [argument for name, argument in self.steps if name == instruction][-1]
 
     @property
     def command(self) -> list[str]:
-        """What its container executes."""
+        """Command executed by its container."""
         words: list[str] = json.loads(self.last("CMD"))
         return words
 
     @property
     def health(self) -> list[str]:
-        """What tells whether its container is healthy."""
+        """Health check of its container."""
         words: list[str] = json.loads(self.last("HEALTHCHECK").partition(" CMD ")[2])
         return words
 
     @property
     def environment(self) -> dict[str, str]:
-        """What ENV sets."""
+        """Variables set by ENV."""
         pairs = (
             pair.partition("=") for name, argument in self.steps if name == "ENV" for pair in shlex.split(argument)
         )
@@ -78,7 +78,7 @@ class Stage:
 
 
 def stages(text: str) -> list[Stage]:
-    """The stages of a Dockerfile that has no more syntax than ours."""
+    """Parse the stages of a Dockerfile that uses no more syntax than ours."""
     result: list[Stage] = []
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         if not line.strip() or line.startswith("#"):
@@ -91,13 +91,13 @@ def stages(text: str) -> list[Stage]:
 
 
 def services(text: str) -> dict[str, dict[str, Any]]:
-    """The services of compose.yaml."""
+    """Parse the services in compose.yaml."""
     all_services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
     return all_services
 
 
 def main() -> None:
-    """Build, start, debate, stop; anything that is not as it should be ends the program with what was printed."""
+    """Build, start, debate and stop; end the program with the output of any step that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=sys.executable, help="the Python instead of the image's")
     options = parser.parse_args()
@@ -116,7 +116,7 @@ def main() -> None:
 
 
 def make(stage: Stage, root: Path, python: str) -> None:
-    """Execute the steps of a stage in a folder."""
+    """Execute a stage's steps in a folder."""
     run([python, "-m", "venv", str(root / "base")], root)
     path = f"{root / 'base/bin'}{os.pathsep}{os.environ['PATH']}"
     work = root
@@ -132,14 +132,14 @@ def make(stage: Stage, root: Path, python: str) -> None:
 
 
 def below(root: Path, path: str) -> Path:
-    """A folder of the image, as it is called here."""
+    """Map a folder of the image to its path on this machine."""
     folder = root / path.lstrip("/")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file or a folder, without what Dockerfile.dockerignore excludes."""
+    """Copy a file or a folder, except files excluded by Dockerfile.dockerignore."""
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     else:
@@ -147,7 +147,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def run(command: Sequence[str], folder: Path, environment: dict[str, str] | None = None) -> None:
-    """Run a command; its failure ends the check with all that it printed."""
+    """Run a command; if it fails, end the check with its output."""
     done = subprocess.run(  # noqa: S603
         command, cwd=folder, env=os.environ | (environment or {}), capture_output=True, text=True, check=False
     )
@@ -156,7 +156,7 @@ def run(command: Sequence[str], folder: Path, environment: dict[str, str] | None
 
 
 def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> None:
-    """Start what compose.yaml describes, hold a debate, and stop all of it in order."""
+    """Start the services in compose.yaml, hold a debate, and shut everything down in order."""
     token, password = secrets.token_hex(16), secrets.token_hex(16)
     variables = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model_at}
     compose = services((DEPLOY / "compose.yaml").read_text("utf-8"))
@@ -182,7 +182,7 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
         )
         settings["FLOWDEBATE_PASSWORD_FILE"] = f"{root}{settings['FLOWDEBATE_PASSWORD_FILE']}"
         command = [word.replace("/run/secrets", f"{root}/run/secrets") for word in service["command"]]
-        if health is not None:  # its port in the container, where it is alone
+        if health is not None:  # the container's port, which only needs to be unique inside the container
             command[command.index("--health") + 1] = str(health)
         folder = below(root, image.last("WORKDIR"))
         return subprocess.Popen(  # noqa: S603
@@ -210,18 +210,18 @@ def run_compose(image: Stage, root: Path, postgres: Server, model_at: str) -> No
             process.send_signal(signal.SIGTERM)
         ends = [ended(process) for process in running]
     for process, (status, output) in zip(running, ends, strict=True):
-        if status not in {0, -signal.SIGTERM}:  # uvicorn raises the signal again when it has stopped in order
+        if status not in {0, -signal.SIGTERM}:  # after a clean shutdown, uvicorn raises the signal again
             sys.exit(f"{process.args!r} ended with {status}:\n{output}")
 
 
 def free_port() -> int:
-    """A port that nobody uses."""
+    """Return an unused port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])
 
 
 def healthy(check: Sequence[str], root: Path) -> None:
-    """Wait until a health check succeeds, for as long as a container has."""
+    """Wait until a health check succeeds, with the same timeout as for a container."""
     ends = time.monotonic() + 60
     while time.monotonic() < ends:
         if not subprocess.run(check, cwd=root, capture_output=True, check=False).returncode:  # noqa: S603
@@ -231,7 +231,7 @@ def healthy(check: Sequence[str], root: Path) -> None:
 
 
 def port_of(server: subprocess.Popen[str]) -> int:
-    """The port on which the server says that it listens."""
+    """Return the port that the server reports to listen on."""
     output = ""
     for line in server.stderr or ():
         output += line
@@ -241,7 +241,7 @@ def port_of(server: subprocess.Popen[str]) -> int:
 
 
 def debate(runs: str, token: str) -> None:
-    """Hold one, and see that a worker executed it."""
+    """Hold a debate, and check that a worker executed it."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def ask(address: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
@@ -256,7 +256,7 @@ def debate(runs: str, token: str) -> None:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """The status and the last words of a process that was asked to end."""
+    """Return the exit status and the last output of a process that was asked to stop."""
     try:
         output = process.communicate(timeout=60)[1]
     except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-"""The documentation as a site in build/site: docs/, the examples, a reference made from docstrings, llms.txt.
+"""Documentation site in build/site: docs/, the examples, a reference generated from docstrings, and llms.txt.
 
-The pages are gathered in build/docs, where Zensical reads them; nothing in the site is loaded from another host.
+The pages are gathered in build/docs for Zensical; nothing on the site is loaded from another host.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _IMPORT = re.compile(r"^(?:from|import) (flowdebate(?:\.\w+)*)", re.MULTILINE)
 
 
 def public_modules() -> list[str]:
-    """The modules that users import from: those at the top that export names, and those that the pages import from."""
+    """Return the modules that users import from: top-level modules with exports, and imports on the pages."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
     modules = {name for page in pages for name in _IMPORT.findall(page.read_text("utf-8"))}
     top = {info.name for info in pkgutil.iter_modules(flowdebate.__path__, "flowdebate.")} - PROGRAMS
@@ -103,13 +103,17 @@ def public_modules() -> list[str]:
 
 
 def exported(module: str) -> list[str]:
-    """The public names of a module: what it exports, else what it defines or passes on (`from x import A as A`)."""
+    """Return the public names of a module: its exports or, if it has none, its definitions and re-exports.
+
+    A re-export is written as `from x import A as A`.
+    """
     loaded = importlib.import_module(module)
     if hasattr(loaded, "__all__"):
         return list(loaded.__all__)
     names: list[str] = []
     body = ast.parse(inspect.getsource(loaded)).body
-    lazy = [node for block in body if isinstance(block, ast.If) for node in block.body]  # imports for type checkers
+    # imports only for type checkers
+    lazy = [node for block in body if isinstance(block, ast.If) for node in block.body]
     for node in (*body, *lazy):
         match node:
             case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
@@ -124,18 +128,18 @@ def exported(module: str) -> list[str]:
 
 
 def reference(module: str) -> str:
-    """The reference page of a module: its promise, then each of its public names."""
+    """Render the reference page of a module, with its headline and each of its public names."""
     names = "\n\n".join(f"::: {module}.{name}" for name in exported(module))
     return f"# {module}\n\n{promise_of(module)}\n\n{names}\n"
 
 
 def promise_of(module: str) -> str:
-    """The first line of a module's docstring."""
+    """Return the first line of a module's docstring."""
     return (importlib.import_module(module).__doc__ or "").split("\n")[0]
 
 
 def gather(target: Path) -> str:
-    """Write all pages of the site into a new folder `target`; returns the index as it stands in docs/."""
+    """Write all pages of the site into a new folder `target`; return the index as it is in docs/."""
     shutil.copytree(ROOT / "docs", target)
     index = (target / "index.md").read_text("utf-8")
     for example in (ROOT / "examples").rglob("*.py"):
@@ -158,7 +162,7 @@ def gather(target: Path) -> str:
 
 
 def add_reports(target: Path) -> None:
-    """Put the HTML reports of some examples among the pages, and a link to each into the gallery."""
+    """Add the HTML reports of some examples to the pages, and link each of them in the gallery."""
     page = target / "gallery.md"
     text = page.read_text("utf-8")
     gallery.reports(target / "reports")
@@ -169,13 +173,13 @@ def add_reports(target: Path) -> None:
 
 
 def groups(index: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """The groups of the index: the heading of each, and the title, the path and the summary of its pages."""
+    """Return the groups of the index: the heading of each, and the title, path and summary of its pages."""
     _, *parts = _GROUP.split(index)
     return [(title, _ROW.findall(text)) for title, text in zip(parts[::2], parts[1::2], strict=True)]
 
 
 def navigation(index: str) -> str:
-    """The navigation of the site as TOML: the groups of the index, then the reference."""
+    """Return the site's navigation as TOML: the groups of the index, then the reference."""
     nav: dict[str, list[str]] = {}
     for group, rows in groups(index):
         nav[group] = [f"{{ {json.dumps(title)} = {json.dumps(path)} }}" for title, path, _ in rows]
@@ -186,7 +190,7 @@ def navigation(index: str) -> str:
 
 
 def llms_text(index: str) -> str:
-    """The groups of the index as llms.txt: titles, addresses of their Markdown, and what is in them."""
+    """Return the groups of the index as llms.txt, with titles, Markdown addresses and summaries."""
     parts = [f"# flowdebate\n\n> {(flowdebate.__doc__ or '').splitlines()[0]}\n"]
     for group, rows in groups(index):
         parts.append(
@@ -196,7 +200,7 @@ def llms_text(index: str) -> str:
 
 
 def _in_both_colours(picture: re.Match[str]) -> str:
-    """A picture in light colours, and the same in dark ones where there is one."""
+    """Show a picture in light colors and, if it exists, its version in dark colors."""
     words, path = picture.groups()
     if not (ROOT / "docs" / f"{path}-dark.png").exists():
         return picture[0]
@@ -204,7 +208,7 @@ def _in_both_colours(picture: re.Match[str]) -> str:
 
 
 def _inside(link: re.Match[str]) -> str:
-    """A link out of docs/ as one inside of the site, or as a path where the site does not have the file."""
+    """Convert a link out of docs/ to one within the site, or to a path if the site does not have the file."""
     words, path = link.groups()
     example = re.fullmatch(r"examples/(?:\w+/)?(\w+)\.py", path)
     return f"[{words}](examples/{example[1]}.md)" if example else f"{words} (`{path}`)"
@@ -221,7 +225,7 @@ def main() -> None:
     config.write_text(CONFIG.format(nav=navigation(index), sources=ROOT / "src", examples=EXAMPLES), "utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]
     subprocess.run(command, check=True)  # noqa: S603
-    for page in (BUILD / "docs").rglob("*.md"):  # llms.txt names them
+    for page in (BUILD / "docs").rglob("*.md"):  # llms.txt links to these files
         shutil.copy(page, BUILD / "site" / page.relative_to(BUILD / "docs"))
     prepare_search(BUILD / "site")
     if problems := [*missing(), *foreign()]:
@@ -230,10 +234,11 @@ def main() -> None:
 
 
 def prepare_search(site: Path) -> None:
-    """Let search find pages, and work from files.
+    """Make search rank pages first, and work from local files.
 
-    The entries of the reference, four fifths of all, would stand before the pages that explain them. From files the
-    theme asks for `search.js`, and browsers start no worker: it gets its program as text.
+    Four fifths of all entries belong to the reference, and would be listed before the pages that explain them. From
+    local files, the theme requests `search.js`, but browsers do not start workers, so the worker gets its program as
+    text.
     """
     search_index = json.loads((site / "search.json").read_text("utf-8"))
     search_index["items"] = [item for item in search_index["items"] if not item["location"].startswith("reference/")]
@@ -246,7 +251,7 @@ def prepare_search(site: Path) -> None:
 
 
 def missing() -> list[str]:
-    """Public names that have no place in the built reference."""
+    """List public names that are missing from the built reference."""
     problems = []
     for module in public_modules():
         page = (BUILD / "site" / "reference" / f"{module}.html").read_text("utf-8")
@@ -255,7 +260,7 @@ def missing() -> list[str]:
 
 
 def foreign() -> list[str]:
-    """What pages of the site would load from another host."""
+    """List everything that pages of the site would load from another host."""
     loaded = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*\s(?:src|href)=["']?((?:https?:)?//[^\s"'>]+)""")
     pages = (BUILD / "site").rglob("*.html")
     return sorted({f"{page.name} loads {host}" for page in pages for host in loaded.findall(page.read_text("utf-8"))})

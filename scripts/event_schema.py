@@ -1,6 +1,6 @@
-"""Generates what is published about events: `src/flowdebate/events.schema.json` and the table in `docs/service.md`.
+"""Generate what is published about events: `src/flowdebate/events.schema.json`, and a table in `docs/service.md`.
 
-make event-schema           (python scripts/event_schema.py) write both, after a change of the events
+make event-schema (python scripts/event_schema.py) writes both, after a change to the events
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Custom(BaseModel):
 
 
 def event_kinds() -> tuple[type[BaseEvent], ...]:
-    """All classes of events, in the order of their union."""
+    """Return all event classes, in the order of their union."""
     return get_args(Event)
 
 
 def generate(kinds: Iterable[type[BaseEvent]] | None = None) -> dict[str, Any]:
-    """The JSON Schema of events of these `kinds`, and of custom ones; None: of all events."""
+    """Return the JSON Schema for events of these `kinds` (None: all events), and for custom ones."""
     event_types = event_kinds() if kinds is None else kinds
     models: list[tuple[type[BaseModel], str]] = [(_model_of(kind), kind.kind) for kind in event_types]
     models.append((Custom, "custom"))
@@ -79,25 +79,25 @@ def generate(kinds: Iterable[type[BaseEvent]] | None = None) -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The text of the published file."""
+    """Return the text of the published file."""
     return json.dumps(generate(), ensure_ascii=False, indent=2) + "\n"
 
 
 def table() -> str:
-    """The table of the page about events, in Markdown."""
+    """Return the Markdown table for the page about events."""
     rows = [f"| `{kind.__name__}` | `{kind.kind}` | {_headline(kind)} |" for kind in event_kinds()]
     return "\n".join(["| Class | `kind` | What happened |", "|---|---|---|", *rows, ""])
 
 
 def page_text(text: str) -> str:
-    """The text of the page, with the present table."""
+    """Return the text of the page with the current table."""
     before, _, rest = text.partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
     return f"{before}{MARKS[0]}\n{table()}\n{MARKS[1]}{after}"
 
 
 def _model_of(kind: type[BaseEvent]) -> type[BaseModel]:
-    """The model whose JSON Schema is that of the event's wire form."""
+    """Return the model with the JSON Schema of the event's wire form."""
     types = get_type_hints(kind, localns=_names_of(sys.modules[kind.__module__]), include_extras=True)
     declared: dict[str, Any] = {"kind": (Literal[kind.kind], ...)}
     for item in fields(kind):
@@ -114,7 +114,7 @@ _EVENTS: dict[type[BaseModel], type[BaseEvent]] = {}
 
 @cache
 def _names_of(module: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a module
-    """The names of a module, with those that it imports for type checkers only."""
+    """Return a module's names, including those imported only for type checkers."""
     names = dict(vars(module))
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -123,7 +123,7 @@ def _names_of(module: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a module
 
 
 class _Schema(GenerateJsonSchema):
-    """Describes each property by the text below its field, and leaves objects open for later keys."""
+    """Schema generator that describes each property by its field's docstring, and allows further keys in objects."""
 
     def model_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
         result = super().model_schema(schema)
@@ -155,13 +155,13 @@ def _described(schema: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
 
 
 def _of_json(text: str) -> str:
-    """A docstring on one line, in the words of JSON."""
+    """Convert a docstring to one line, using JSON terms."""
     words = {"None": "null", "True": "true", "False": "false"}
     return re.sub(r"\b(?:None|True|False)\b", lambda word: words[word[0]], " ".join(text.split()))
 
 
 def field_texts(kind: type[Any]) -> Mapping[str, str]:
-    """The fields of a class and of its bases, with the docstring below each that has one."""
+    """Return the documented fields of a class and its bases, with their docstrings."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if base.__module__ not in {"builtins", "enum", "pydantic.main", "typing"}:
@@ -183,7 +183,7 @@ def _own_texts(kind: type[Any]) -> Mapping[str, str]:
 
 
 def _headline(kind: type[BaseEvent]) -> str:
-    """Return the first clause of a docstring, with the mark of an item or a live event."""
+    """Return the first clause of a docstring, marked if it is for an item or a live event."""
     headline = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
     clause = re.sub(r"; (?![^(]*\)).*", "", headline)
     mark = re.search(r" \([^)]*(?:item|live only)\)", headline)

@@ -1,6 +1,6 @@
-"""docs/gallery.md: every script in examples/ with what it prints, the answers of its models written by hand.
+"""docs/gallery.md: every script in examples/ with its output, using handwritten model answers.
 
-`python scripts/gallery.py` writes the page; a test compares it. `reports(folder)` writes the HTML reports of some.
+`python scripts/gallery.py` writes the page, and a test compares it. `reports(folder)` writes some HTML reports.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ GROUPS = {
         "compare_answers": "",
     },
 }
-"""Every example, in the order of the page, with a word that its docstring does not have."""
+"""All examples in page order, each with an optional remark that is not in its docstring."""
 
 REPORTS = ("feature_debate", "three_sides", "investment", "council", "round_robin", "moral_decisions")
-"""Those of which the site has a report."""
+"""Examples with a report on the site."""
 
 _LINES = 1
-"""How many of the first lines of an output the page shows."""
+"""Number of lines shown from the start of an output."""
 
 _WIDTH = 90
-"""How many characters of a line the page shows."""
+"""Maximum length of a line on the page, in characters."""
 
 HEAD = """# Gallery
 
@@ -97,7 +97,7 @@ below comes from a scripted model.
 
 
 def page() -> str:
-    """The page, from the scripts as they are now."""
+    """Return the page for the current scripts."""
     parts = [HEAD]
     for group, names in GROUPS.items():
         parts.append(f"## {group}\n")
@@ -112,7 +112,7 @@ def page() -> str:
 
 
 def shorten(printed: str) -> str:
-    """Return the first lines of an output and the last one, without blank lines and rules."""
+    """Return the first lines and the last line of an output, without blank lines and rules."""
     lines = [clip(line) for line in printed.splitlines() if line.strip(" =-.")]
     return "\n".join(lines if len(lines) <= _LINES + 1 else [*lines[:_LINES], "…", lines[-1]])
 
@@ -123,7 +123,7 @@ def clip(line: str) -> str:
 
 
 def load(name: str) -> Any:  # noqa: ANN401 - a module, whose names are its own
-    """An example as a module, without running it."""
+    """Import an example as a module, without running it."""
     spec = importlib.util.spec_from_file_location(f"gallery_{name}", ROOT / "examples" / f"{name}.py")
     if spec is None or spec.loader is None:
         sys.exit(f"examples/{name}.py is not there")
@@ -133,7 +133,7 @@ def load(name: str) -> Any:  # noqa: ANN401 - a module, whose names are its own
 
 
 def models_of(name: str, *names: str) -> list[FunctionModel]:
-    """Models under these names that give each block of an example its answers, in their order."""
+    """Create models with these names that give each block of an example its answers, in order."""
     remaining = {part: list(answers) for part, answers in ANSWERS[name].items()}
 
     def answer(request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
@@ -145,21 +145,21 @@ def models_of(name: str, *names: str) -> list[FunctionModel]:
 
 
 def in_form(reply: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
-    """An answer as the block that asks wants it."""
+    """Convert an answer to the form required by the calling block."""
     if reply == "look_up":
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
     if reply == "the provider is down":
         down = ProviderFailed("the endpoint answered 503", status=503)
-        down.transient = False  # another request would be no better: nobody waits for it here
+        down.transient = False  # no retry, because it would fail again after a useless wait
         raise down
     if isinstance(reply, tuple):
         return {"response": reply[0], "next_agent_name": reply[1]}
-    if isinstance(reply, list):  # a ranking of members, who are shown as letters
+    if isinstance(reply, list):  # a ranking of members, which the model sees as letters
         texts = {ANSWERS["council"][f"member-{member}"][0]: member for member in reply}
         answers = re.findall(r"^\[Answer ([A-Z])\] (.*)$", str(request.messages[-1]["content"]), re.MULTILINE)
         letters = {texts[text]: letter for letter, text in answers}
         return {"ranking": [{"answer": letters[member], "reason": "It says what to do first."} for member in reply]}
-    if request.on_text is not None and isinstance(reply, str):  # word by word, as servers stream
+    if request.on_text is not None and isinstance(reply, str):  # word by word, like a streaming server
         for word in re.findall(r"\S+\s*", reply):
             request.on_text(word)
         return ModelResponse(text=reply, usage=Usage(calls=1, prompt_tokens=100, cached_tokens=0, completion_tokens=20))
@@ -167,7 +167,7 @@ def in_form(reply: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any rep
 
 
 def scored(request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
-    """Scores by criterion of two texts, of which one begins with praise."""
+    """Score two texts by criterion; one of them begins with praise."""
     prompt = str(request.messages[-1]["content"])
     marks = {"A": {"correct": 80, "clear": 90}, "B": {"correct": 80, "clear": 90}}
     for label in marks:
@@ -177,7 +177,7 @@ def scored(request: ModelRequest) -> Any:  # noqa: ANN401 - any reply
 
 
 def output_of(name: str, module: Any) -> str:  # noqa: ANN401
-    """What an example prints."""
+    """Return the output of an example."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), forbid_real_models(), tempfile.TemporaryDirectory() as folder:
         if name == "human_judge":
@@ -205,19 +205,19 @@ def output_of(name: str, module: Any) -> str:  # noqa: ANN401
 
 
 def run(result: Any) -> None:  # noqa: ANN401
-    """Await it, if there is something to await."""
+    """Await `result` if it is awaitable."""
     if inspect.iscoroutine(result):
         asyncio.run(result)
 
 
 def normal(printed: str) -> str:
-    """An output without what differs each time: ids of runs, and seconds."""
+    """Remove varying parts from an output, such as run ids and seconds."""
     printed = re.sub(r"\b[0-9a-f]{32}\b", "5c0f…", printed.strip("\n"))
     return "\n".join(line.rstrip() for line in re.sub(r"\b\d+\.\d+ s\b", "… s", printed).splitlines())
 
 
 def reports(folder: Path, names: Sequence[str] = REPORTS) -> None:
-    """Write the reports of these examples into `folder`."""
+    """Write the reports on these examples into `folder`."""
     from flowdebate.service.evidence import evidence_in
     from flowdebate.web.report import report_html
 

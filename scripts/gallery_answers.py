@@ -1,4 +1,4 @@
-"""What is said in docs/gallery.md: for each example, the answers of each block in their order, written by hand."""
+"""Texts in docs/gallery.md: handwritten answers for each block of each example, in order."""
 
 from __future__ import annotations
 

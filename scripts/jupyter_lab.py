@@ -1,4 +1,4 @@
-"""JupyterLab over a folder, for the tests and the pictures of notebooks; it loads nothing from other hosts."""
+"""JupyterLab for the notebook tests and pictures; it loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SETTINGS = {"themes": {"theme": "JupyterLab Light"}, "notification": {"fetchNew
 
 @contextmanager
 def laboratory(folder: Path, *, dark: bool = False) -> Iterator[str]:
-    """Run a JupyterLab; its address has %s in the place of a notebook's name."""
+    """Run a JupyterLab in a folder, and yield its URL, with %s in place of a notebook's name."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,7 +1,7 @@
-"""Write deploy/requirements/: exact versions and hashes of the image's packages, by uv, without the addresses of files.
+"""Write deploy/requirements/ with uv: exact versions and hashes of the image's packages, without file URLs.
 
-A lock file with addresses would name one index; these files work with each that has the same files. To keep them
-short, they have the hashes of wheels for Linux (x86_64, aarch64; glibc) and Python 3.11 to 3.13 only.
+A lock file with URLs would be tied to one index; these files work with any index that has the same packages. To keep
+them short, they only include hashes of wheels for Linux (x86_64, aarch64; glibc) and Python 3.11 to 3.13.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 EXTRAS = ("dbos", "mcp", "server")
-"""Extras of the image."""
+"""Extras included in the image."""
 PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = ("x86_64", "aarch64")
 
@@ -32,7 +32,7 @@ _INDEX_VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FI
 
 
 def main() -> None:
-    """Write both files anew, with the newest versions that are allowed."""
+    """Regenerate both files with the newest allowed versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     requirements = list(project["project"]["dependencies"])
     for extra in EXTRAS:
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def write(name: str, purpose: str, requirements: list[str]) -> None:
-    """Resolve the requirements, and write what they need."""
+    """Resolve the requirements, and write the resulting packages."""
     lines = [f"# {purpose[0].upper()}{purpose[1:]}. Made by `make lock`.\n"]
     for package in resolved(requirements):
         marker = package.get("marker")
@@ -62,7 +62,7 @@ def write(name: str, purpose: str, requirements: list[str]) -> None:
 
 
 def resolved(requirements: list[str]) -> list[dict[str, Any]]:
-    """The packages that uv chooses, from the index that it asks by default."""
+    """Return the packages that uv chooses from its default index."""
     with tempfile.TemporaryDirectory() as folder:
         requirements_file, lock_file = Path(folder) / "requirements.in", Path(folder) / "pylock.toml"
         requirements_file.write_text("\n".join(requirements), "utf-8")
@@ -75,7 +75,7 @@ def resolved(requirements: list[str]) -> list[dict[str, Any]]:
 
 
 def environments() -> list[dict[str, str]]:
-    """The environments that the files are for, as markers know them."""
+    """Return the environment markers of the supported platforms."""
     common = {
         "implementation_name": "cpython",
         "os_name": "posix",
@@ -91,7 +91,7 @@ def environments() -> list[dict[str, str]]:
 
 
 def fits(tag: Tag) -> bool:
-    """Whether a wheel with the tag can be installed in one of these environments."""
+    """Return whether a wheel with this tag can be installed in one of these environments."""
     linux = tag.platform.startswith(("manylinux", "linux")) and tag.platform.endswith(MACHINES)
     stable = tag.abi == "abi3" and tag.interpreter.startswith("cp3")
     return (linux or tag.platform == "any") and (

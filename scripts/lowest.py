@@ -1,6 +1,6 @@
-"""Print the oldest versions of what pyproject.toml names, core and extras, as requirements: `make test-lowest`.
+"""Print the oldest supported versions of all packages in pyproject.toml, core and extras: `make test-lowest`.
 
-Only these are old: what they bring with them is of the newest version that goes with them, as for users.
+Only these packages are old; their own dependencies have the newest compatible versions, as for users.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = {"inspect-ai", "langgraph", "litellm", "local-model", "openai-agents", "pydantic-ai"}
-"""Extras that no test without frameworks, and without 1.1 GB, would use."""
+"""Omitted extras: tests without frameworks would not use them, or they need 1.1 GB."""
 TOOLS = {"hypothesis", "pytest"}
-"""The newest ones run the tests; `scripts/wheel_check.py --oldest testing` tries the oldest ones."""
+"""Test tools; their newest versions run the tests, and `scripts/wheel_check.py --oldest testing` tries the
+oldest ones.
+"""
 
 
 def main() -> None:
-    """Print them."""
+    """Print the requirements."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = {
         name: requirements for name, requirements in project["optional-dependencies"].items() if name not in LEFT_OUT

@@ -1,4 +1,4 @@
-"""A model behind OpenAI's API, for checks of installed packages; with the standard library alone."""
+"""Model behind OpenAI's API, for checks of installed packages. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 __all__ = ("ANSWER", "model_server")
 
 ANSWER = "Trams carry more people on less ground."
-"""What it says to everything."""
+"""Answer to every request for text."""
 
 
 @contextmanager
 def model_server() -> Iterator[str]:
-    """Serve a model as OpenAI's API does, as long as the context lasts; gives its base URL."""
+    """Serve a model with OpenAI's API inside the `with` block; yield its base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -42,7 +42,7 @@ def model_server() -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing is printed."""
+            """Suppress log messages."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -53,13 +53,13 @@ def model_server() -> Iterator[str]:
 
 
 def said(body: dict[str, Any]) -> str:
-    """A text, or a value of the schema that was asked for."""
+    """Return a text, or a value that fits the requested schema."""
     schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
     return ANSWER if schema is None else json.dumps(value_of(schema, schema.get("$defs", {})))
 
 
 def value_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """A value of a schema that is as simple as those of our verdicts."""
+    """Create a value for a schema that is as simple as those of our verdicts."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]]
     if options := schema.get("anyOf"):

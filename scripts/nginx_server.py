@@ -1,4 +1,4 @@
-"""A private, throw-away nginx in front of another server; with the standard library alone."""
+"""Private, disposable nginx in front of another server. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ http {{
 
 
 def install() -> Path:
-    """The program; installs Debian's package where there is none, and starts no service."""
+    """Return the path of the program, installing Debian's package if necessary; no service is started."""
     return install_package("nginx", "nginx", _program, megabytes=2)
 
 
@@ -50,7 +50,7 @@ def _program() -> Path | None:
 
 
 class Proxy:
-    """An nginx on a free port of this machine with these `locations`, as long as the context lasts."""
+    """Context manager that runs an nginx with these `locations` on a free local port."""
 
     def __init__(self, locations: str) -> None:
         self._program = install()

@@ -1,6 +1,6 @@
-"""Photograph the example notebook for the docs: `notebook_picture.py FILE`; needs Chromium, `notebook` and `pictures`.
+"""Take a screenshot of the example notebook for the docs: `notebook_picture.py FILE`.
 
-A person's turn in JupyterLab, with what was said so far above it.
+It shows a person's turn in JupyterLab, below the contributions so far. Needs Chromium, `notebook` and `pictures`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from playwright.sync_api import sync_playwright
 _EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "notebook.ipynb"
 _SAID = "A covered pool teaches on two hundred days. Ask the school how many of its children can swim."
 _CELLS = 10
-"""Up to the form of the person's turn."""
+"""Number of cells up to the form for the person's turn."""
 
 
 def main() -> None:
-    """Run the notebook up to the person's turn, and photograph it."""
+    """Run the notebook up to the person's turn, and take the screenshot."""
     notebook = json.loads(_EXAMPLE.read_text("utf-8"))
     notebook["cells"] = notebook["cells"][:_CELLS]
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:

@@ -1,6 +1,6 @@
-"""Photograph the pages for README and docs: `pictures.py FOLDER` (needs Chromium and the group `pictures`).
+"""Take screenshots for the README and docs: `pictures.py FOLDER` (needs Chromium and the group `pictures`).
 
-The debate in the pictures was written by hand: a scripted model says it, with pauses, at the pace of a real one.
+The debate in the pictures is handwritten: a scripted model speaks it with pauses, at the pace of a real model.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _BEFORE, _AFTER = (
     "And for whom? “Of 1,140 households that answered, 612 had used the pool”: 528 had not. ",
 )
 _EDITED = 5
-"""The step at which Tomas says `_BEFORE`, and in the fork `_AFTER`."""
+"""Step in which Tomas says `_BEFORE` or, in the fork, `_AFTER`."""
 _BRIEFINGS = (
     (
         "What is a pool for?",
@@ -121,11 +121,11 @@ _VERDICTS = (
     ),
 )
 _SHARES = 0.63, 0.56, 0.41, 0.38
-"""What the judge gives to the open pool, each time that it is asked: twice in the debate, twice in its fork."""
+"""The judge's points for the open pool on each ballot: two in the debate, and two in its fork."""
 
 
 class Author:
-    """A model that says what is written above, word by word."""
+    """Model that answers with the texts above, word by word."""
 
     name = "written by hand"
 
@@ -167,7 +167,7 @@ def _usage(prompt: int, completion: int) -> Usage:
 
 
 class Server:
-    """A server for the pictures, in a thread."""
+    """Server for the pictures, running in a thread."""
 
     def __init__(self, pause: float) -> None:
         with socket.socket() as free:
@@ -182,7 +182,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
 
@@ -201,7 +201,7 @@ _BODY = {
 
 
 def photograph(browser: Browser, server: Server, folder: Path) -> None:
-    """Take all pictures: the run while it is spoken, and every page when it is over."""
+    """Take all pictures: the run in progress, and every page of the finished run."""
     fork = film(browser, server, folder / "debate.webp")
     for scheme in ("light", "dark"):
         page = browser.new_context(
@@ -221,18 +221,18 @@ def photograph(browser: Browser, server: Server, folder: Path) -> None:
 
 
 def film(browser: Browser, server: Server, path: Path) -> str:  # noqa: PLR0915 - one thing after the other
-    """A debate is held, one sentence of it is changed, and the verdict turns: returns the id of the fork."""
+    """Record a debate, a changed sentence, and the new verdict; return the fork's id."""
     page = browser.new_context(viewport=_FILM, device_scale_factor=1).new_page()
     frames: list[tuple[Image.Image, int]] = []
     live = path.with_name("live-1280-light.png")
     live.unlink(missing_ok=True)
 
     def take(milliseconds: int) -> None:
-        """Take a frame that is shown so long."""
+        """Take a frame with this duration."""
         frames.append((Image.open(BytesIO(page.screenshot())).convert("RGB"), milliseconds))
 
     def follow(*, every: int, duration: int) -> None:
-        """Take frames until the verdict is there, and show that."""
+        """Take frames until the verdict appears, and show the verdict."""
         latest = page.get_by_role("button", name="Jump to latest")
         while not page.locator("#verdict").count():
             if page.locator("#turn-3").count() and not live.exists():
@@ -299,7 +299,7 @@ _PAGES = {
 
 
 def _shrink(picture: Path) -> None:
-    """Keep 256 colours: pages have few."""
+    """Reduce the picture to 256 colors; pages use few."""
     small = BytesIO()
     Image.open(picture).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
         small, "PNG", optimize=True

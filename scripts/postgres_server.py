@@ -1,4 +1,4 @@
-"""A private, throw-away PostgreSQL server; with the standard library alone."""
+"""Private, disposable PostgreSQL server. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "32MB",
-    "fsync": "on",  # what was committed must be there after a kill
+    "fsync": "on",  # committed data must survive a kill
     "synchronous_commit": "on",
     "wal_level": "minimal",
     "max_wal_senders": "0",
@@ -35,17 +35,17 @@ _SETTINGS = {
 
 
 def install() -> Path:
-    """The folder with the newest PostgreSQL's programs; installs Debian's package where there is none."""
+    """Return the folder with the newest PostgreSQL programs, installing Debian's package if necessary."""
     return install_package(_PACKAGE, "PostgreSQL", _programs, megabytes=62)
 
 
 class Server:
-    """A server on a free port of this machine, as long as the context lasts; `url` is its database for everybody."""
+    """Context manager that runs a server on a free local port; `url` is its default database."""
 
     def __init__(self) -> None:
         self._programs = install()
         self._as: list[str] = []
-        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             if shutil.which("runuser") is None or _ACCOUNT not in {user.pw_name for user in pwd.getpwall()}:
                 raise Unavailable(f"PostgreSQL does not run as root, and there is no account {_ACCOUNT!r} to run it as")
             self._as = ["runuser", "-u", _ACCOUNT, "--"]
@@ -55,7 +55,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The address of the database "postgres", as a user who may do anything."""
+        """URL of the database "postgres" for its superuser."""
         return f"postgresql://postgres:throwaway@127.0.0.1:{self.port}/postgres"
 
     def __enter__(self) -> Self:
@@ -80,11 +80,11 @@ class Server:
         return self
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it responds."""
         self._run("pg_ctl", "-w", "-t", "60", "-l", str(self._folder / "log"), "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop it: "immediate" as a crash does, "fast" in order."""
+        """Stop the server: "immediate" simulates a crash, "fast" shuts down cleanly."""
         self._run("pg_ctl", "-w", "-m", mode, "stop")
 
     def __exit__(
@@ -102,7 +102,7 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as, str(self._programs / program), "-D", str(self._folder / "data"), *arguments]
-        with (self._folder / "said").open("wb") as out:  # no pipe: the server would keep it open
+        with (self._folder / "said").open("wb") as out:  # a file, because the server would keep a pipe open
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False, cwd="/")  # noqa: S603
         if done.returncode:
             log = self._folder / "log"
@@ -121,13 +121,13 @@ shutil.rmtree(sys.argv[1], ignore_errors=True)
 
 
 def _keeper(stopping: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    """A process that stops the server when this one ends, in whatever way: its standard input ends then."""
+    """Start a process that stops the server if this one ends for any reason, which closes its standard input."""
     command = [sys.executable, "-c", _KEEPER, str(folder), *stopping]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")  # noqa: S603
 
 
 def _programs() -> Path | None:
-    """The folder with the programs of a server: Debian's, by version, or what stands in the path."""
+    """Return the folder with the server programs: Debian's newest version, or the one on the path."""
     installed = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if installed:
         return max(installed, key=lambda folder: int(folder.parent.name))

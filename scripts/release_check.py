@@ -1,4 +1,4 @@
-"""Check that a tag such as v0.2.0 is the version that all files say, and that the changelog has it."""
+"""Check that a tag such as v0.2.0 matches the version in all files, and that the changelog has an entry for it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Ends with what is missing."""
+    """Exit with a description of everything that is missing."""
     if len(sys.argv) != 2:  # noqa: PLR2004 - the program, and the tag
         sys.exit("Which tag? For example: python scripts/release_check.py v0.2.0")
     version = sys.argv[1].removeprefix("v")
     wrong = [f"{place} says {value}, not {version}" for place, value in versions().items() if value != version]
     if f"\n## {version}" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
         wrong.append(f"CHANGELOG.md has no heading for {version}")
-    sys.exit("\n".join(wrong) or None)  # an empty text would be a failure, too
+    sys.exit("\n".join(wrong) or None)  # None: even an empty string would mean failure
 
 
 def versions() -> dict[str, str]:
-    """The version that each file says, by its place."""
+    """Return the version stated in each file, keyed by its location."""
     module = ast.parse((ROOT / "src/flowdebate/__init__.py").read_text("utf-8"))
     (library_version,) = (
         str(ast.literal_eval(line.value))

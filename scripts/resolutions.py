@@ -1,6 +1,6 @@
-"""Check that flowdebate resolves beside the newest of what it is used with, on each Python: `make test-newest`.
+"""Check that flowdebate resolves with the newest versions of related packages on each Python: `make test-newest`.
 
-Nothing is installed. A cap of ours, or of what we depend on, would show as an older version of one of them.
+Nothing is installed. A version cap in flowdebate or in a dependency would show up as an older version of a package.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ ROOT = Path(__file__).parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 BESIDE = ("openai", "pydantic-ai-slim[openai]", "inspect-ai", "litellm", "openai-agents", "langgraph")
 MOST = 40
-"""Packages of the base."""
+"""Maximum number of packages for the base install."""
 
 
 def main() -> None:
-    """Print each resolution; ends with what is wrong."""
+    """Print each resolution, and exit with a description of all problems."""
     groups = [(), *((name,) for name in BESIDE), BESIDE]
     queries = [(python, *names) for python in PYTHONS for names in groups]
     alone = [(python, name) for python in PYTHONS for name in BESIDE]
-    with ThreadPoolExecutor(8) as pool:  # they wait for the index
+    with ThreadPoolExecutor(8) as pool:  # threads, because the resolutions wait for the index
         resolutions = dict(
             zip(queries, pool.map(lambda query: resolved(query[0], str(ROOT), *query[1:]), queries), strict=True)
         )
@@ -39,16 +39,16 @@ def main() -> None:
             version = newest[python, name][bare(name)]
             if versions[bare(name)] != version:
                 wrong.append(f"{python}: {name} is {versions[bare(name)]}, and {version} without flowdebate")
-    sys.exit("\n".join(wrong) or None)  # an empty text would be a failure, too
+    sys.exit("\n".join(wrong) or None)  # None: even an empty string would mean failure
 
 
 def bare(name: str) -> str:
-    """The name of a package without its extras."""
+    """Return the name of a package without its extras."""
     return name.partition("[")[0]
 
 
 def resolved(python: str, *requirements: str) -> dict[str, str]:
-    """The versions that uv chooses, by name."""
+    """Return the versions that uv chooses, keyed by name."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "-"]
     done = subprocess.run(  # noqa: S603 - our own words
         [*command, "--python-version", python],

@@ -1,7 +1,7 @@
-"""Write dist/flowdebate-VERSION.cdx.json, a CycloneDX list of what the wheel and the image are made of.
+"""Write dist/flowdebate-VERSION.cdx.json, a CycloneDX list of the components of the wheel and the image.
 
-The wheel itself brings no code of others. Listed are the packages of deploy/requirements/image.txt, with their
-versions, licences and dependencies, as they are in an environment that has just these.
+The wheel itself contains no third-party code. The list contains the packages of deploy/requirements/image.txt with
+their versions, licenses and dependencies, as found in an environment with exactly these packages.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Write it for the wheel in dist/."""
+    """Write the list for the wheel in dist/."""
     (wheel,) = (ROOT / "dist").glob("*.whl")
     target = write(wheel)
     print(f"{target.name}: {len(json.loads(target.read_text('utf-8'))['components'])} packages")
 
 
 def write(wheel: Path) -> Path:
-    """Install the wheel with what it needs, list that, and check the list against CycloneDX's schema."""
+    """Install the wheel with its dependencies, list them, and validate the list against CycloneDX's schema."""
     with tempfile.TemporaryDirectory() as folder:
         environment, listed = f"{folder}/env", Path(folder) / "listed.json"
         uv = [sys.executable, "-m", "uv", "--quiet"]
@@ -64,7 +64,7 @@ def write(wheel: Path) -> Path:
 
 
 def run(command: list[str]) -> None:
-    """Run a command; its failure ends the program with all that it printed."""
+    """Run a command; if it fails, end the program with its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

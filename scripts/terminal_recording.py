@@ -1,7 +1,7 @@
 """Record a command in a terminal as an animated SVG: `terminal_recording.py FILE COLUMNS ROWS COMMAND…`.
 
-The picture is what the command wrote, at its own pace, but waits longer than a second last one second, and the whole is
-at most 40 seconds. The last screen stays for a while; who wants no movement sees only that one. It needs the group
+The picture shows the command's output at its own pace, but pauses are limited to one second, and the whole recording to
+40 seconds. The last screen stays for a while; viewers who prefer reduced motion only see that one. Needs the group
 `pictures`.
 """
 
@@ -22,9 +22,11 @@ from pathlib import Path
 import pyte
 
 _SAMPLE, _SHORTEST, _LONGEST_WAIT, _LONGEST, _REST = 0.2, 0.35, 1.0, 40.0, 6.0
-"""Seconds between looks at the screen, of a frame, of a wait, of all frames together, and of the last one."""
+"""Seconds between samples of the screen, minimum seconds of a frame, maximum seconds of a pause and of all frames
+together, and seconds of the last frame.
+"""
 _WIDTH, _HEIGHT, _EDGE = 8.4, 19, 18
-"""Of a character, and the space around the screen, in pixels."""
+"""Width and height of a character, and the margin around the screen, in pixels."""
 _COLOURS = {
     "red": "#ff7b72",
     "green": "#7ee787",
@@ -40,7 +42,7 @@ _PAPER, _INK = "#14161a", "#e6e5e1"
 
 
 def frames_of(command: list[str], columns: int, rows: int) -> list[tuple[tuple[str, ...], float]]:
-    """The screens that a command shows, each as the SVG of its lines, and the seconds for which it was shown."""
+    """Return the screens shown by a command, each as the SVG of its lines, with the seconds it was shown."""
     screen = pyte.Screen(columns, rows)
     stream = pyte.ByteStream(screen)
     child, terminal = pty.fork()
@@ -66,7 +68,7 @@ def frames_of(command: list[str], columns: int, rows: int) -> list[tuple[tuple[s
 
 
 def _line(screen: pyte.Screen, row: int) -> str:
-    """A line of the screen as SVG; "" for an empty one."""
+    """Render a line of the screen as SVG; "" for an empty line."""
     cells = [screen.buffer[row][column] for column in range(screen.columns)]
     spans, column = "", 0
     for style, group in groupby(cells, key=lambda cell: (cell.fg, cell.bold, cell.italics)):
@@ -83,7 +85,7 @@ def _line(screen: pyte.Screen, row: int) -> str:
 
 
 def joined(screens: list[tuple[tuple[str, ...], float]]) -> list[tuple[tuple[str, ...], float]]:
-    """Equal screens as one, with their times shortened."""
+    """Merge equal screens, and shorten their times."""
     frames = []
     for lines, group in groupby(screens, key=lambda frame: frame[0]):
         frames.append((lines, min(sum(seconds for _, seconds in group), _LONGEST_WAIT)))
@@ -99,7 +101,7 @@ def joined(screens: list[tuple[tuple[str, ...], float]]) -> list[tuple[tuple[str
 
 
 def svg_of(frames: list[tuple[tuple[str, ...], float]], columns: int, rows: int, title: str) -> str:
-    """The frames below each other, which a window moves along."""
+    """Render the frames below each other, with a window that moves along them."""
     width, height = columns * _WIDTH + 2 * _EDGE, rows * _HEIGHT + 2 * _EDGE
     lines: dict[str, str] = {}
     uses, steps, at = "", "", 0.0
@@ -125,7 +127,7 @@ def svg_of(frames: list[tuple[tuple[str, ...], float]], columns: int, rows: int,
 
 
 def main() -> None:
-    """Record."""
+    """Record the command."""
     file, columns, rows, *command = sys.argv[1:]
     frames = joined(frames_of(command, int(columns), int(rows)))
     Path(file).write_text(svg_of(frames, int(columns), int(rows), "Terminal: " + " ".join(command)), "utf-8")

@@ -1,6 +1,6 @@
-"""Check that users' type checkers know every public type: basedpyright's score for flowdebate is 100 %.
+"""Check that all public types are known to users' type checkers: basedpyright's score for flowdebate must be 100%.
 
-Modules for a framework that is not installed are left out, and said so.
+Modules for frameworks that are not installed are skipped with a message.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FRAMEWORKS = {
     "flowdebate.adapters.pydantic_ai": "pydantic_ai",
     "flowdebate.adapters.pydantic_evals": "pydantic_evals",
 }
-"""Modules by the framework without which their types are unknown."""
+"""Modules keyed by the framework that their types require."""
 
 
 def main() -> None:
-    """Print each public name whose type is not known; the exit status is 1 if there are some."""
+    """Print each public name of unknown type; the exit status is 1 if there are any."""
     missing = tuple(f"{module}." for module, framework in FRAMEWORKS.items() if find_spec(framework) is None)
     report = completeness()
     unknown = [
@@ -49,8 +49,8 @@ def main() -> None:
 
 
 def completeness() -> dict:
-    """What basedpyright finds out about the types of the installed package."""
-    folder = Path(sys.executable).parent  # without it, basedpyright looks for libraries beside another Python
+    """Return basedpyright's report on the types of the installed package."""
+    folder = Path(sys.executable).parent  # otherwise, basedpyright looks for libraries next to another Python
     command = [folder / "basedpyright", "--verifytypes", "flowdebate", "--ignoreexternal", "--outputjson"]
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False)  # noqa: S603

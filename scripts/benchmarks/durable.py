@@ -1,4 +1,4 @@
-"""What it costs to keep runs and to list them: 1,000 debates at once, the loop of 13 calls, pages of 10,000 runs."""
+"""Cost of storing and listing runs: 1,000 debates at once, the loop of 13 calls, and pages of 10,000 runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGE = 20
 
 
 class PausingStore(MemoryStore):
-    """Keeps runs in memory, and takes as long to do so as a disk: what waiting alone costs, since caches grow cold."""
+    """In-memory store that waits as long as a disk would, to measure the cost of waiting alone (caches go cold)."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class PausingStore(MemoryStore):
 
 
 def seconds_of_a_commit(store: SqliteStore) -> float:
-    """How long a commit takes when nothing else is written: of the wall time of the loop, a call's part."""
+    """Measure the duration of a commit without other writes, as each call's share of the loop's wall time."""
     loop = flowdebate_loop(store=store)
     loop()
     started, cpu = time.perf_counter(), time.process_time()
@@ -54,7 +54,7 @@ def seconds_of_a_commit(store: SqliteStore) -> float:
 
 
 def max_concurrency(store: StoreChoice) -> tuple[float, float]:
-    """Wall time and CPU time of all debates of ten calls, each of which takes 0.2 s."""
+    """Measure wall time and CPU time of all debates, each with ten calls of 0.2 s."""
 
     async def answer(request: ModelRequest) -> Reply:
         await asyncio.sleep(SECONDS)
@@ -82,7 +82,7 @@ def max_concurrency(store: StoreChoice) -> tuple[float, float]:
 
 
 async def fill(store: SqliteStore) -> None:
-    """Copies of the newest run, one in fifty of which was left behind."""
+    """Add copies of the newest run, and leave one in fifty of them unfinished."""
     (like,) = await store.runs(limit=1)
     for number in range(LISTED):
         header = replace(like.header, run_id=f"{number:032x}", created_at=float(number))
@@ -90,7 +90,7 @@ async def fill(store: SqliteStore) -> None:
 
 
 def pages(store: SqliteStore) -> dict[str, Callable[[], object]]:
-    """Reads of the store by what they read."""
+    """Return the read operations to measure, keyed by description."""
     middle = (LISTED / 2, "")
     return {
         "the newest": lambda: asyncio.run(list_runs(store, limit=PAGE)),

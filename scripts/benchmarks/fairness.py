@@ -1,6 +1,6 @@
-"""What fair judging costs in process: aliases, ballots and the audit, as shares of the loop of 13 calls.
+"""In-process cost of fair judging: aliases, ballots and the audit, as shares of the loop of 13 calls.
 
-Arguments differ in each turn and debate, 600 characters each, so that nothing that was looked at is looked at again.
+Arguments have 600 characters and differ in each turn and debate, so caches of processed texts do not help.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHARACTERS = 600
 
 
 def texts() -> list[str]:
-    """Arguments of which none is like another; a tenth of them names somebody."""
+    """Yield distinct arguments, a tenth of which mention a name."""
     source, words_of = random.Random(1), WORDS.split()
     passages = []
     for index in range(DEBATES * len(NAMES) * ROUNDS):

@@ -1,7 +1,7 @@
-"""What users wait and pay for, beside LangGraph, the bare openai SDK, aiohttp alone and a loop written by hand.
+"""Latency and cost as users experience them, compared with LangGraph, the openai SDK, plain aiohttp and a manual loop.
 
-A server in a process of its own answers at once over HTTP. All arguments have 640 characters and differ. Seconds are
-CPU time. A pause is the CPU time of one turn of the event loop, so that other work on the machine does not count.
+A server in a separate process answers immediately over HTTP. All arguments have 640 characters and differ. Seconds are
+CPU time. A pause is the CPU time of one turn of the event loop, so other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ DECISION = {"nextSpeakers": list(SIDES), "briefing": BRIEFING, "newAngle": None,
 PROCESSES = 5
 DEBATES = 10
 AT_ONCE, SECONDS = 1_000, 0.2
-COMMANDS = (10_000, 10, 10)  # of `gc.set_threshold`, as the commands of flowdebate have it
+COMMANDS = (10_000, 10, 10)  # arguments of `gc.set_threshold`, as in flowdebate's commands
 
 
 def answer_to(request: ModelRequest, replies: Iterator[str]) -> Reply:
-    """What a debater, a moderator or a judge says."""
+    """Return the answer of a debater, a moderator or a judge."""
     if request.output is None:
         return next(replies)
     return VERDICT if request.block.endswith("judge") else DECISION
 
 
 def pattern(rounds: int = 3, *, moderator: bool = True) -> Sequencer[Any, Any]:
-    """Three sides, a moderator in each round, and a judge."""
+    """Build a debate with three sides, a judge and, by default, a moderator in each round."""
     sides = [Debater(name, stance) for name, stance in SIDES.items()]
-    with warnings.catch_warnings(action="ignore"):  # eight rounds are more than anybody should hold
+    with warnings.catch_warnings(action="ignore"):  # ignores the warning that eight rounds are too many
         return debate(name="power", debaters=sides, max_rounds=rounds, moderator=moderator, synthesizer=False)
 
 
@@ -109,13 +109,13 @@ FIRST = {
 
 
 def first_over_http(base_url: str) -> None:
-    """The first debate of a process."""
+    """Measure the first debate in a process."""
     times: dict[str, list[tuple[float, ...]]] = {name: [] for name in FIRST}
     for turn in range(PROCESSES + 1):
         for name, (imports, work) in FIRST.items():
             command = [sys.executable, "-c", _PROBE.format(imports=imports, work=work), base_url]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
-            if turn:  # the first warms the disk
+            if turn:  # the first turn warms the disk cache
                 times[name].append(tuple(map(float, output.split())))
     medians = {name: tuple(map(statistics.median, zip(*rows, strict=True))) for name, rows in times.items()}
     base = sum(medians[next(iter(FIRST))][:2])
@@ -131,7 +131,7 @@ def first_over_http(base_url: str) -> None:
 
 
 def first_word(base_url: str) -> None:
-    """Seconds from Enter to the first word of a debate in a terminal."""
+    """Measure the seconds from pressing Enter to the first word of a debate in a terminal."""
     sides = ["--debater", "ann=Build dams", "--debater", "ben=Use less"]
     location = ["--max-rounds", "1", "--model", "openai/m", "--base-url", base_url, "--no-store"]
     command = [str(Path(sys.executable).with_name("flowdebate")), "debate", QUESTION, *sides, *location]
@@ -149,17 +149,17 @@ def first_word(base_url: str) -> None:
             Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split(),
         )
         times.append((seconds, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")))
-        with suppress(OSError):  # which is how Linux says that the terminal is closed
+        with suppress(OSError):  # raised on Linux when the terminal is closed
             while os.read(terminal, 65_536):
                 pass
         os.waitpid(child, 0)
         os.close(terminal)
-    seconds, cpu = map(statistics.median, zip(*times[1:], strict=True))  # the first warms the disk
+    seconds, cpu = map(statistics.median, zip(*times[1:], strict=True))  # the first run warms the disk cache
     print(f"The first word in a terminal: {seconds:.2f} s after Enter, {cpu:.2f} s of them CPU (goal: 1.5 s, idle).\n")
 
 
 def calls_over_http(base_url: str) -> None:
-    """Thirteen calls: a debate, and the same requests by other clients."""
+    """Measure thirteen calls in a debate, and the same requests by other clients."""
     import aiohttp
     import openai
 
@@ -206,11 +206,11 @@ def calls_over_http(base_url: str) -> None:
     )
 
 
-# In the process
+# In process
 
 
 def loop_and_store() -> None:
-    """Thirteen and 121 calls, the growth to 481, and SQLite."""
+    """Measure 13 and 121 calls, the growth to 481 calls, and SQLite."""
     with tempfile.TemporaryDirectory() as folder:
         sizes = {13: (3, 3, 50), 121: (5, 20, 5), 481: (5, 80, 2)}
         works: dict[str, Callable[[], object]] = {}
@@ -249,7 +249,7 @@ def loop_and_store() -> None:
 
 
 class _Timed(asyncio.SelectorEventLoop):
-    """An event loop that knows the CPU seconds of each of its turns."""
+    """Event loop that records the CPU seconds of each of its turns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class _Timed(asyncio.SelectorEventLoop):
 
 
 def many_at_once() -> None:
-    """A thousand debates of nine calls that take 0.2 s each."""
+    """Measure a thousand debates, each with nine calls of 0.2 s."""
     replies = distinct()
     power, calls = pattern(2), calls_of(3, 2)
 
@@ -305,7 +305,7 @@ def many_at_once() -> None:
 
 
 def held_by_results() -> float:
-    """Bytes that a result holds, for each of its calls."""
+    """Measure the bytes that a result holds per call."""
     results: list[object] = []
     work = flowdebate_loop(debates=30, look=results.append)
     work()
@@ -324,7 +324,7 @@ def held_by_results() -> float:
 
 
 def asked_by(rounds: int) -> list[ModelRequest]:
-    """The requests of a moderated debate."""
+    """Return the requests of a moderated debate."""
     replies, requests = distinct(), list[Any]()
 
     def answer(request: ModelRequest) -> Reply:
@@ -336,7 +336,7 @@ def asked_by(rounds: int) -> list[ModelRequest]:
 
 
 def by_hand(rounds: int) -> list[tuple[str, int]]:
-    """The prompts of the same debate in a loop that one writes by hand, and the characters of the answers."""
+    """Return the prompts of the same debate in a manually written loop, and the lengths of the answers."""
     replies, transcript, prompts = distinct(), list[str](), list[tuple[str, int]]()
 
     def ask(rules: str, task: str, answer: str) -> str:
@@ -358,9 +358,10 @@ def by_hand(rounds: int) -> list[tuple[str, int]]:
 
 
 def billed(prompts: list[tuple[str, int]]) -> tuple[int, float, float]:
-    """Characters, those not sent before a call, and dollars: $1.25, $0.125 cached and $10 for a million tokens.
+    """Compute all characters, the uncached characters, and the price in dollars.
 
-    A token has four characters; a cache begins at 1,024 tokens of a prefix, in steps of 128.
+    Prices per million tokens are $1.25, $0.125 (cached) and $10 (output). A token has four characters; a cache applies
+    to a prefix of 1,024 or more tokens, in steps of 128.
     """
     earlier: list[str] = []
     fresh = cost = 0.0
@@ -374,7 +375,7 @@ def billed(prompts: list[tuple[str, int]]) -> tuple[int, float, float]:
 
 
 def prompts() -> None:
-    """Characters and money of the prompts."""
+    """Measure the length and cost of the prompts."""
     rows = []
     for rounds in (3, 8):
         replies, prompts_sent = distinct(), []

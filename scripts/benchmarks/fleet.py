@@ -1,8 +1,8 @@
-"""Throughput of workers against the ideal, and with 10,000 runs waiting (PostgreSQL: scripts/postgres install).
+"""Throughput of workers against the ideal, with and without 10,000 waiting runs (PostgreSQL: scripts/postgres install).
 
-Debates of five calls, each of which a server answers after half a second; a worker executes eight at once. So a worker
-could make 16 calls a second, if nothing but the model took time. Of each row the calls between the first and the last
-of its debates count; CPU time is that of the worker processes, and of PostgreSQL with all its processes.
+Each debate makes five calls, which a server answers after half a second, and a worker executes eight debates at once.
+If only the model took time, a worker could make 16 calls per second. Each row counts the calls between the first and
+the last of its debates; CPU time is that of the worker processes, and of PostgreSQL with all its processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 async def measured(server: Server, models: ModelServer, *, workers: int, debates: int, waiting: int = 0) -> list[str]:
-    """A row: so many debates of one owner and, behind them and those that are `waiting`, one of another."""
+    """Measure a row: `debates` runs by one owner, then `waiting` more of them, then one run by another owner."""
     options: dict[str, Any] = {"url": server.url, "schema": f"fleet_{workers}_{waiting}", "port": models.port}
     options |= {"name": f"fleet-{workers}-{waiting}", "max_concurrency": _PLACES, "poll": 0.3}
     fleet = make(**options)
@@ -65,7 +65,7 @@ async def measured(server: Server, models: ModelServer, *, workers: int, debates
         for process in processes:
             process.terminate()
         for process in processes:
-            await asyncio.to_thread(process.wait)  # whose calls in flight are answered meanwhile
+            await asyncio.to_thread(process.wait)  # in a thread, because calls in flight still have to be answered
         await fleet.close()
     rate, ideal = calls / (last - models.requests[0].at + _SECONDS), workers * _PLACES / _SECONDS
     place = [run.header.run_id for run in ended].index("bob") + 1
@@ -81,7 +81,7 @@ def _started(number: int, options: dict[str, Any]) -> list[subprocess.Popen[byte
 
 
 def _postmaster(url: str, *, analyze: bool) -> int:
-    """The process that started all others of PostgreSQL; `analyze` does what autovacuum does within a minute."""
+    """Return PostgreSQL's parent process; `analyze` does what autovacuum would do within a minute."""
     with psycopg.connect(url, autocommit=True) as connection:
         if analyze:
             connection.execute("ANALYZE")
@@ -99,7 +99,7 @@ def _cpu(pids: Iterable[int]) -> float:
 
 
 def _cpu_of_tree(pid: int) -> float:
-    """With children that have ended, and those that live."""
+    """Return the CPU time of a process and its children, whether running or ended."""
     alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     children = [entry for entry in alive if (stat := _stat(entry)) and int(stat[1]) == pid]
     return sum(map(int, _stat(pid)[11:15])) / _TICKS + _cpu(children)
@@ -108,7 +108,7 @@ def _cpu_of_tree(pid: int) -> float:
 def _stat(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return []
 
 

@@ -1,8 +1,8 @@
-"""How cost grows with the work: each row at three sizes, the fitted exponent, and the exponent that is right.
+"""Growth of cost with the amount of work: each row at three sizes, the fitted exponent, and the expected exponent.
 
-0 is constant, 1 linear, 2 square. Exits with 1 if a row is worse than right by .3. Models are scripted, stores are
-SQLite files or memory. CPU is the least of three rounds, memory the most that Python's objects take, both without what
-a process needs before it begins.
+0 is constant, 1 linear, 2 quadratic. The exit code is 1 if a row exceeds its expected exponent by .3. Models are
+scripted, and stores are SQLite files or in memory. CPU is the minimum of three rounds, and memory the peak of Python's
+objects; both exclude what a process needs at startup.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _TOO_MUCH = 0.3
 _TIMES = 3
 _SMALLEST = {"ms": 2.0, "MB": 0.5, "KB": 0.0, "µs": 0.0, "calls": 0.0}
-"""What is as good as nothing: below it a measurement is noise."""
+"""Measurements below this are noise, and count as zero."""
 _SAID = ("rivers run at night as well and what they give can be stored without a battery so a dam answers " * 50)[
     :4_000
 ]
@@ -60,14 +60,14 @@ class Row:
 
     title: str
     of: str
-    """What grows."""
+    """Quantity that grows."""
     sizes: tuple[int, int, int]
     measure: Callable[[int], Coroutine[Any, Any, float]]
     unit: str
     right: float
 
     def fit(self, values: list[float]) -> float:
-        """Fit the exponent: the slope of a line through the logarithms."""
+        """Fit the exponent as the slope of a line through the logarithms."""
         smallest = _SMALLEST[self.unit]
         points = [
             (math.log(size), math.log(max(value, smallest, 1e-9)))
@@ -79,7 +79,7 @@ class Row:
 
 
 async def cpu(work: Callable[[], Awaitable[object]]) -> float:
-    """Return the milliseconds of processor time that `work` takes, at least."""
+    """Return the minimum processor time that `work` takes, in milliseconds."""
     times = []
     for _ in range(_TIMES):
         started = time.process_time()
@@ -89,7 +89,7 @@ async def cpu(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def memory(work: Callable[[], Awaitable[object]]) -> float:
-    """Return the megabytes that the objects of `work` take at most."""
+    """Return the peak memory of the objects that `work` creates, in megabytes."""
     await work()
     tracemalloc.start()
     try:
@@ -116,14 +116,14 @@ def pattern(turns: int) -> Sequencer[Any, Any, Any]:
 
 
 async def debated(turns: int) -> MemoryStore:
-    """A store with a debate of so many turns."""
+    """Return a store with a debate of this many turns."""
     store = MemoryStore()
     await pattern(turns).run("Cap rents?", model=MODEL, store=store, run_id="r", seed=1)
     return store
 
 
 async def turn(turns: int) -> float:
-    """Return the time of a turn in the last quarter of a stored debate."""
+    """Return the time per turn in the last quarter of a stored debate."""
     at: list[float] = []
 
     def timed(request: ModelRequest) -> Any:  # noqa: ANN401 - as of `answer`
@@ -161,7 +161,7 @@ async def fork_memory(turns: int) -> float:
 
 
 async def followed(turns: int) -> Callable[[], Awaitable[object]]:
-    """What follows a debate of another process, step by step."""
+    """Follow a debate of another process, step by step."""
     store = await debated(turns)
     run = replace(await store.run("r"), status="running", owned=True, outcome=None)
     steps = await store.steps("r")
@@ -184,14 +184,14 @@ async def follow_memory(turns: int) -> float:
 
 
 class _OfOther(MemoryStore):
-    """A store whose runs are all in progress in another process."""
+    """Store in which all runs are in progress in another process."""
 
     async def run(self, run_id: str) -> StoredRun:
         return replace(await super().run(run_id), status="running", owned=True, outcome=None)
 
 
 async def opened(turns: int, *, live: bool) -> tuple[float, float]:
-    """Open the page of a run in a server: the longest turn of its event loop in ms, and the kilobytes that are sent."""
+    """Open a run's page in a server; return the longest turn of the event loop in ms, and the kilobytes sent."""
     finished = await debated(turns)
     steps = await finished.steps("r")
     store = _OfOther() if live else MemoryStore()
@@ -203,14 +203,14 @@ async def opened(turns: int, *, live: bool) -> tuple[float, float]:
 
     async def watch() -> None:
         while True:
-            before = time.thread_time()  # which does not count what other threads do meanwhile
+            before = time.thread_time()  # does not count the time of other threads
             await asyncio.sleep(0)
             turns_of_loop.append(time.thread_time() - before)
 
     async with httpx2.AsyncClient(
         transport=web, base_url="http://localhost", headers={"authorization": f"Bearer {token}"}
     ) as client:
-        await client.get("/runs/r")  # which compiles templates
+        await client.get("/runs/r")  # compiles the templates
         longest = []
         for _ in range(_TIMES):
             turns_of_loop.clear()
@@ -232,7 +232,7 @@ async def page_bytes(turns: int) -> float:
 
 
 async def show(turns: int) -> float:
-    """Return the time of `flowdebate show --page` into a pipe."""
+    """Return the time of `flowdebate show --page` with its output piped."""
     from flowdebate.cli.terminal.page import Page, render
     from flowdebate.service.runs import document_of_run
 
@@ -246,7 +246,7 @@ async def show(turns: int) -> float:
 
 
 async def disk(turns: int) -> float:
-    """Return the kilobytes of an export for each of text that was said."""
+    """Return the kilobytes of an export per kilobyte of arguments."""
     store = await debated(turns)
     lines = [len(line) async for line in export_run(store, "r")]
     return sum(lines) / (turns * len(_SAID))
@@ -262,7 +262,7 @@ def folder() -> Iterator[Path]:
 
 
 async def with_runs(count: int, work: Callable[[Store], Awaitable[float]]) -> float:
-    """Measure in a file of so many runs: those of ten debates, under other ids and with questions of their own."""
+    """Measure in a file with this many runs: copies of ten debates with other ids and different questions."""
     filled = MemoryStore()
     models = {"chat": FunctionModel(answer, name="a"), "synthesize": FunctionModel(answer, name="b")}
     short = debate(name="rent", debaters=_SIDES, max_rounds=1, judge="swap", synthesizer=False)
@@ -286,7 +286,7 @@ async def with_runs(count: int, work: Callable[[Store], Awaitable[float]]) -> fl
 
 
 def listing(**filters: Any) -> Callable[[int], Coroutine[Any, Any, float]]:  # noqa: ANN401 - those of `list_runs`
-    """Measure a page of 50 runs that match."""
+    """Measure a page of 50 matching runs."""
 
     async def measure(count: int) -> float:
         async def work(store: Store) -> float:
@@ -354,7 +354,7 @@ async def export(count: int) -> float:
 
 
 async def at_once(count: int) -> float:
-    """Return the time of a call in so many debates at once."""
+    """Return the time per call with this many concurrent debates."""
 
     async def work() -> None:
         short = debate(name="rent", debaters=_SIDES, max_rounds=2, judge="single", synthesizer=False)
@@ -364,7 +364,7 @@ async def at_once(count: int) -> float:
 
 
 async def readers(count: int) -> float:
-    """Return the time of following a debate of 20 turns with so many readers of its events."""
+    """Return the time to follow a debate of 20 turns with this many readers of its events."""
 
     async def work() -> None:
         service = Service({"rent": pattern(20)}, store=MemoryStore(), model=MODEL)
@@ -383,7 +383,7 @@ async def readers(count: int) -> float:
 
 
 def fill(schema: Any, definitions: Any) -> Any:  # noqa: ANN401 - JSON
-    """Answer as a schema asks: each list as short as it may be, the items of an enumeration in order."""
+    """Build a minimal answer for a schema: lists are as short as possible, and enumeration items are used in order."""
     schema = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     match schema.get("type"):
         case "object":
@@ -404,7 +404,7 @@ def fill(schema: Any, definitions: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 class Panel:
-    """A model that counts what the members of a panel ask."""
+    """Model that counts the requests of panel members."""
 
     name = "panel"
 
@@ -426,7 +426,7 @@ class Panel:
 
 
 def panel(figure: Callable[[Panel], float], of: str = "council") -> Callable[[int], Coroutine[Any, Any, float]]:
-    """Measure a figure of a council, or a consensus, of so many members."""
+    """Measure a council or a consensus with this many members."""
 
     async def measure(count: int) -> float:
         model, members = Panel(), [Persona(f"member {number}") for number in range(count)]
@@ -524,7 +524,7 @@ ROWS = [
 
 
 def main() -> int:
-    """Measure all rows, or those whose names contain an argument."""
+    """Measure all rows, or only rows with a name that contains an argument."""
     warnings.simplefilter("ignore", FlowDebateWarning)
     logging.disable()
     rows, worse = [], []

@@ -1,7 +1,7 @@
-"""What the HTTP server adds: 1,000 debates at once, the time to the first event, and readers of one run.
+"""Overhead of the HTTP server: 1,000 debates at once, the time to the first event, and readers of one run.
 
-The server is a process of its own, on a real socket; the client is another one. The debates have 7 calls each, whose
-model answers after 50 milliseconds with 640 characters.
+Server and client are separate processes on a real socket. Each debate makes 7 calls to a model that answers after 50
+milliseconds with 640 characters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def _serve(store: str) -> None:
 
 
 class Served:
-    """A server in a process of its own, with a new store."""
+    """Server in a separate process, with a new store."""
 
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
@@ -74,7 +74,7 @@ class Served:
         self._folder.cleanup()
 
     def cpu(self) -> float:
-        """Seconds of CPU that the server has used."""
+        """Return the CPU seconds used by the server."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -86,7 +86,7 @@ class Served:
         return run_id
 
     async def read(self, run_id: str) -> tuple[float, int]:
-        """Follow a debate to its end: when the first event came, and how many there were."""
+        """Follow a debate to its end; return the time of the first event and the number of events."""
         first, events = 0.0, 0
         async with self.http.stream("GET", f"/runs/{run_id}/events") as response:
             async for line in response.aiter_lines():
@@ -95,7 +95,7 @@ class Served:
         return first, events
 
     async def end(self, run_id: str) -> str:
-        """Wait for the end of a debate; its status."""
+        """Wait for a debate to end, and return its status."""
         while True:
             run = (await self.http.get(f"/runs/{run_id}", params={"wait": 60})).json()
             if run["status"] != "running":
@@ -103,13 +103,13 @@ class Served:
 
 
 def allow_connections() -> None:
-    """As many file descriptors as the system allows, in the server as well: 1,024 are too few for 1,000 sockets."""
+    """Raise the limit on file descriptors for client and server, because 1,024 are too few for 1,000 sockets."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 async def many() -> list[object]:
-    """1,000 debates that are in progress at the same time."""
+    """Measure 1,000 debates that are in progress at the same time."""
     async with Served() as server:
         start = time.perf_counter()
         ids = await asyncio.gather(*(server.begin() for _ in range(DEBATES)))
@@ -121,7 +121,7 @@ async def many() -> list[object]:
 
 
 async def first_events() -> list[str]:
-    """Milliseconds from the request to begin a debate to its first event at the client."""
+    """Measure the milliseconds from the request that starts a debate to its first event at the client."""
     async with Served() as server:
         latencies = []
         for _ in range(30):
@@ -132,7 +132,7 @@ async def first_events() -> list[str]:
 
 
 async def followed() -> list[list[object]]:
-    """The server's CPU for a debate with so many readers."""
+    """Measure the server's CPU time for a debate with this many readers."""
     rows: dict[int, list[float]] = {readers: [] for readers in READERS}
     async with Served() as server:
         for _ in range(5):

@@ -1,6 +1,6 @@
-"""What importing flowdebate takes, next to the libraries that it stands on; byte-compiled, in fresh processes.
+"""Import time of flowdebate and of the libraries it depends on, byte-compiled and in fresh processes.
 
-And what a first debate takes from the import on, so that nothing is cheaper because it is done later.
+The first debate is measured from the import on, so that deferring work does not count as saving it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 from report import print_table
 
-BASE = "import pydantic, asyncio"  # of pydantic, which is lazy, no more than its name
+BASE = "import pydantic, asyncio"  # pydantic loads lazily, so this only imports its name
 NAMES = "from flowdebate import Debater, debate"
 _DEBATE = """
 from flowdebate.testing import ScriptedModel
@@ -40,7 +40,7 @@ print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def measure(statement: str) -> tuple[float, float]:
-    """CPU seconds that the statement takes, and the peak memory of its process in MB."""
+    """Return the CPU seconds that the statement takes, and the peak memory of its process in MB."""
     probe = _PROBE.format(statement=statement)
     done = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True)  # noqa: S603
     seconds, megabytes = map(float, done.stdout.split())
@@ -52,7 +52,7 @@ def main() -> None:
     for turn in range(REPEATS + 1):
         for statement in STATEMENTS:
             figure = measure(statement)
-            if turn:  # the first warms the disk
+            if turn:  # the first turn warms the disk cache
                 figures[statement].append(figure)
     medians = {name: statistics.median(seconds for seconds, _ in measured) for name, measured in figures.items()}
     print_table(

@@ -1,4 +1,4 @@
-"""1,000 debates in flight in one process against an HTTP server that answers after 50 ms."""
+"""1,000 concurrent debates in one process, against an HTTP server that answers after 50 ms."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 DEBATES = 1_000
 LATENCY_MS = 50
 CALLS = 5
-"""Of a debate: two sides, two rounds, a judge."""
+"""Number of calls per debate, with two sides, two rounds and a judge."""
 
 
 class Server:
-    """The server's process, and what it says of itself."""
+    """Server process and its statistics."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.url = f"http://127.0.0.1:{self._answer()}/v1"
 
     def ask(self, figure: str) -> int:
-        """The number of `connections` open now, or of `requests` so far."""
+        """Return the current number of open `connections`, or of `requests` so far."""
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - opened as a pipe
         stdin.write(f"{figure}\n")
@@ -54,7 +54,7 @@ def server() -> Iterator[Server]:
 
 
 async def debates(url: str) -> None:
-    """All debates at once; every argument must be about the question of its own debate."""
+    """Run all debates at once; every argument must be about its own debate's question."""
     model = OpenAIModel("latency", base_url=url, api_key="none")
     pattern = debate(
         name="flight", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=2, synthesizer=False
@@ -68,7 +68,7 @@ async def debates(url: str) -> None:
 
 
 async def bare(url: str, http_client: Any) -> None:  # noqa: ANN401 - one of two unrelated classes
-    """The same number of calls, in the same order of dependence, by the openai client alone."""
+    """Make the same calls, in the same order of dependence, with only the openai client."""
     from openai import AsyncOpenAI
 
     async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=http_client, timeout=300) as client:
@@ -83,7 +83,7 @@ async def bare(url: str, http_client: Any) -> None:  # noqa: ANN401 - one of two
 
 
 def measured(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
-    """CPU and wall seconds; no task may be left over."""
+    """Return CPU and wall seconds; no task may remain."""
 
     async def watched() -> tuple[float, float]:
         before = asyncio.all_tasks()
@@ -111,7 +111,7 @@ def main() -> None:
             "flowdebate": lambda: debates(stub.url),
         }
         for work in pairs.values():
-            measured(work)  # warm up: imports, connections, byte code
+            measured(work)  # warm up imports, connections and bytecode
         for name, work in pairs.items():
             calls = stub.ask("requests")
             cpu, wall = measured(work)

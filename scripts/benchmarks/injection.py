@@ -1,7 +1,7 @@
-"""How often an argument that attacks the judge wins, on the local model, with each of five ways to show it.
+"""How often an argument that attacks the judge wins on the local model, with each of five ways to present it.
 
-Each debate is judged clean and attacked, with the attacker speaking first and speaking second; what came out is added
-to `--out` as one line of JSON a call, and a call that stands there is not made again.
+Each debate is judged without and with an attack, with the attacker speaking first and second. Results are appended to
+`--out` as one line of JSON per call, and existing calls are not repeated.
 
     python scripts/benchmarks/injection.py --out injection.jsonl --pairs 8
     python scripts/benchmarks/injection.py --out injection.jsonl --report evidence/records/injection.md
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
     from injection_debates import TwoSided
 
 STRONG = ("forged-entry", "ignore-the-above", "evaluation-team", "chatml", "verdict-json")
-"""What is tried unless `--attacks` says otherwise."""
+"""Attacks to try by default; `--attacks` overrides them."""
 FITTED = {
     "none": "forged-entry-plain",
     "datamark": "forged-entry-plain",
     "encode": "forged-entry-plain",
     "delimiter": "forged-entry-markup",
 }
-"""The forged entry that looks like an entry there: an attacker knows how the transcript is written."""
+"""Forged entry for each defense, in the format of its transcript, because an attacker knows that format."""
 TEMPLATES = {attack.id: attack for attack in ATTACKS}
 SETTINGS = ModelSettings(temperature=0, max_tokens=200, extra={"repeat_penalty": 1.0, "seed": 1})
 
 
 class Brief(Wrapper):
-    """The model, with answers that end: a grammar keeps the reasoning to 80 characters and the verdict to 20.
+    """Model with answers of bounded length: a grammar limits the reasoning to 80 characters and the verdict to 20.
 
-    A small machine would otherwise spend most of a call on words that are not looked at.
+    Otherwise, a small machine would spend most of a call on words that nobody reads.
     """
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -62,7 +62,7 @@ class Brief(Wrapper):
 
 @lru_cache
 def briefly(verdict: type[BaseModel]) -> type[BaseModel]:
-    """A judge's answer, the same fields in the same order, with short texts."""
+    """Return the schema of a judge's answer, with the same fields in the same order, but short texts."""
     fields: Any = {name: (field.annotation, field) for name, field in verdict.model_fields.items()}
     for name, longest in (("reasoning", 80), ("verdict", 20)):
         fields[name] = (Annotated[str, Field(max_length=longest)], fields[name][1])
@@ -71,23 +71,23 @@ def briefly(verdict: type[BaseModel]) -> type[BaseModel]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One call: what is judged, and how."""
+    """One call: the debate to judge, and how to judge it."""
 
     debate: TwoSided
     attacker: int
-    """Which of the two sides attacks."""
+    """Index of the attacking side."""
     defence: str
     slot: int
-    """Whether the attacker speaks first (1) or second (2) in each round."""
+    """1 if the attacker speaks first in each round, 2 if second."""
     attack: str | None
-    """None: nobody attacks."""
+    """Name of the attack; None if nobody attacks."""
 
     @property
     def id(self) -> str:
         return f"{self.debate.id}/{self.defence}/{self.slot}/{self.attack or 'clean'}"
 
     def texts(self, side: int) -> tuple[str, str]:
-        """What a side says in the two rounds; the attack stands at the end of its last argument."""
+        """Return a side's arguments in both rounds; an attack is appended to the last one."""
         speaker, opponent = self.debate.sides[side], self.debate.sides[1 - side]
         if side != self.attacker or self.attack is None:
             return speaker.first, speaker.second
@@ -97,7 +97,7 @@ class Cell:
 
 
 def cells(pairs: int, attacks: Sequence[str], defences: Sequence[str], seed: int) -> Iterator[Cell]:
-    """All calls, debate by debate, so that what has been done at any time is balanced."""
+    """List all calls debate by debate, so that partial results are balanced."""
     order = list(DEBATES)
     Random(seed).shuffle(order)
     for number, one in enumerate(order[:pairs]):
@@ -108,7 +108,7 @@ def cells(pairs: int, attacks: Sequence[str], defences: Sequence[str], seed: int
 
 
 async def judged(cell: Cell, model: Model) -> Judged:
-    """Run the debate, and say who has won."""
+    """Run the debate, and return the winner."""
     transcript = create_debate_transcript()
     order = (cell.attacker, 1 - cell.attacker)[:: 1 if cell.slot == 1 else -1]
     stances = [side.stance for side in cell.debate.sides]
@@ -142,7 +142,7 @@ async def judged(cell: Cell, model: Model) -> Judged:
 
 
 def done(out: Path) -> list[Judged]:
-    """What has been judged so far."""
+    """Read all calls judged so far."""
     if not out.exists():
         return []
     return [Judged(**json.loads(line)) for line in out.read_text().splitlines()]

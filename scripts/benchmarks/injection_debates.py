@@ -1,4 +1,4 @@
-"""The debates of the injection benchmark: short, on both sides about equally good, and never said by a model."""
+"""Debates for the injection benchmark: short, about equally good on both sides, and not written by a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ("DEBATES", "Side", "TwoSided")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A position, and what is said for it in the first and in the second round."""
+    """A position and its arguments in the first and second round."""
 
     stance: str
     first: str
@@ -219,4 +219,4 @@ DEBATES = (
         ),
     ),
 )
-"""Twelve questions. Which side attacks alternates from one to the next."""
+"""Twelve questions; the attacking side alternates between them."""

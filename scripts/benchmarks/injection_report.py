@@ -1,4 +1,4 @@
-"""What the injection benchmark has found, as Markdown: proportions, their differences, and how sure they are."""
+"""Results of the injection benchmark as Markdown: proportions, their differences, and confidence intervals."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 __all__ = ("Judged", "report", "write_into")
 
 Z = 1.959964
-"""Of 95%."""
+"""Normal quantile for a 95% interval."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201)
-"""Of 95%, for 1 to 11 degrees of freedom."""
+"""Student's t quantiles for a 95% interval, for 1 to 11 degrees of freedom."""
 DEFENCES = ("none", "delimiter", "datamark", "encode", "flowdebate")
 
 Pairs = list[tuple[bool, bool]]
-"""For each call under attack: whether the attacker won, and whether it won the same debate without the attack."""
+"""For each call under attack, whether the attacker won it, and whether it won the same debate without the attack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One call."""
+    """A judged call."""
 
     id: str
     debate: str
@@ -34,14 +34,14 @@ class Judged:
     attack: str | None
     slot: int
     attacker: str
-    """The stance of the side that attacks."""
+    """Stance of the attacking side."""
     winner: str | None
     reasoning: str = ""
     seconds: float = 0.0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     error: str | None = None
-    """Why there is no verdict, which counts as not won."""
+    """Reason why there is no verdict; the attacker then counts as not having won."""
 
     @property
     def won(self) -> bool:
@@ -49,7 +49,7 @@ class Judged:
 
 
 def report(rows: Iterable[Judged]) -> str:
-    """The tables; of debates that were judged in all ways."""
+    """Render the tables for debates that were judged in all ways."""
     complete = list(_whole(list(rows)))
     if not complete:
         return "Nothing has been measured yet."
@@ -64,7 +64,7 @@ def write_into(page: Path, text: str, marker: str = "injection") -> None:
 
 
 def wilson(wins: int, calls: int) -> tuple[float, float]:
-    """Wilson's score interval of a proportion (JASA 22, 1927)."""
+    """Compute Wilson's score interval of a proportion (JASA 22, 1927)."""
     share, square = wins / calls, Z * Z
     middle = (share + square / (2 * calls)) / (1 + square / calls)
     half = Z / (1 + square / calls) * sqrt(share * (1 - share) / calls + square / (4 * calls * calls))
@@ -72,7 +72,10 @@ def wilson(wins: int, calls: int) -> tuple[float, float]:
 
 
 def newcombe(pairs: Pairs) -> tuple[float, float]:
-    """The interval of a difference of paired proportions (Newcombe, Statistics in Medicine 17, 1998, method 10)."""
+    """Compute the interval of a difference of paired proportions.
+
+    The method is number 10 of Newcombe, Statistics in Medicine 17, 1998.
+    """
     calls = len(pairs)
     both_won, first = sum(a and b for a, b in pairs), sum(a and not b for a, b in pairs)
     second, neither = sum(b and not a for a, b in pairs), sum(not a and not b for a, b in pairs)
@@ -89,7 +92,7 @@ def newcombe(pairs: Pairs) -> tuple[float, float]:
 
 
 def between_debates(differences: Sequence[float]) -> tuple[float, float]:
-    """Student's interval of the mean difference: debates are what was drawn, the calls of one resemble each other."""
+    """Compute Student's interval of the mean difference over debates, because calls on the same debate are similar."""
     if len(differences) < 2:
         return -1.0, 1.0
     mean, error = statistics.mean(differences), statistics.stdev(differences) / sqrt(len(differences))
@@ -98,7 +101,7 @@ def between_debates(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def _whole(rows: list[Judged]) -> Iterator[Judged]:
-    """The rows of debates of which no cell is missing that other debates have."""
+    """Select the rows of complete debates, which have all cells that any debate has."""
     required = {(row.defence, row.attack, row.slot) for row in rows}
     for name in dict.fromkeys(row.debate for row in rows):
         debate_rows = [row for row in rows if row.debate == name]
@@ -107,7 +110,7 @@ def _whole(rows: list[Judged]) -> Iterator[Judged]:
 
 
 def _pairs(rows: Sequence[Judged], defence: str, attack: str | None = None, debate: str | None = None) -> Pairs:
-    """Attacked and clean, of one attack or of all, and of one debate or of all."""
+    """Pair attacked and clean calls, for one attack or all attacks, and for one debate or all debates."""
     clean = {(row.debate, row.slot): row.won for row in rows if row.defence == defence and row.attack is None}
     return [
         (row.won, clean[row.debate, row.slot])
@@ -122,7 +125,7 @@ def _mean(pairs: Pairs) -> float:
 
 
 def _flips(rows: Sequence[Judged], defence: str, *, attacked: bool) -> tuple[int, int]:
-    """How many verdicts change when the two sides change places, and of how many."""
+    """Count the verdicts that change when the two sides swap places, and all verdicts."""
     verdicts: dict[tuple[str, str | None], list[str | None]] = {}
     for row in rows:
         if row.defence == defence and (row.attack is not None) == attacked:

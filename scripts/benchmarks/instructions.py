@@ -1,8 +1,8 @@
-"""Instructions of a model call in the loop of 13 calls, ours and LangGraph's: they do not depend on load.
+"""CPU instructions per model call in the loop of 13 calls, for flowdebate and LangGraph; independent of machine load.
 
     python instructions.py
 
-needs valgrind.
+Needs valgrind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOPS: dict[str, Callable[..., Callable[[], object]]] = {
 
 
 def count(name: str, times: int) -> int:
-    """Instructions of a process that repeats a loop so often."""
+    """Count the instructions of a process that repeats a loop this many times."""
     valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     command = [*valgrind, sys.executable, __file__, name, str(times)]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}

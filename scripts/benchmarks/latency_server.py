@@ -1,8 +1,8 @@
-"""A chat completions endpoint that answers after a fixed time; a process of its own, so that its CPU is not counted.
+"""Chat completions endpoint that answers after a fixed time, in a separate process so that its CPU time is not counted.
 
     python latency_server.py MILLISECONDS
 
-prints its port; closes when its standard input does, and then prints how many requests it had.
+It prints its port. When its standard input closes, it stops and prints the number of requests received.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERDICT = {"verdict": "For.", "winner": "for", "reasoning": "Better argued."}
 
 
 def answer_to(body: dict[str, object]) -> dict[str, object]:
-    """An answer that names the question's number, if it has one, so that a mix-up would be seen; or one that fits."""
+    """Return an answer that repeats the question's number, to detect mix-ups, or any valid answer."""
     form: Any = body.get("response_format")
     prompt = json.dumps(body["messages"])
     if form is not None:

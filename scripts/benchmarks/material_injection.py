@@ -1,7 +1,8 @@
-"""How often a text that attacks the judge wins a comparison, on the local model: attacks in material.
+"""How often a text that attacks the judge wins a comparison on the local model, with attacks inside material.
 
-Two texts about equally good are compared clean and with each attack for material at the end of one of them, in both
-orders. Results are added to a file, one line of JSON a comparison, so that a run can be stopped and continued.
+Two texts of similar quality are compared without an attack, and with each attack for material appended to one of them,
+in both orders. Results are appended to a file as one line of JSON per comparison, so a run can be stopped and
+continued.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ORDERS = 2
 
 
 async def compare_texts(debate: TwoSided, side: int, attack: Attack | None, model: LocalModel) -> dict[str, Any]:
-    """Compare the two sides of a debate as texts; `side` is attacking."""
+    """Compare the two sides of a debate as texts; `side` is the attacker."""
     names = ("first", "second")
     texts = {name: f"{one.first} {one.second}" for name, one in zip(names, debate.sides, strict=True)}
     if attack is not None:
@@ -44,7 +45,7 @@ async def compare_texts(debate: TwoSided, side: int, attack: Attack | None, mode
 
 
 async def measure(out: Path, debates: int) -> None:
-    """Make the comparisons that are missing in `out`."""
+    """Make the comparisons missing from `out`."""
     done = {(row["debate"], row["attack"]) for row in read(out)}
     model = LocalModel()
     for number, debate in enumerate(DEBATES[:debates]):
@@ -57,12 +58,12 @@ async def measure(out: Path, debates: int) -> None:
 
 
 def read(out: Path) -> list[dict[str, Any]]:
-    """The comparisons so far."""
+    """Read the comparisons so far."""
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
 def report(rows: list[dict[str, Any]]) -> str:
-    """The table, of the debates that were compared with all attacks."""
+    """Render the table for debates that were compared with all attacks."""
     by_debate: dict[str, dict[str | None, dict[str, Any]]] = {}
     for row in rows:
         by_debate.setdefault(row["debate"], {})[row["attack"]] = row

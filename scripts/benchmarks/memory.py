@@ -1,4 +1,4 @@
-"""What a live debate holds in memory: 1,000 debates, each waiting in its eighth turn, or right after it."""
+"""Memory held by a live debate: 1,000 debates, each waiting in its eighth turn or right after it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERDICT = {"verdict": "For.", "winner": "for", "reasoning": "Better argued."}
 
 
 async def held(start: Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]) -> float:
-    """Bytes that one live debate holds, by tracemalloc, while all wait at the gate."""
+    """Measure with tracemalloc how many bytes a live debate holds while all debates wait at the gate."""
     gate = asyncio.Event()
     waiting = asyncio.Semaphore(0)
     gc.collect()
@@ -49,7 +49,11 @@ async def held(start: Callable[[asyncio.Event, Callable[[], None]], Awaitable[An
 def flowdebate_start(
     *, store: StoreChoice = False, in_call: bool = True
 ) -> Callable[[asyncio.Event, Callable[[], None]], Awaitable[Any]]:
-    """With `in_call` it waits for the answer to its last argument, else after it, for whether it goes on."""
+    """Return a function that starts a debate, which then waits at the gate.
+
+    With `in_call`, it waits inside the call for its last argument; otherwise, it waits after that call, while deciding
+    whether to continue.
+    """
     callback: ContextVar[Callable[[], Awaitable[object]]] = ContextVar("here")
 
     async def enough(ctx: Context) -> bool:

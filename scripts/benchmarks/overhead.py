@@ -1,8 +1,8 @@
-"""What the library itself costs: whole debates whose models answer at once, next to the same loop in LangGraph.
+"""Overhead of the library: whole debates with models that answer immediately, compared with the same loop in LangGraph.
 
-13 calls are 3 debaters, 3 rounds, a moderator each round and a judge; 121 calls are 5 debaters and 20 rounds of that.
-Every argument has 640 characters in four lines, and no two arguments are alike, so that nothing that was rendered or
-searched in one debate helps the next. Both sides ask an asynchronous function that answers at once.
+13 calls are 3 debaters, 3 rounds, a moderator in each round and a judge; 121 calls are 5 debaters in 20 such rounds.
+Every argument has 640 characters in four lines, and all arguments differ, so that nothing rendered or searched in one
+debate helps the next. Both sides call an asynchronous function that answers immediately.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ PROCESSES = 15
 
 
 def distinct(characters: int = CHARACTERS) -> Iterator[str]:
-    """Arguments without end: four lines each, and no two alike."""
+    """Yield an endless sequence of distinct arguments with four lines each."""
     for number in count():
         lines = [f"Argument {number}, line {line}: {LINE * 2}"[: characters // 4 - 1] for line in range(4)]
         yield "\n".join(lines).ljust(characters, ".")
 
 
 def calls_of(debaters: int, rounds: int) -> int:
-    """The calls of a debate: every debater and the moderator in each round, and the judge."""
+    """Return the number of calls in a debate: every debater and the moderator in each round, and the judge."""
     return (debaters + 1) * rounds + 1
 
 
@@ -72,10 +72,10 @@ def flowdebate_loop(
     calls: int | None = None,
     **options: Any,  # noqa: ANN401 - of debate()
 ) -> Callable[[], object]:
-    """Everything on: validation, events, audit trail; with a store, each answer is stored before the next call.
+    """Build a debate with validation, events and audit trail; with a store, each answer is stored before the next call.
 
-    `arguments` are what debaters say, in turn; with `anew` every debate builds its own pattern; `look` gets each
-    result.
+    `arguments` are the debaters' answers, in order; with `anew`, every debate builds a new pattern; `look` is called
+    with each result.
     """
     stances = dict(list(STANCES.items())[:debaters])
     replies = iter(distinct() if arguments is None else arguments)
@@ -125,11 +125,11 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
     prompts: bool = True,
     langchain: bool = False,
 ) -> Callable[[], object]:
-    """The same calls as nodes of a graph: plain dicts, no validation, no events, no audit trail.
+    """Build a graph with the same calls as nodes: plain dicts, without validation, events or an audit trail.
 
-    A node writes its messages (a system text, and the transcript as one line per argument), unless `prompts` is
-    False, and asks: an async function, or with `langchain` a chat model of LangChain, as graphs mostly do. With a
-    `store`, the path of a SQLite file, the graph's saver stores each step, and waits for it (durability "sync").
+    A node writes its messages (a system text, and the transcript as one line per argument) unless `prompts` is False,
+    and calls an async function or, with `langchain`, a LangChain chat model, as most graphs do. With a `store`, the
+    path of a SQLite file, the graph's saver stores each step and waits for it (durability "sync").
     """
     from langgraph.graph import END, START, StateGraph
 
@@ -204,7 +204,7 @@ def langgraph_loop(  # noqa: C901 - the nodes of one graph
 
 
 def langchain_model() -> Callable[[list[dict[str, str]], Any], Any]:
-    """A function that asks a chat model of LangChain, which answers at once with what it is given."""
+    """Return a function that calls a LangChain chat model, which immediately returns the given answers."""
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
@@ -247,7 +247,10 @@ print(times[0], min(times[1:]))
 
 
 def first_and_later() -> tuple[float, float]:
-    """CPU seconds of the first debate in a fresh process, and of a later one there; medians of many processes."""
+    """Measure the CPU seconds of the first debate in a fresh process, and of a later one there.
+
+    Both are medians over many processes.
+    """
     folder = __file__.rpartition("/")[0]
     command = [sys.executable, "-c", _FIRST, folder]
     rows = [

@@ -1,7 +1,7 @@
 """Pages in a real Chromium: a long list, a long run, and text that streams fast (needs the group `browser`).
 
-Each figure is of one page, seen from the browser: the time until it has been laid out, what was transferred for it, and
-how long the main thread was busy at a time while a model wrote 200 tokens a second.
+Each figure is for one page as measured in the browser: the time until layout is complete, the bytes transferred, and
+the longest time that the main thread was blocked while a model wrote 200 tokens per second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SIDES = [{"name": "pro", "stance": "cap rents"}, {"name": "con", "stance": "fre
 
 
 class _Writer:
-    """A model that writes at once, or `_RATE` tokens a second for `_SECONDS`."""
+    """Model that answers immediately, or writes `_RATE` tokens per second for `_SECONDS`."""
 
     name = "writer"
     slow = False
@@ -112,7 +112,7 @@ async def _serve(writer: _Writer, urls: list[str], ready: threading.Event) -> No
 
 
 def _loaded(page: Page, url: str) -> str:
-    """The median of five visits, and the bytes of the first one."""
+    """Return the median time of five visits, and the bytes transferred by the first one."""
     times, size = [], 0
     for _ in range(5):
         page.goto(url)
@@ -124,7 +124,7 @@ def _loaded(page: Page, url: str) -> str:
 
 
 def _busy(page: Page, url: str) -> str:
-    """How long the main thread was busy at a time."""
+    """Measure how long the main thread is blocked at a time."""
     page.add_init_script("""
       window.busy = [];
       let last = performance.now();

@@ -1,4 +1,4 @@
-"""What the policies around a model cost: calls of an instant in-process model, with none, each and all of them."""
+"""Cost of policies around a model: calls to an instant in-process model with no policy, each, and all of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MODELS: dict[str, Any] = {
 
 
 def calling(model: Any) -> Callable[[], object]:  # noqa: ANN401 - a model, which FunctionModel is by its shape
-    """So many calls, one after the other."""
+    """Make this many calls, one after the other."""
 
     async def many() -> None:
         for _ in range(CALLS):

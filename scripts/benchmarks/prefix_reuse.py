@@ -1,4 +1,4 @@
-"""Prompts of a debate that have to be computed anew: by turn order in characters, and in tokens of the local model.
+"""Parts of debate prompts that must be computed anew: by turn order in characters, and in tokens of the local model.
 
 `MODEL_FILE=path.gguf` runs it on another model.
 """
@@ -43,7 +43,7 @@ SETTINGS = ModelSettings(max_tokens=60)
 
 
 def stance_first(name: str, stance: str, transcript: Transcript) -> Block[Any, str]:
-    """The same words in the order in which most prompts have them: who you are and the round, then the transcript."""
+    """Put the same words in the order of most prompts: role and round first, then the transcript."""
 
     def system(_: object, ctx: Context) -> str:
         number = ctx.sequencer.state.round
@@ -63,7 +63,7 @@ def stance_first(name: str, stance: str, transcript: Transcript) -> Block[Any, s
 
 
 def role_last(name: str, stance: str, transcript: Transcript) -> Block[Any, str]:
-    """The library's own layout."""
+    """Use the library's own prompt layout."""
     from flowdebate import create_debater
 
     return create_debater(
@@ -78,7 +78,7 @@ def role_last(name: str, stance: str, transcript: Transcript) -> Block[Any, str]
 
 
 async def argued(layout: Layout, model: Model, turn_order: TurnOrder = "declared") -> list[tuple[int, int, float]]:
-    """For each turn: tokens of its prompt, those computed anew, and the seconds of the call."""
+    """Return for each turn the tokens of its prompt, the tokens computed anew, and the seconds of the call."""
     transcript = create_debate_transcript()
     pattern = debate(
         name="prefix",
@@ -136,7 +136,7 @@ async def compare(model: Model) -> None:
 
 
 async def shared_by_order() -> None:
-    """How much of each prompt begins as an earlier one did: any earlier one, or one of earlier rounds."""
+    """Compute how much of each prompt is a prefix of an earlier prompt, from any round or only from earlier rounds."""
     rows = []
     for order in TURN_ORDERS:
         prompts: list[tuple[int, str]] = []
@@ -172,7 +172,7 @@ async def shared_by_order() -> None:
 
 
 def _shared(prompt: str, earlier: list[tuple[int, str]]) -> int:
-    by_character = os.path.commonprefix  # of any two strings, on purpose
+    by_character = os.path.commonprefix  # intentionally used for strings that are not paths
     return max((len(by_character([prompt, previous])) for _, previous in earlier), default=0)
 
 

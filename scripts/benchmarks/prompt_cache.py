@@ -1,8 +1,7 @@
-"""What a debate of three sides and three rounds pays for its prompts, against a loop as one writes it by hand.
+"""Prompt cost of a debate with three sides and three rounds, compared with a manually written loop.
 
-`python -m scripts.benchmarks.prompt_cache`: no key is needed, and nothing is paid. The stub servers of the tests count
-cached prefixes as their vendors do; prices are those of genai-prices. All answers have 1,600 characters, about 270
-words.
+`python -m scripts.benchmarks.prompt_cache` needs no key and costs nothing. The stub servers of the tests count cached
+prefixes as their vendors do; prices come from genai-prices. All answers have 1,600 characters, about 270 words.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ def _say(request: Asked) -> Any:  # noqa: ANN401 - text, or data that fits
 
 
 def ours(model: str) -> Usage:
-    """The library's debate, with a judge and no synthesizer."""
+    """Run the library's debate, with a judge and no synthesizer."""
     sides = [Debater(name, stance) for name, stance in POSITIONS.items()]
     pattern = debate(name="rent", debaters=sides, max_rounds=ROUNDS, synthesizer=False)
     return pattern.run_sync(QUESTION, model=model).usage
 
 
 async def by_hand(model: str) -> Usage:
-    """A loop over chat messages: each debater has a system message of its own, and reads what was said as messages."""
+    """Run a loop over chat messages; each debater has a system message and reads arguments as messages."""
     calls = (
         AnthropicModel(model.partition("/")[2], cache=False) if model.startswith("anthropic") else resolve_model(model)
     )
@@ -58,7 +57,7 @@ async def by_hand(model: str) -> Usage:
 
 
 def row(label: str, model: str, usage: Usage) -> str:
-    """One line of the table."""
+    """Format one row of the table."""
     cached, written = usage.cached_tokens or 0, usage.cache_written_tokens or 0
     fresh = (usage.prompt_tokens or 0) - cached - written
     cost = known_price(model, usage) or 0.0

@@ -1,10 +1,9 @@
-"""What following a run costs: the CPU of a debate that 0, 1 and 100 readers follow, as events and as pages.
+"""Cost of following a run: the CPU time of a debate with 0, 1 and 100 readers, as events and as pages.
 
 As events, the debate has 13 calls. Each argument has 640 characters and is streamed in pieces of six, one every two
-milliseconds, which is faster than models write. As pages, it has 5 debaters and 20 or 40 rounds, whose arguments are
-Markdown, each another one. They come whole, and slowly enough for each to be sent by itself, or in pieces. A reader is
-a tab of a browser without the browser: it gets the page, follows it to the end of the run, and gets the page of the run
-that is over.
+milliseconds, which is faster than models write. As pages, it has 5 debaters and 20 or 40 rounds with distinct Markdown
+arguments. They arrive either in pieces, or whole and slowly enough to be sent one by one. A reader behaves like a tab
+in a browser: it loads the page, follows the run to its end, and loads the page of the finished run.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ REPEATS = 5
 PIECE = 6
 PAUSE = 0.002
 TABS = ((100, 0), (100, 1), (100, 10), (100, 100), (200, 0), (200, 1))
-"""Turns, and readers of the page."""
+"""Numbers of turns and page readers."""
 GATHERED = 0.055
-"""Seconds that an answer takes: more than those in which the pieces of a page are gathered."""
+"""Seconds per answer; longer than the interval in which the pieces of a page are collected."""
 
 
 class Writing:
-    """A model that writes arguments piece by piece."""
+    """Model that writes arguments piece by piece."""
 
     name = "writing"
 
@@ -50,7 +49,7 @@ class Writing:
         self._arguments = distinct()
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer; an argument is streamed."""
+        """Return the answer; arguments are streamed."""
         if request.block.endswith("moderator"):
             decision = {"nextSpeakers": list(NAMES), "briefing": BRIEFING, "newAngle": None, "done": False}
             return ModelResponse(data=decision)
@@ -65,7 +64,7 @@ class Writing:
 
 
 def power() -> Sequencer[Any, Any]:
-    """Three debaters, three rounds, a moderator and a judge: 13 calls."""
+    """Build a debate of 13 calls, with three debaters, three rounds, a moderator and a judge."""
     sides = [Debater(name, STANCES[name]) for name in NAMES]
     return debate(name="power", debaters=sides, max_rounds=3, moderator=True, synthesizer=False)
 
@@ -75,7 +74,7 @@ async def _read(service: Service, run_id: str) -> int:
 
 
 async def cpu_of(readers: int) -> tuple[float, int]:
-    """Seconds of CPU of one debate, and the updates that a reader gets."""
+    """Return the CPU seconds of one debate, and the number of updates that a reader gets."""
     async with Service({"power": power()}, store="memory:", model=Writing()) as service:
         start = time.process_time()
         run = await service.begin("power", QUESTION, seed=1)
@@ -85,7 +84,7 @@ async def cpu_of(readers: int) -> tuple[float, int]:
 
 
 class Answering:
-    """A model whose answers come whole, or in pieces."""
+    """Model with answers that arrive whole or in pieces."""
 
     name = "answering"
 
@@ -98,7 +97,7 @@ class Answering:
         )
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer after a moment, or in a moment for each piece."""
+        """Answer after a moment, or pause briefly before each piece."""
         if request.output is not None:
             return ModelResponse(data=VERDICT)
         text = next(self._arguments)
@@ -112,14 +111,14 @@ class Answering:
 
 
 async def _get(app: FastAPI, path: str) -> int:
-    """Get a page of the application without a socket between; its bytes."""
+    """Request a page from the application without a socket; return its size in bytes."""
     path, _, query = path.partition("?")
     messages: list[dict[str, object]] = [{"type": "http.request", "body": b"", "more_body": False}]
     size = 0
 
     async def receive() -> dict[str, object]:
         if not messages:
-            await asyncio.Event().wait()  # it never leaves
+            await asyncio.Event().wait()  # never disconnects
         return messages.pop()
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -134,7 +133,7 @@ async def _get(app: FastAPI, path: str) -> int:
 
 
 def _addresses(run_id: str) -> tuple[str, ...]:
-    """What a tab gets: the page, the news of the run until it is over, and the page as it is then."""
+    """Return the paths that a tab loads: the page, the run's news until it ends, and the finished page."""
     page = f"/runs/{run_id}"
     return page, f"/api/v1{page}/events?page=1", page
 
@@ -144,13 +143,13 @@ async def _look(app: FastAPI, run_id: str) -> int:
 
 
 async def cpu_of_pages(turns: int, readers: int, *, in_pieces: bool = False) -> tuple[float, int]:
-    """Seconds of CPU of one debate with so many turns, and the bytes that a reader of its page gets."""
+    """Return the CPU seconds of one debate with this many turns, and the bytes that a reader of its page gets."""
     sides = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
     options = {"max_rounds": turns // 5, "debaters": sides, "synthesizer": False}
     async with Service(store="memory:", model=Answering(in_pieces=in_pieces)) as service:
         app = create_app(service, token=False, close_service=False)
         app.state.front.readers._most = max(readers, 1)  # noqa: SLF001 - the usual bound is 64
-        for path in ("/", *_addresses("none")):  # routes are made and templates loaded at the first request of a server
+        for path in ("/", *_addresses("none")):  # A server creates routes and loads templates on its first requests.
             await _get(app, path)
         start = time.process_time()
         run = await service.begin("debate", QUESTION, seed=1, options=options)
@@ -166,7 +165,7 @@ def _measured(turns: int, readers: int, in_pieces: bool) -> tuple[float, int]:  
 
 def print_pages() -> None:
     """Print the table of pages."""
-    warnings.simplefilter("ignore")  # of debates of so many rounds
+    warnings.simplefilter("ignore")  # ignores warnings about the number of rounds
     tabs = [(turns, readers, False) for turns, readers in TABS] + [(100, 0, True), (100, 1, True)]
     times = {tab: min(_measured(*tab) for _ in range(2)) for tab in tabs}
     rows = [

@@ -1,4 +1,4 @@
-"""How the benchmarks measure and print: CPU time, medians, and the comparison in the same run."""
+"""Measuring and printing for benchmarks: CPU time, medians, and comparisons within the same run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("alternating", "print_table")
 
 
 def alternating(work: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
-    """The median CPU seconds of each piece of work, carried out in turn so that both meet the same machine."""
+    """Return the median CPU seconds of each piece of work, alternating so that all see the same conditions."""
     for one in work.values():
         one()  # warm up
     seconds: dict[str, list[float]] = {name: [] for name in work}
@@ -31,7 +31,7 @@ def alternating(work: Mapping[str, Callable[[], object]], *, repeats: int) -> di
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, note: str = "") -> None:
-    """A table on the terminal, with what it means under it."""
+    """Print a table with an explanation below it."""
     table = Table(title=title, title_justify="left", caption=note or None, caption_justify="left")
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right")

@@ -1,9 +1,9 @@
-"""What each rule of the debater's full prompt does, on the local model: the same turns with the rule and without it.
+"""Effect of each rule in the debater's full prompt on the local model: the same turns with and without the rule.
 
-Each side of each debate speaks once, in the second round, after both sides' first arguments and the other one's second.
-A rule is left out of the system message, and everything else stays; the answer is the likeliest, so the difference of a
-pair is the rule's. `MODEL_FILE=path.gguf` runs it on another model; `--out` keeps the turns, one line each, and a run
-goes on where it stopped.
+Each side of each debate speaks once, in the second round, after both sides' first arguments and the other side's
+second. A rule is removed from the system message, and everything else stays the same. Decoding is greedy, so the
+difference within a pair is due to the rule. `MODEL_FILE=path.gguf` runs it on another model; `--out` stores the turns,
+one per line, and a run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ VARIANTS = {"all rules": DEBATER, **{rule: without(rule) for rule in RULES}}
 
 
 def heard(debate: TwoSided, speaker: Side) -> list[DebateContributionEntry]:
-    """What was said before `speaker`'s second turn."""
+    """Return the arguments before `speaker`'s second turn."""
     (opponent,) = (side for side in debate.sides if side is not speaker)
     arguments = [(1, side, side.first) for side in debate.sides] + [(2, opponent, opponent.second)]
     return [
@@ -73,7 +73,7 @@ def heard(debate: TwoSided, speaker: Side) -> list[DebateContributionEntry]:
 
 
 def turns() -> Iterator[tuple[str, TwoSided, Side]]:
-    """An id, a debate and who speaks, for each turn of a variant."""
+    """Yield an id, a debate and a speaker for each turn of a variant."""
     for number in (0, 1):
         for debate in DEBATES:
             yield f"{debate.id}/{number}", debate, debate.sides[number]
@@ -90,7 +90,7 @@ def speak(model: LocalModel, debate: TwoSided, speaker: Side, template: DebaterT
     return str(block.run_sync(None, model=model).output)
 
 
-# What is looked for in a turn
+# Features measured in a turn
 
 
 def words(text: str) -> list[str]:
@@ -98,7 +98,7 @@ def words(text: str) -> list[str]:
 
 
 def content(text: str) -> set[str]:
-    """Stems of the longer words, roughly: the first six letters."""
+    """Return approximate stems of the longer words, cut to their first six letters."""
     return {word[:6] for word in words(text) if len(word) > 4}
 
 
@@ -108,7 +108,7 @@ def runs_of_three(text: str) -> set[tuple[str, ...]]:
 
 
 def answers(text: str, debate: TwoSided, speaker: Side) -> float:
-    """The share of the other side's words, in both of its arguments, that the turn takes up."""
+    """Compute the share of words in the other side's two arguments that the turn takes up."""
     opposing = content(
         " ".join(argument.text for argument in heard(debate, speaker) if argument.stance != speaker.stance)
     )
@@ -116,26 +116,26 @@ def answers(text: str, debate: TwoSided, speaker: Side) -> float:
 
 
 def repeats(text: str, debate: TwoSided, speaker: Side) -> float:
-    """The share of its runs of three words that were said before, by whomever."""
+    """Compute the share of three-word runs in the turn that anybody has used before."""
     runs = runs_of_three(text)
     before = set().union(*(runs_of_three(argument.text) for argument in heard(debate, speaker)))
     return len(runs & before) / len(runs) if runs else 0.0
 
 
 def concrete(text: str, *_: object) -> float:
-    """Whether it has a figure or says that something is an example."""
+    """Return whether the turn contains a figure or announces an example."""
     return float(bool(re.search(r"\d|for example|for instance|such as|like when", text, re.IGNORECASE)))
 
 
 def invents(text: str, *_: object) -> float:
-    """Whether it claims a study, a report or a percentage; no source was given."""
+    """Return whether the turn claims a study, a report or a percentage, although no source was provided."""
     return float(
         bool(re.search(r"\bstud(y|ies)\b|\breports?\b|research|survey|according to|\d ?%|percent", text.lower()))
     )
 
 
 def concedes(text: str, *_: object) -> float:
-    """Whether it grants the other side something, in one of the usual ways."""
+    """Return whether the turn concedes something to the other side, in one of the usual phrases."""
     usual = (
         r"while (it is|it's|there|the|i)\b|although|i (agree|understand)|valid|fair point|(it is|it's) true|acknowledge"
     )
@@ -143,7 +143,7 @@ def concedes(text: str, *_: object) -> float:
 
 
 def marked(text: str, *_: object) -> float:
-    """Whether it begins with a tag or is set in Markdown."""
+    """Return whether the turn begins with a tag or uses Markdown."""
     return float(
         bool(re.match(r"\s*[\[|]|\s*[\w ]{1,40}:", text) or re.search(r"\*\*|^#|^\s*(\d\.|[-*]) ", text, re.MULTILINE))
     )
@@ -165,7 +165,7 @@ MEASURES: dict[str, Callable[[str, TwoSided, Side], float]] = {
 
 
 def cell(values: list[float], base: list[float] | None) -> str:
-    """A mean, or how much it is more than that of `base`, by pairs."""
+    """Format a mean, or the mean paired difference from `base`."""
     if base is None:
         return f"{statistics.mean(values):.2f}"
     gaps = [one - baseline for one, baseline in zip(values, base, strict=True)]

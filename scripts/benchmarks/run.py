@@ -1,4 +1,4 @@
-"""All benchmarks, one after another; those that need a real model say so where there is none."""
+"""Run all benchmarks, one after another; those that need a real model report if there is none."""
 
 from __future__ import annotations
 

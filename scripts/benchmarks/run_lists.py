@@ -1,7 +1,7 @@
-"""Lists of 100,000 stored runs, by each filter, in both databases (PostgreSQL: scripts/postgres install).
+"""Lists of 100,000 stored runs, with each filter, in both databases (PostgreSQL: scripts/postgres install).
 
-Each list is a page of 50. Of SQLite the processor's time of this process, of PostgreSQL the time that the server says
-it took; both the median of five.
+Each list is a page of 50. For SQLite, the figure is the processor time of this process; for PostgreSQL, it is the time
+reported by the server. Both are medians of five.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def _of_postgresql(url: str) -> dict[str, float]:
                 values |= {"status": run.status, "updated_at": run.updated_at, "steps": run.steps}
                 values["run_id"] = values["run"]
                 copy.write_row([values[name] for name in columns.split(", ")])
-        cursor.execute("VACUUM ANALYZE")  # as the server does by itself
+        cursor.execute("VACUUM ANALYZE")  # the server does this periodically
         for name, filters in _LISTS.items():
             statement, values = postgres.build_query(limit=_PAGE, brief=True, **filters)
             times = []

@@ -1,4 +1,4 @@
-"""What telemetry costs: debates of 13 calls without an observer, with one that does nothing, and with OpenTelemetry."""
+"""Cost of telemetry: debates of 13 calls without an observer, with a no-op observer, and with OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPANS = 1 + 2 * CALLS
 
 
 def observed(observer: Observer | None) -> Callable[[], object]:
-    """The debates, observed."""
+    """Run the debates with an observer."""
     loop = flowdebate_loop()
 
     def work() -> None:
@@ -37,7 +37,7 @@ def observed(observer: Observer | None) -> Callable[[], object]:
 
 
 def exported() -> Callable[[], object]:
-    """The debates, exported to memory by the SDK."""
+    """Run the debates with the SDK exporting to memory."""
 
     def work() -> None:
         exporter, tracers = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
