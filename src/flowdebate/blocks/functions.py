@@ -160,7 +160,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` lists the blocks that the function runs, for `seats`."""
+    """A block that calls a function; `runs` lists blocks equivalent to those that the function runs, for `seats`."""
 
     def __init__(
         self,

@@ -99,7 +99,9 @@ class ProviderFailure(WireModel):
     instead: Recovery
     """Recovery from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
-    """The task, in a pattern with more than one; None (and omitted from JSON) in others."""
+    """The task of the turn, in a pattern with several kinds of tasks; None (and omitted from JSON) in other
+    patterns.
+    """
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
     """The author of the text that the task is about; None (and omitted from JSON) if the task is not about a text."""
 
@@ -375,9 +377,9 @@ class TurnEvent(BlockEvent):
     stance: str | None = None
     """The position assigned by the pattern, if it assigns any."""
     phase: str | None = None
-    """The task, in a pattern with more than one."""
+    """The task of the turn, in a pattern with several kinds of tasks."""
     target: str | None = None
-    """The author of the task's subject text, if there is one."""
+    """The author of the text that the task is about, if any."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -414,9 +416,9 @@ class RoleFailed(BlockEvent):
     instead: Recovery
     """Recovery from the failure."""
     phase: str | None = None
-    """The task, in a pattern with more than one."""
+    """The task of the turn, in a pattern with several kinds of tasks."""
     target: str | None = None
-    """The author of the task's subject text, if there is one."""
+    """The author of the text that the task is about, if any."""
 
 
 _LONGEST_REASON = 200

@@ -131,7 +131,7 @@ class _Metered(PerRequestWrapper):
         return response
 
     async def _enter(self, request: ModelRequest) -> None:
-        """Wait for the request's turn; raise RateLimited if it would come too late."""
+        """Wait for the request's turn; raise RateLimited if the turn would come after the call's deadline."""
         raise NotImplementedError
 
     async def _charge(self, tokens: int) -> None:

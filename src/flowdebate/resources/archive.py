@@ -34,7 +34,7 @@ class PastDebate(WireModel):
     at: float = 0.0
     """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """Votes against the winner, with their reasons."""
+    """Votes against the winner, except votes without a reason."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """Recorded outcome of the winning proposal: right or wrong."""
 
@@ -54,7 +54,7 @@ class Rating(WireModel):
 
     elo: float = 1500.0
     calibration: float | None = None
-    """Agreement between confidence and accuracy, from 0 to 1; None to learn it from outcomes."""
+    """Agreement between confidence and accuracy, from 0 to 1; None if it has to be learned from outcomes."""
     debates: int = 0
 
 
@@ -159,7 +159,7 @@ class Outcomes(Protocol):
         """Return the votes in a debate; empty if the debate is unknown."""
 
     async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
-        """Store the outcome; a second call for the same debate changes nothing."""
+        """Store the outcome of `debate`; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
         """Return the votes of `names` that are known to be right or wrong, keyed by voter."""

@@ -254,7 +254,7 @@ class Dialect:
 
     model: str
     label: str
-    """Name in attempts and errors."""
+    """Name of the model in attempts and errors."""
     echoes_name: bool = True
     """True if the server's answers contain the requested model name."""
     settings: ModelSettings
