@@ -10,6 +10,7 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeAlias
@@ -60,6 +61,17 @@ class Module:
     """Path relative to the root of the tree."""
     text: str
     tree: ast.Module
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree, collected once: a walk takes as long as parsing."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def docstrings(self) -> str:
+        """Docstrings of the module, its classes, functions and attributes, one below the other."""
+        documented = (node for node in self.nodes if isinstance(node, ast.Module | ast.ClassDef | Function))
+        return "\n".join([*(ast.get_docstring(node) or "" for node in documented), *_attribute_docstrings([self])])
 
     @property
     def room(self) -> str:
@@ -180,7 +192,7 @@ def lines_per_room(modules: Iterable[Module]) -> dict[str, int]:
 
 
 def _nodes(modules: Iterable[Module]) -> Iterator[ast.AST]:
-    return (node for module in modules for node in ast.walk(module.tree))
+    return (node for module in modules for node in module.nodes)
 
 
 def _share(matches: Iterable[bool]) -> float:
@@ -216,14 +228,7 @@ def _attribute_docstrings(modules: Iterable[Module]) -> Iterator[str]:
                     yield following.value.value
 
 
-def _docstrings(modules: Sequence[Module]) -> Iterator[str]:
-    for node in _nodes(modules):
-        if isinstance(node, ast.Module | ast.ClassDef | Function):
-            yield ast.get_docstring(node) or ""
-    yield from _attribute_docstrings(modules)
-
-
 def _per_thousand_words(pattern: re.Pattern[str], modules: Iterable[Module]) -> float:
-    text = "\n".join(_docstrings(list(modules)))
+    text = "\n".join(module.docstrings for module in modules)
     words = len(_WORD.findall(text))
     return 1000 * len(pattern.findall(text)) / words if words else 0.0
