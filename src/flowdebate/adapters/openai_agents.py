@@ -94,7 +94,7 @@ class AgentModel(AdaptedModel):
                         if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
                             request.on_text(event.data.delta)
                 except BaseException:
-                    result.cancel()  # the agent runs in a separate task
+                    result.cancel()  # stop the agent as well, because it runs in a separate task
                     raise
             else:
                 result = await Runner.run(agent, messages, **options)

@@ -211,7 +211,7 @@ _INTRODUCED = re.compile(
     r"\b(?:i am|i'm|my name is|i,|(?:opponent|colleague|counterpart|friend|debater|speaker|panelist|participant),?"
     r"|according to|dear|unlike|(?:dis)?agree with|(?:speaking|my role) as)\s+(?:the\s+)?\Z"
 )
-# 3 names found by introductions are lowercase
+# of the names found by introductions, 3 are lowercase
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
 """Words that may follow a lowercase name: "unlike bear, I", but not "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")

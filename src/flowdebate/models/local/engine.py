@@ -57,7 +57,7 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     params.n_parallel = 1  # a single slot, because slots share neither the context nor the cached prefix
     params.n_batch = 512  # number of prompt tokens between two checks for a cancelled call
     params.n_gpu_layers = 0
-    params.fit_params = False  # it would load the vocabulary a second time to make a choice that is already made here
+    params.fit_params = False  # fitting would load the vocabulary again to choose values that are already set here
     params.cpuparams.n_threads = config["threads"]
     params.hostnames = ["127.0.0.1"]
     params.port = 0
