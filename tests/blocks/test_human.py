@@ -58,7 +58,7 @@ class Finding(BaseModel):
     score: int | None = None
 
 
-def recording(requests: list[HumanRequest], *answers: Any) -> Callable[[HumanRequest], Any]:
+def recording_ask(requests: list[HumanRequest], *answers: Any) -> Callable[[HumanRequest], Any]:
     """Create an `ask` function that records the requests and returns the answers in order."""
     remaining = list(answers)
 
@@ -77,7 +77,7 @@ async def test_people_see_the_complete_request() -> None:
         name="bob",
         prompt=lambda question: f"Be short, {question.question!r} is late.\x1b[2J",
         context="You have five minutes.",
-        ask=recording(requests, "No."),
+        ask=recording_ask(requests, "No."),
     )
     sides = [Debater("ann", "for"), Debater("bob", "against", role="a tenant", block=bob)]
     verdict = {"reasoning": "r", "winner": "for", "verdict": "v"}
@@ -99,7 +99,7 @@ async def test_people_see_the_complete_request() -> None:
 
 async def test_expected_answer_has_a_line_per_field() -> None:
     requests: list[HumanRequest] = []
-    reviewer = human(name="ann", output_schema=Finding, ask=recording(requests, {"grade": "good"}))
+    reviewer = human(name="ann", output_schema=Finding, ask=recording_ask(requests, {"grade": "good"}))
     result = await reviewer.run("a paper")
     assert result.output == Finding(grade="good")
     assert requests[0].expects == (
@@ -148,7 +148,7 @@ async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None
 async def test_human_judges_have_the_fields_of_a_judge() -> None:
     requests: list[HumanRequest] = []
     verdict = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
-    judge = human(name="jo", ask=recording(requests, verdict))
+    judge = human(name="jo", ask=recording_ask(requests, verdict))
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge=judge, synthesizer=False)
     result = await pattern.run("Cap rents?", model=ScriptedModel("Yes.", "No."))

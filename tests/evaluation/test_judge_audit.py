@@ -191,7 +191,7 @@ def test_order_of_items_and_ballots_does_not_matter(cast: list[list[JudgeBallot]
 def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
     """Each side of every item is renamed."""
     names = {"yes": "zeta", "no": "alpha", "both": "mu"}
-    original, renamed = audit(cast), audit([[_renamed(vote, names) for vote in item] for item in cast])
+    original, renamed = audit(cast), audit([[_rename(vote, names) for vote in item] for item in cast])
     assert renamed.model_copy(update={"rho": None, "effective_n": None}) == original.model_copy(
         update={"rho": None, "effective_n": None}
     )
@@ -236,7 +236,7 @@ def test_no_ballot_makes_the_audit_fail(cast: Sequence[Sequence[JudgeBallot]]) -
     assert report.findings[-1] == LIMITS
 
 
-def _renamed(cast: JudgeBallot, names: dict[str, str]) -> JudgeBallot:
+def _rename(cast: JudgeBallot, names: dict[str, str]) -> JudgeBallot:
     return cast.model_copy(
         update={
             "order": [names[side] for side in cast.order],
@@ -246,7 +246,7 @@ def _renamed(cast: JudgeBallot, names: dict[str, str]) -> JudgeBallot:
     )
 
 
-def _scored(order: str, share: float, **more: object) -> JudgeBallot:
+def _scored_ballot(order: str, share: float, **more: object) -> JudgeBallot:
     scores = {order[0]: share, **dict.fromkeys(order[1:], (1 - share) / (len(order) - 1))}
     return ballot(order, None, scores=scores, **more)
 
@@ -254,10 +254,10 @@ def _scored(order: str, share: float, **more: object) -> JudgeBallot:
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     """The threshold is .8 of the ballots with a share of .99. Letter ballots and ballots without scores are ignored."""
-    cast = [[_scored("ab", 0.99), _scored("ba", 0.01)] for _ in range(full // 2)]
-    cast += [[_scored("ab", 0.99)] for _ in range(full % 2)]
-    cast += [[_scored("ab", 0.98)] for _ in range(20 - full)]
-    letter = _scored("ab", 1.0, log_odds={"a": 9.0, "b": -9.0})
+    cast = [[_scored_ballot("ab", 0.99), _scored_ballot("ba", 0.01)] for _ in range(full // 2)]
+    cast += [[_scored_ballot("ab", 0.99)] for _ in range(full % 2)]
+    cast += [[_scored_ballot("ab", 0.98)] for _ in range(20 - full)]
+    letter = _scored_ballot("ab", 1.0, log_odds={"a": 9.0, "b": -9.0})
     report = audit([*cast, [letter, ballot("ab", "a"), ballot("ab", None, problem="none")]])
     assert report.saturation is not None
     assert (report.saturation.value, report.saturation.n) == (full / 20, 20)
@@ -265,7 +265,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     why = f"{full} of 20 ballots give a side 99% or more"
     assert findings == [f"scores are all or nothing: swapping cannot help; {why}"] * times
     assert [sentence for sentence in audit(cast[:4]).findings if "all or nothing" in sentence] == []
-    three = audit([[_scored("abc", 1.0)]] * 20)
+    three = audit([[_scored_ballot("abc", 1.0)]] * 20)
     assert any("all or nothing: they count as votes" in finding for finding in three.findings)
 
 

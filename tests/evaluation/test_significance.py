@@ -30,7 +30,7 @@ FIRST, LAST = ballot("ab", "a"), ballot("ab", "b")
 MIRRORED = ballot("ba", "b"), ballot("ba", "a")
 
 
-def singles(n: int, rate: float, source: Random) -> list[list[JudgeBallot]]:
+def single_verdicts(n: int, rate: float, source: Random) -> list[list[JudgeBallot]]:
     """Draw single verdicts in random order by a judge that prefers the first slot at this rate."""
     return [[source.choice((FIRST, MIRRORED[0]) if source.random() < rate else (LAST, MIRRORED[1]))] for _ in range(n)]
 
@@ -43,11 +43,11 @@ def draw_items(
     for _ in range(n):
         quality = {side: source.gauss(0, 1) for side in sides}
         views = as_schedule(schedule, location="test").views(sides, random=source)
-        cast.append([_cast(view.order, quality, source, bias) for view in views])
+        cast.append([_cast_ballot(view.order, quality, source, bias) for view in views])
     return cast
 
 
-def _cast(order: Sequence[str], quality: dict[str, float], source: Random, bias: float) -> JudgeBallot:
+def _cast_ballot(order: Sequence[str], quality: dict[str, float], source: Random, bias: float) -> JudgeBallot:
     perceived = {side: quality[side] + source.gauss(0, 0.7) + bias * (side == order[0]) for side in order}
     return JudgeBallot.model_construct(order=list(order), winner=max(order, key=lambda side: perceived[side]))
 
@@ -61,8 +61,8 @@ def count_alarms(audits: Sequence[JudgeAudit]) -> int:
 def test_audits_of_54_verdicts_have_a_power_of_80_percent() -> None:
     """The power is as documented for a bias of 70 %; at most one in twenty audits accuses a fair judge."""
     source = Random(1)
-    detected = count_alarms([full_audit(singles(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
-    false = count_alarms([full_audit(singles(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
+    detected = count_alarms([full_audit(single_verdicts(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
+    false = count_alarms([full_audit(single_verdicts(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
     assert detected >= 0.8 * AUDITS
     assert false <= 0.05 * AUDITS
 
@@ -102,18 +102,18 @@ def test_audit_reports_samples_that_are_too_small() -> None:
     """The finding appears whenever the sample is below the required number, and never otherwise."""
     source = Random(4)
     for n in (1, 12, 53):
-        findings = full_audit(singles(n, 0.5, source), resamples=0).findings
+        findings = full_audit(single_verdicts(n, 0.5, source), resamples=0).findings
         assert findings[0].startswith(f"too few to tell: {n} verdict")
         assert findings[0].endswith("; at least 54 are needed to find a rate of 70%")
         assert not any(finding.startswith("no slot bias") for finding in findings)
     assert not any(
-        "too few to tell" in finding for finding in full_audit(singles(54, 0.5, source), resamples=0).findings
+        "too few to tell" in finding for finding in full_audit(single_verdicts(54, 0.5, source), resamples=0).findings
     )
 
 
 def test_preferences_in_few_items_are_reported_once() -> None:
     """The sentence has the sample size, so there is no separate remark about it."""
-    findings = full_audit(singles(23, 1.0, Random(1)), resamples=0).findings
+    findings = full_audit(single_verdicts(23, 1.0, Random(1)), resamples=0).findings
     mentions = [finding for finding in findings if "the first slot" in finding]
     assert len(mentions) == 1
     assert mentions[0].startswith("favours the first slot: 23 of 23")

@@ -17,7 +17,7 @@ some_texts = st.lists(texts, max_size=6)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _loaded() -> None:
+def _load_libraries() -> None:
     """Import libraries and load weights before Hypothesis measures the time of a test."""
     for measure in MEASURES.values():
         measure(["rents", "caps"])

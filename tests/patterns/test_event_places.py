@@ -85,7 +85,7 @@ def _with_human() -> Any:
     return deliberation(name="x", debaters=[*PEOPLE, person], max_rounds=2, failures=SKIP)
 
 
-def _many() -> Any:
+def _parallel_blocks() -> Any:
     """Build one block in many parallel branches."""
     voice = generator(name="voice", prompt="Speak.", tools=[look_up])
     return sequencer(name="x").then(handler(lambda _: list("abcdef"), name="split")).for_each(voice, max_concurrency=4)
@@ -115,8 +115,8 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
     "consensus": lambda: consensus(name="x", agents=PEOPLE, max_rounds=2),
     "consensus by polls": lambda: consensus(name="x", agents=PEOPLE, max_rounds=3, confidence=0.9, convergence=None),
     "council": lambda: council(name="x", members=PEOPLE, failures=SKIP),
-    "review": lambda: review(name="x", reviewers=[*PEOPLE, Persona("dee", block=_finds_nothing)], failures=SKIP),
-    "critique": lambda: critique(name="x", critics=[*PEOPLE, Persona("dee", block=_finds_a_fault)], failures=SKIP),
+    "review": lambda: review(name="x", reviewers=[*PEOPLE, Persona("dee", block=_find_nothing)], failures=SKIP),
+    "critique": lambda: critique(name="x", critics=[*PEOPLE, Persona("dee", block=_find_a_fault)], failures=SKIP),
     "critique of a given answer": lambda: critique(name="x", answer="Yes.", critics=PEOPLE[:1]),
     "round robin": lambda: round_robin(
         name="x", debaters=PEOPLE, max_rounds=2, turn_order="simultaneous", referee=True, failures=SKIP
@@ -130,19 +130,19 @@ PATTERNS: Mapping[str, Callable[[], Any]] = {
             council(name="panel", members=PEOPLE, failures=SKIP),
         ],
     ),
-    "one block in many branches": _many,
+    "one block in many branches": _parallel_blocks,
 }
 
 
-def _finds_nothing(request: Any) -> Any:
+def _find_nothing(request: Any) -> Any:
     return {"verdicts": []} if isinstance(request, FindingsAsked) else []
 
 
-def _finds_a_fault(_: Any) -> Any:
+def _find_a_fault(_: Any) -> Any:
     return [{"claim": "It gives no figures.", "kind": "missing"}]
 
 
-async def _heard(pattern: Block[Any, Any], question: str, model: Model, seed: int) -> list[Any]:
+async def _run_and_collect(pattern: Block[Any, Any], question: str, model: Model, seed: int) -> list[Any]:
     handle = pattern.start(question, model=model, seed=seed)
     run_events = [event async for event in handle]
     with suppress(FlowDebateError, Sabotage):
@@ -154,10 +154,10 @@ def events_of_run(pattern: Block[Any, Any], question: str, model: Model, seed: i
     """Return a run's events, including live ones, however the run ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
-        return asyncio.run(_heard(pattern, question, model, seed))
+        return asyncio.run(_run_and_collect(pattern, question, model, seed))
 
 
-def misplaced(events: Iterable[BaseEvent]) -> list[str]:
+def find_misplaced(events: Iterable[BaseEvent]) -> list[str]:
     """Return the events without a path or time, and those that do not belong to exactly one call in progress."""
     problems, calls = [], set()
     for event in events:
@@ -183,13 +183,16 @@ def misplaced(events: Iterable[BaseEvent]) -> list[str]:
 @given(example=examples())
 def test_event_paths_distinguish_concurrent_calls(name: str, example: Example) -> None:
     """Texts, the order of answers and failures are arbitrary."""
-    assert misplaced(events_of_run(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed)) == []
+    assert (
+        find_misplaced(events_of_run(PATTERNS[name](), example.question, Slow(ExampleModel(example)), example.seed))
+        == []
+    )
 
 
 @given(case=st.booleans().flatmap(lambda hostile: debates(hostile=hostile)))
 def test_debate_event_paths_are_distinct(case: Any) -> None:
     """Custom blocks, valid and hostile, fill any role."""
-    assert misplaced(events_of_run(case.debate(), case.question, Slow(case.model()), case.seed)) == []
+    assert find_misplaced(events_of_run(case.debate(), case.question, Slow(case.model()), case.seed)) == []
 
 
 def unreliable_model() -> Model:
@@ -204,7 +207,7 @@ def unreliable_model() -> Model:
 @pytest.mark.parametrize("name", PATTERNS)
 def test_retry_and_fallback_event_paths_are_distinct(name: str) -> None:
     """Events from an attempt have the path of the call."""
-    assert misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable_model())) == []
+    assert find_misplaced(events_of_run(PATTERNS[name](), "Why?", unreliable_model())) == []
 
 
 def test_runs_in_this_module_emit_every_kind_of_event() -> None:
@@ -226,7 +229,7 @@ def test_ambiguous_events_are_detected() -> None:
     """Two calls share a path, and a text delta belongs to no call."""
     started = CallStarted(block="a", model="m", path="a", at=1.0)
     piece = TextDelta(block="a", text="Well", path="a#1", at=0.0)
-    assert misplaced([started, started, piece]) == [
+    assert find_misplaced([started, started, piece]) == [
         "two calls at a",
         f"nowhere or never: {piece!r}",
         "text_delta of no call at a#1",

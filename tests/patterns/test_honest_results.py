@@ -45,7 +45,7 @@ PATTERNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _answering(text: ModelResponse | str = "Because.") -> FunctionModel:
+def _answering_model(text: ModelResponse | str = "Because.") -> FunctionModel:
     """Create a model for any pattern that returns `text` as an argument, and valid data for any other request."""
 
     def answer(request: ModelRequest) -> Any:
@@ -115,7 +115,7 @@ def test_one_empty_argument_degrades_a_result(pattern: str) -> None:
     }[pattern]
     block = kind(name="rent", **{field: members}, **rounds.get(pattern, {"max_rounds": 1}))
     with pytest.warns(FlowDebateWarning, match="'anna' returned no text"):
-        result = block.run_sync(QUESTION, model=_answering())
+        result = block.run_sync(QUESTION, model=_answering_model())
     assert (result.status, _losses(result)) == ("degraded", [("debater", "anna", "empty")])
     assert [event.instead for event in events(result, RoleFailed)] == ["empty"]
     assert [entry.flag for entry in _entries_of(result)] == ["empty", None]
@@ -124,7 +124,7 @@ def test_one_empty_argument_degrades_a_result(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_truncated_texts_are_flagged(pattern: str) -> None:
     """A truncated answer is a flagged entry, a loss and an event, and is cut at the end of a full sentence."""
-    model = _answering(ModelResponse(text="It pays. It also", finish="length"))
+    model = _answering_model(ModelResponse(text="It pays. It also", finish="length"))
     result = PATTERNS[pattern](None).run_sync(QUESTION, model=model)
     assert (result.status, result.raw.status) == ("degraded", "degraded")
     assert [(entry.text, entry.flag) for entry in _entries_of(result)] == [("It pays.", "cut_off")] * 2
@@ -136,7 +136,7 @@ def test_truncated_texts_are_flagged(pattern: str) -> None:
 def test_custom_generators_flag_truncated_texts() -> None:
     """Flags do not depend on the default block."""
     block = generator(name="mine", prompt="Argue.")
-    model = _answering(ModelResponse(text="It pays. It also", finish="length"))
+    model = _answering_model(ModelResponse(text="It pays. It also", finish="length"))
     result = PATTERNS["debate"](block).run_sync(QUESTION, model=model)
     assert [(entry.text, entry.flag) for entry in result.raw.transcript] == [("It pays. It also", "cut_off")] * 2
     assert [type(entry.text) for entry in result.raw.transcript] == [str, str]
@@ -164,13 +164,13 @@ def test_flags_survive_a_round_trip(flagged_texts: list[tuple[str, Any]]) -> Non
     assert parse_entries(render_entries(entries)) == entries
 
 
-async def _ends_at_once(_: object) -> dict[str, Any]:
+async def _end_at_once(_: object) -> dict[str, Any]:
     return {"next_speakers": [], "done": True}
 
 
 def test_debates_without_turns_have_no_verdict() -> None:
     """The judge is not called, and each side is listed as missing."""
-    rent: Any = debate(name="rent", debaters=_sides(), moderator=_ends_at_once)
+    rent: Any = debate(name="rent", debaters=_sides(), moderator=_end_at_once)
     model = ScriptedModel()
     result = rent.run_sync(QUESTION, model=model)
     assert (result.status, result.raw.verdict, result.raw.winner, result.output) == ("no_verdict", None, None, None)

@@ -24,14 +24,14 @@ def build(pattern: str, predicate: object) -> Any:
     return make_pattern(pattern, lambda _, __: None, terminate_when=predicate)
 
 
-def two(one: object, other: object) -> bool:
+def takes_two(one: object, other: object) -> bool:
     """Take a second argument besides the context."""
     return bool(one and other)
 
 
 NO_PREDICATES: dict[str, object] = {
     "no arguments": lambda: True,
-    "two arguments": two,
+    "two arguments": takes_two,
     "an option that must be given": lambda ctx, *, limit: bool(ctx and limit),
     "a block": handler(lambda _, __: True, name="enough"),
     "an answer": True,

@@ -272,7 +272,7 @@ def test_failed_synthesizers_leave_the_raw_output(pattern: str, options: dict[st
     assert words_in(result.raw) == talkers.words
 
 
-def _raises(error: Exception) -> Callable[[object], str]:
+def _raising_block(error: Exception) -> Callable[[object], str]:
     def block(_: object) -> str:
         raise error
 
@@ -293,11 +293,11 @@ def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failur
             )
         assert caught.value is failure
     with pytest.raises(KeyError) as caught:
-        talk(pattern, block=_raises(bug), policy=policy).run_sync(QUESTION, model=Talkers().model())
+        talk(pattern, block=_raising_block(bug), policy=policy).run_sync(QUESTION, model=Talkers().model())
     assert caught.value is bug
     if pattern in DECIDERS:
         with pytest.raises(KeyError) as caught:
-            talk(pattern, decider=_raises(bug), policy=policy).run_sync(QUESTION, model=Talkers().model())
+            talk(pattern, decider=_raising_block(bug), policy=policy).run_sync(QUESTION, model=Talkers().model())
         assert caught.value is bug
     assert other.asked == []
 
@@ -305,7 +305,7 @@ def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failur
 @each_pattern
 def test_limits_raised_by_a_block_are_errors(pattern: str) -> None:
     """The error is not mistaken for a limit of the run."""
-    failing = _raises(LimitReached("calls", limit=1, used=1))
+    failing = _raising_block(LimitReached("calls", limit=1, used=1))
     with pytest.raises(LimitReached):
         talk(pattern, block=failing, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
 

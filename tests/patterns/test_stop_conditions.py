@@ -272,7 +272,7 @@ class Mortal(MemoryStore):
             raise Killed
 
 
-async def lives(block: Any, *, after: int | None) -> Any:
+async def run_killed_and_resumed(block: Any, *, after: int | None) -> Any:
     """Run a block, killing the run after `after` steps unless that is None, resume it, and return the result."""
     store = Mortal()
     store.remaining = -1 if after is None else after
@@ -290,7 +290,7 @@ async def lives(block: Any, *, after: int | None) -> Any:
 def test_resumed_runs_stop_like_uninterrupted_ones(pattern: str, condition: stop.Condition, after: int) -> None:
     """The run may be killed after any step, including right after the condition's answer is recorded."""
     block = build(pattern, condition, set_flag)
-    uninterrupted, resumed = (asyncio.run(lives(block, after=number)) for number in (None, after))
+    uninterrupted, resumed = (asyncio.run(run_killed_and_resumed(block, after=number)) for number in (None, after))
     assert resumed.raw.stop_reason == uninterrupted.raw.stop_reason
     assert rounds_of(resumed.raw) == rounds_of(uninterrupted.raw)
     assert ends_of(resumed) == ends_of(uninterrupted)

@@ -16,7 +16,7 @@ Make = Callable[[], bytes]
 # Archives
 
 
-def packed(files: Mapping[str, str | bytes]) -> bytes:
+def pack_files(files: Mapping[str, str | bytes]) -> bytes:
     """Pack files into an archive."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -46,7 +46,7 @@ _W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 def docx(body: str, **files: str | bytes) -> bytes:
     """Pack a Word document."""
-    return packed(
+    return pack_files(
         {
             "[Content_Types].xml": f'{_TYPES}<Default Extension="rels" '
             'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override '
@@ -85,7 +85,7 @@ def xlsx(rows: str, *, after: str = "", before: str = "", strings: str | None = 
         "xl/worksheets/sheet1.xml": sheet,
         "xl/sharedStrings.xml": f'<?xml version="1.0"?><sst {main}>{strings or ""}</sst>',
     }
-    return packed(files)
+    return pack_files(files)
 
 
 def cell(place: str, value: object = 1) -> str:
@@ -110,7 +110,7 @@ def column_letters(number: int) -> str:
 def epub(chapter: str | bytes, *, times: int = 1) -> bytes:
     """Pack a book whose only chapter is listed this many times."""
     chapters = '<itemref idref="c"/>' * times
-    return packed(
+    return pack_files(
         {
             "META-INF/container.xml": '<?xml version="1.0"?><container><rootfiles>'
             '<rootfile full-path="content.opf"/></rootfiles></container>',
@@ -144,7 +144,7 @@ def pptx(*, times: int = 1, table: str = "", picture: bytes | None = None) -> by
         files[name] = files[name].replace(b"<a:tc>", f"<a:tc {table}>".encode())
     if picture is not None:
         files["ppt/media/image1.png"] = picture
-    return packed(files)
+    return pack_files(files)
 
 
 # PDF
@@ -305,7 +305,7 @@ CORPUS: dict[str, dict[str, Make]] = {
         "sheet.xlsx": lambda: set_size(xlsx(" " * 300_000_000), "xl/worksheets/sheet1.xml", 100),
         "chapter.epub": lambda: set_size(epub(_LONG), "c.xhtml", 100),
         "too-long.docx": lambda: set_size(docx(paragraph("x")), "word/document.xml", 90_000_000),
-        "many.epub": lambda: packed({f"{number}": b"" for number in range(100_000)}),
+        "many.epub": lambda: pack_files({f"{number}": b"" for number in range(100_000)}),
     },
     "fonts": {
         "letters.pdf": long_letters,

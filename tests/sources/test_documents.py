@@ -71,7 +71,7 @@ def make_docx() -> bytes:
         '<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
         f'<Relationship Id="a" Type="{office}" Target="word/document.xml"/></Relationships>'
     )
-    return zipped({"[Content_Types].xml": kinds, "_rels/.rels": links, "word/document.xml": body})
+    return zip_files({"[Content_Types].xml": kinds, "_rels/.rels": links, "word/document.xml": body})
 
 
 def make_pptx() -> bytes:
@@ -109,10 +109,10 @@ def make_epub() -> bytes:
         '<item id="c" href="c.xhtml"/></manifest><spine><itemref idref="c"/></spine></package>'
     )
     chapter = "<html><body><p>Trams were common once.</p></body></html>"
-    return zipped({"META-INF/container.xml": container, "content.opf": content, "c.xhtml": chapter})
+    return zip_files({"META-INF/container.xml": container, "content.opf": content, "c.xhtml": chapter})
 
 
-def zipped(files: dict[str, str]) -> bytes:
+def zip_files(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in files.items():
@@ -181,8 +181,8 @@ BOMB = {"word/document.xml": "0" * 100_000_001}
         ("a.docx", lambda: b"\xd0\xcf\x11\xe0 old", "is encrypted, or of a version before 2007"),
         ("a.docx", lambda: b"no zip", "is not a readable DOCX document"),
         ("a.docx", lambda: make_docx()[:-40], "is not a readable DOCX document"),
-        ("a.docx", lambda: zipped(BOMB), "unpacks to more than 100 MB"),
-        ("a.xlsx", lambda: zipped({"x": "y"}), "is not a readable XLSX document"),
+        ("a.docx", lambda: zip_files(BOMB), "unpacks to more than 100 MB"),
+        ("a.xlsx", lambda: zip_files({"x": "y"}), "is not a readable XLSX document"),
     ],
 )
 def test_unreadable_documents_are_named_with_the_reason(
@@ -200,7 +200,7 @@ def office(name: str, **parts: str) -> bytes:
     files = {f"word/{part}.xml": f"<w:{part} {space}>{text}</w:{part}>" for part, text in parts.items()}
     files["word/document.xml"] = f"<w:document {space}><w:body>{name}</w:body></w:document>"
     with zipfile.ZipFile(io.BytesIO(make_docx())) as packed:
-        return zipped({**{entry: packed.read(entry).decode() for entry in packed.namelist()}, **files})
+        return zip_files({**{entry: packed.read(entry).decode() for entry in packed.namelist()}, **files})
 
 
 def run_of(text: str, properties: str = "") -> str:
@@ -327,7 +327,7 @@ def sheet(rows: Sequence[Sequence[Any]], **formats: str) -> Any:
     return book
 
 
-def saved(book: Any) -> bytes:
+def save_book(book: Any) -> bytes:
     """Save a workbook and return the bytes of the file."""
     buffer = io.BytesIO()
     book.save(buffer)
@@ -344,7 +344,7 @@ def test_spreadsheets_keep_their_values(tmp_path: Path) -> None:
         ["Tests", None, None, None, None, None, None, None, 1.0],
     ]
     book = sheet(rows, E4="00000", F4="0%", I5="0.00")
-    lines = read(tmp_path, "a.xlsx", saved(book)).text.strip().splitlines()
+    lines = read(tmp_path, "a.xlsx", save_book(book)).text.strip().splitlines()
     assert lines == [
         "| Progress |  |  |  |  |  |  |  |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -361,13 +361,13 @@ def test_hidden_spreadsheet_parts_are_omitted_and_named(tmp_path: Path) -> None:
     book.active.column_dimensions["B"].hidden = True
     book.create_sheet("Salaries").append(["Ann", 90_000])
     book["Salaries"].sheet_state = "hidden"
-    source = read(tmp_path, "a.xlsm", saved(book))
+    source = read(tmp_path, "a.xlsm", save_book(book))
     assert source.text.strip().splitlines() == ["| a |", "| --- |", "| e |"]
     assert source.unread == "hidden sheet Salaries; 4 hidden cells"
 
 
 def test_formulas_without_a_cached_result_are_shown_as_text(tmp_path: Path) -> None:
-    source = read(tmp_path, "a.xlsx", saved(sheet([["a", "b", "sum"], [2, 3, "=A2+B2"]])))
+    source = read(tmp_path, "a.xlsx", save_book(sheet([["a", "b", "sum"], [2, 3, "=A2+B2"]])))
     assert "| 2 | 3 | =A2+B2 |" in source.text
     assert source.unread == "results of 1 formula: open and save it to have them"
 

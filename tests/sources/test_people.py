@@ -169,7 +169,7 @@ SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 
 
 @pytest.fixture
-def waits() -> Iterator[tuple[Stage, str]]:
+def waiting_run() -> Iterator[tuple[Stage, str]]:
     """Start a server with a run that waits for a person and has a text and an image as sources."""
     with staged(lambda: Service(store=MemoryStore(), model=FunctionModel(debater))) as stage:
         options = {
@@ -183,9 +183,9 @@ def waits() -> Iterator[tuple[Stage, str]]:
         yield stage, run_id
 
 
-def test_http_requests_list_sources_and_serve_their_texts(waits: tuple[Stage, str]) -> None:
+def test_http_requests_list_sources_and_serve_their_texts(waiting_run: tuple[Stage, str]) -> None:
     """The request has name, size and kind. The text or the image is served on demand, and no other file is."""
-    stage, run_id = waits
+    stage, run_id = waiting_run
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
     text, image = request["sources"]
     assert (text["name"], text["characters"], "text" in text) == ("notes/a.md", 18, False)
@@ -200,12 +200,12 @@ def test_http_requests_list_sources_and_serve_their_texts(waits: tuple[Stage, st
     assert stage.get(f"/runs/{run_id}/sources/notes/a.md").status_code == 404
 
 
-def test_the_page_for_a_person_lists_the_sources(waits: tuple[Stage, str]) -> None:
+def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str]) -> None:
     """The list is folded and escaped, and has the image.
 
     The page behind a link shows the same and gives no other access.
     """
-    stage, run_id = waits
+    stage, run_id = waiting_run
     path = stage.post(f"/runs/{run_id}/links", {"seconds": 60}).json()["page"]
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
         page = person.get(path).text

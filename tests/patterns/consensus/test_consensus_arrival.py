@@ -97,7 +97,7 @@ async def test_answers_are_emitted_as_they_arrive(phase: str) -> None:
     gates["cy"].set()
     async for event in handle:
         if getattr(event, "phase", phase) == phase and getattr(event, "kind", "") == kinds[phase]:
-            agents.append(_who(event))
+            agents.append(_agent_of(event))
             if len(agents) == 1:
                 gates["ann"].set()
             else:
@@ -110,7 +110,7 @@ async def test_answers_are_emitted_as_they_arrive(phase: str) -> None:
     assert [ballot.voter for ballot in output.ballots] == list(THREE)
 
 
-def _who(event: Any) -> str:
+def _agent_of(event: Any) -> str:
     agent = getattr(event, "agent", None) or getattr(getattr(event, "critique", None), "critic", None)
     return str(agent or event.ballot.voter)
 

@@ -274,7 +274,7 @@ def test_predicate_can_end_the_rounds() -> None:
 # Confidence
 
 
-def voting(confidence: dict[int, float], choice: str = "bob") -> Any:
+def voting_model(confidence: dict[int, float], choice: str = "bob") -> Any:
     """Create a model whose agents all vote for `choice`, with a confidence per round."""
 
     def answer(call: Call) -> Any:
@@ -291,7 +291,7 @@ def test_confident_agents_end_the_rounds(enough: float, rounds: int) -> None:
     """Agents are polled after each round except the last, and the poll that ends the rounds also serves as the vote."""
     calls: list[Call] = []
     debate = plan(max_rounds=3, convergence=None, confidence=enough)
-    result = debate.run_sync(TASK, model=model(voting({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
+    result = debate.run_sync(TASK, model=model(voting_model({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
     check_emitted(result)
     output = result.output
     assert len(output.rounds) == rounds

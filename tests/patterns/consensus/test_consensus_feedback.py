@@ -130,7 +130,7 @@ async def test_each_debate_counts_once() -> None:
 # Positions, personas, points
 
 
-def turning(call: Call) -> Any:
+def answer_with_changes(call: Call) -> Any:
     """Let ann reverse her position, bob qualify his, and cy keep his; ann's critique helps bob win."""
     if call.phase == "revision":
         positions = {"ann": ("yes", "no"), "bob": ("yes", "yes, in cities"), "cy": ("yes", "yes")}
@@ -144,7 +144,9 @@ def turning(call: Call) -> Any:
 async def test_positions_and_changes_of_mind_are_stored() -> None:
     """Positions are stored by round in declared order, with the change from the agent's previous position."""
     archive = Archive()
-    output = (await plan(max_rounds=2, convergence=None, archive=archive).run(TASK, model=model(turning))).output
+    output = (
+        await plan(max_rounds=2, convergence=None, archive=archive).run(TASK, model=model(answer_with_changes))
+    ).output
     assert output.feedback is not None
     stated = [(one.agent, one.round, one.answer) for one in output.feedback.positions]
     assert stated == [
@@ -169,7 +171,7 @@ async def test_persona_records_add_up() -> None:
     debate = plan(max_rounds=2, convergence=None, archive=archive)
 
     def answer(call: Call) -> Any:
-        return ProviderFailed("down") if call == Call("critique", "cy", 1, "ann") else turning(call)
+        return ProviderFailed("down") if call == Call("critique", "cy", 1, "ann") else answer_with_changes(call)
 
     for _ in range(2):
         await debate.run(TASK, model=model(answer))
@@ -186,7 +188,7 @@ async def test_persona_records_add_up() -> None:
 async def test_points_are_helpful_if_their_target_wins() -> None:
     """The target revised its proposal and won with consensus, and every point counts."""
     archive = Archive()
-    await plan(max_rounds=1, archive=archive).run(TASK, model=model(turning))
+    await plan(max_rounds=1, archive=archive).run(TASK, model=model(answer_with_changes))
     patterns = await archive.critique_patterns.successful(limit=9)
     assert list(patterns) == [
         CritiquePattern(issue="bob is vague", suggestion="say more on bob", successes=2, uses=2),
@@ -205,7 +207,7 @@ async def test_points_without_a_revision_are_not_helpful() -> None:
     archive = Archive()
 
     def answer(call: Call) -> Any:
-        return ProviderFailed("down") if call == Call("revision", "bob", 1) else turning(call)
+        return ProviderFailed("down") if call == Call("revision", "bob", 1) else answer_with_changes(call)
 
     output = (await plan(max_rounds=1, archive=archive).run(TASK, model=model(answer))).output
     assert (output.winner, output.outcome) == ("bob", "consensus")
@@ -221,8 +223,8 @@ async def test_next_debate_reads_earlier_outcomes() -> None:
     archive = Archive()
     debate = plan(max_rounds=1, convergence=None, archive=archive)
     calls: list[Call] = []
-    first = (await debate.run(TASK, model=model(turning))).output
-    second = (await debate.run("How can rents be lower?", model=model(turning, calls=calls))).output
+    first = (await debate.run(TASK, model=model(answer_with_changes))).output
+    second = (await debate.run("How can rents be lower?", model=model(answer_with_changes, calls=calls))).output
     assert [skipped.source for skipped in first.context.skipped] == ["history", "patterns", "research"]
     assert [past.task for past in second.context.past_debates] == [TASK]
     assert second.context.past_debates[0].answer == first.answer
@@ -269,11 +271,11 @@ async def test_history_limit_bounds_the_context(limit: int) -> None:
     assert reasons == ({"history_limit is 0"} if limit == 0 else set())
 
 
-def _wordy(task: str, ctx: Context) -> str:
+def _write_long_text(task: str, ctx: Context) -> str:
     return "word " * 5_000
 
 
-async def _looked_up(task: str) -> str:
+async def _look_up(task: str) -> str:
     await asyncio.sleep(0)
     return f" Vienna builds. ({task}, \ud83d)\0 "
 
@@ -292,11 +294,11 @@ LOOKED_UP = [
     Research("none", None, None, ["none was asked for"]),
     Research("text", lambda task, ctx: f"{task}: {ctx.block}", f"{TASK}: plan-context"),
     Research("of the task alone", lambda task: f"on {task}", f"on {TASK}"),
-    Research("async", _looked_up, f"Vienna builds. ({TASK}, \ufffd)"),
+    Research("async", _look_up, f"Vienna builds. ({TASK}, \ufffd)"),
     Research("another value", lambda task: ["Vienna"], "['Vienna']"),
     Research("nothing", lambda task: None, None, ["nothing was found"]),
     Research("blank", lambda task: " \n", None, ["nothing was found"]),
-    Research("too much", _wordy, ("word " * 5_000)[:20_000], ["cut after 20,000 of its 24,999 characters"]),
+    Research("too much", _write_long_text, ("word " * 5_000)[:20_000], ["cut after 20,000 of its 24,999 characters"]),
     Research("it raises", lambda task: 1 / 0, None, ["ZeroDivisionError: division by zero"]),
 ]
 
@@ -355,7 +357,7 @@ async def raise_trouble() -> Any:
     raise Trouble("disk\nfull")
 
 
-async def hangs() -> Any:
+async def never_return() -> Any:
     """Never return, like a store that hangs."""
     await asyncio.Event().wait()
 
@@ -381,13 +383,13 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(
-    ("act", "reason"), [(raise_trouble, "Trouble: disk\\nfull"), (hangs, "no answer within 0.01 s")]
+    ("act", "reason"), [(raise_trouble, "Trouble: disk\\nfull"), (never_return, "no answer within 0.01 s")]
 )
 def test_failing_stores_affect_only_their_own_part(part: str, act: Callable[[], Any], reason: str) -> None:
     """The answer is the same as without an archive; the failure is reported, and the other parts are stored."""
     archive = broken_archive((part,), act)
-    result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(turning), seed=1)
-    plain = plan(max_rounds=1).run_sync(TASK, model=model(turning), seed=1)
+    result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(answer_with_changes), seed=1)
+    plain = plan(max_rounds=1).run_sync(TASK, model=model(answer_with_changes), seed=1)
     check_emitted(result)
     assert result.status == "complete"
     actual, expected = comparable(result.output), comparable(plain.output)
@@ -416,7 +418,7 @@ async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("act", [raise_trouble, hangs, return_nonsense])
+@pytest.mark.parametrize("act", [raise_trouble, never_return, return_nonsense])
 def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> None:
     """All stores of the archive fail in the same way."""
     result = plan(max_rounds=1, archive=broken_archive(PARTS, act)).run_sync(TASK, model=model())
@@ -428,7 +430,7 @@ def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> Non
     assert len(result.output.feedback.problems) == (1 if act is return_nonsense else 5)
 
 
-@pytest.mark.parametrize("act", [raise_trouble, hangs, return_nonsense])
+@pytest.mark.parametrize("act", [raise_trouble, never_return, return_nonsense])
 def test_votes_have_equal_weight_without_ratings(act: Callable[[], Any]) -> None:
     """The application's weights still apply, and the result states why ratings are missing."""
     archive = broken_archive(("ratings",), act)
@@ -468,7 +470,7 @@ def test_runs_cancelled_during_archiving_keep_their_answer() -> None:
 
 def test_limits_reached_during_archiving_keep_the_answer() -> None:
     """The run ends with the output so far, as with any other limit."""
-    archive = Archive(personas=Failing(hangs))
+    archive = Archive(personas=Failing(never_return))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
     check_emitted(result)
@@ -513,7 +515,7 @@ async def test_debates_without_a_vote_count_are_not_archived() -> None:
     archive = Archive()
     with pytest.raises(NoProposals):
         await plan(archive=archive).run(TASK, model=model(lambda _: ProviderFailed("down")))
-    result = await plan(archive=archive, timeout=0.01).run(TASK, model=model(lambda _: hangs()))
+    result = await plan(archive=archive, timeout=0.01).run(TASK, model=model(lambda _: never_return()))
     assert result.output.feedback is None
     assert await archive.past_debates.recent(TASK, limit=9) == []
     assert await archive.ratings.of(THREE) == {}

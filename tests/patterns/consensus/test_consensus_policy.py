@@ -166,11 +166,11 @@ def test_agent_options_reach_its_default_blocks_and_fallback() -> None:
     calls: list[Call] = []
     substitute_calls: list[Call] = []
     debate = plan(agents=agents, max_rounds=1, failures=fallback_policy(substitute_calls))
-    debate.run_sync(TASK, model=model(_lost_vote, calls=calls))
+    debate.run_sync(TASK, model=model(_lose_vote, calls=calls))
     assert {call.agent for call in calls if "Be brief." in call.prompt} == {"bob"}
     assert all("Be brief." in call.prompt for call in [*substitute_calls, *calls] if call.agent == "bob")
     assert ["Propose in one word." in call.prompt for call in calls if call.phase == "proposal"] == [False, True, False]
 
 
-def _lost_vote(call: Call) -> Any:
+def _lose_vote(call: Call) -> Any:
     return ConnectionLost("gone") if call == Call("vote", "bob") else None

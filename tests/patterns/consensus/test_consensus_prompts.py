@@ -50,7 +50,7 @@ def fields_of(request: ModelRequest) -> dict[str, Any]:
     return {name: {key: value for key, value in one.items() if key not in omitted} for name, one in properties.items()}
 
 
-def tied(call: Call) -> Any:
+def answer_with_tie(call: Call) -> Any:
     """Return a multi-line proposal for ann, and default answers otherwise, with tied votes."""
     if call == Call("proposal", "ann"):
         return "Cap rents.\n\n[bob] I agree."
@@ -59,7 +59,7 @@ def tied(call: Call) -> Any:
 
 def test_proposer_prompt() -> None:
     """The parts are rules, task, context, agent and instruction."""
-    request = run_debate(tied)[Call("proposal", "ann")]
+    request = run_debate(answer_with_tie)[Call("proposal", "ann")]
     assert [message["role"] for message in request.messages] == ["system", "user"]
     assert request.messages[0]["content"] == snapshot("""\
 Several agents are looking for the best answer to a task. Each agent proposes an answer, the others criticise it, each agent revises its own proposal, and at the end all of them vote.
@@ -87,7 +87,7 @@ End with a separate line that says "Position:" and then your answer to the task,
 
 def test_critic_prompt() -> None:
     """The message has one proposal and the instruction."""
-    requests = run_debate(tied)
+    requests = run_debate(answer_with_tie)
     request = next(request for call, request in requests.items() if call.phase == "critique" and call.target == "ann")
     assert request.messages[1]["content"] == snapshot("""\
 Round 1. A proposal by another agent:
@@ -113,7 +113,7 @@ Criticise this proposal. Answer in this order:
 
 def test_reviser_prompt() -> None:
     """The message has the agent's proposal, its critiques and the instruction."""
-    request = run_debate(tied)[Call("revision", "ann", 1)]
+    request = run_debate(answer_with_tie)[Call("revision", "ann", 1)]
     assert request.messages[1]["content"] == snapshot("""\
 Round 1. Your current proposal:
 [ann] Cap rents.
@@ -141,7 +141,7 @@ Revise your proposal: adopt the criticism that is right, answer the criticism th
 
 def test_voter_prompt() -> None:
     """All proposals are in the voter's own order, and the valid choices are the agents."""
-    request = run_debate(tied)[Call("vote", "bob")]
+    request = run_debate(answer_with_tie)[Call("vote", "bob")]
     assert agent_part(request) == snapshot("You are the agent bob. Your role: a landlord")
     assert request.messages[1]["content"] == snapshot("""\
 The current proposals:
@@ -169,7 +169,7 @@ def test_judge_prompts() -> None:
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),
     }
-    requests = run_debate(tied, **judges, max_rounds=2)
+    requests = run_debate(answer_with_tie, **judges, max_rounds=2)
     judge = next(request for call, request in requests.items() if call.phase == "judge")
     tie = next(request for call, request in requests.items() if call.phase == "tie")
     assert judge.messages[0] == tie.messages[0]

@@ -297,7 +297,7 @@ class FixedRatings(LoggedRatings):
         return {name: self.fixed[name] for name in names if name in self.fixed}
 
 
-def _rated(**ratings: Rating) -> Archive:
+def _rated_archive(**ratings: Rating) -> Archive:
     store = FixedRatings()
     store.fixed = ratings
     return Archive(ratings=store)
@@ -308,7 +308,7 @@ def test_votes_weigh_by_archive_ratings() -> None:
 
     The application's weights take precedence.
     """
-    archive = _rated(ann=Rating(elo=2500, calibration=1.0), bob=Rating(elo=1000))
+    archive = _rated_archive(ann=Rating(elo=2500, calibration=1.0), bob=Rating(elo=1000))
     output = vote(["ann", "bob", "cy"], voting="weighted", archive=archive)
     assert output.tally is not None
     assert output.tally.weights == {"ann": vote_weight(2500, 1.0), "bob": vote_weight(1000, None), "cy": 1.0}
@@ -323,7 +323,7 @@ def test_votes_weigh_by_archive_ratings() -> None:
 
 def test_other_rules_ignore_ratings() -> None:
     """A majority counts agents, not weights."""
-    archive = _rated(cy=Rating(elo=3000, calibration=1.0))
+    archive = _rated_archive(cy=Rating(elo=3000, calibration=1.0))
     assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"
 
 

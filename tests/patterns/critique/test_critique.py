@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ABSENT = {"claim": "It says 60 days.", "kind": "false", "place": "within 60 days of the end"}
 
 
-def failing(part: str, **options: Any) -> FunctionModel:
+def failing_model(part: str, **options: Any) -> FunctionModel:
     """Return the tests' model, failing in blocks whose names contain `part`."""
     inner = model_of(**options)
 
@@ -170,8 +170,8 @@ def test_answer_in_the_input_overrides_the_option() -> None:
 def test_run_needs_one_working_critic() -> None:
     """An unchecked answer must never be presented as checked."""
     with pytest.raises(QuorumLost):
-        run_critique(failing("-critic-"), answer=ANSWER)
-    raw = run_critique(failing("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
+        run_critique(failing_model("-critic-"), answer=ANSWER)
+    raw = run_critique(failing_model("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output
     assert (raw.status, raw.outcome, [loss.name for loss in raw.losses]) == ("degraded", "revised", ["ann"])
     assert raw.answer.startswith("Incomplete: ann did not answer")
 
@@ -191,7 +191,7 @@ def test_runs_that_reach_a_limit_keep_their_entries(calls: int) -> None:
 
 def test_answer_is_marked_as_unchecked_if_the_judge_fails() -> None:
     """The claims remain, but have no rulings."""
-    result = run_critique(failing("-judge"), answer=ANSWER)
+    result = run_critique(failing_model("-judge"), answer=ANSWER)
     raw = result.output
     assert (raw.status, raw.outcome, raw.stop_reason, result.status) == ("no_verdict", None, "not_ruled", "no_verdict")
     assert raw.answer.startswith("Incomplete: the judge did not answer")
@@ -201,11 +201,11 @@ def test_answer_is_marked_as_unchecked_if_the_judge_fails() -> None:
 def test_failing_authors_leave_no_answer_or_no_revision() -> None:
     """Without an answer there is nothing to check, and without a revision the answer is rejected."""
     with pytest.raises(QuorumLost):
-        run_critique(failing("-author"))
-    raw = run_critique(failing("-author"), answer=ANSWER).output
+        run_critique(failing_model("-author"))
+    raw = run_critique(failing_model("-author"), answer=ANSWER).output
     assert (raw.outcome, raw.status, raw.answer) == ("rejected", "degraded", None)
     with pytest.raises(ProviderFailed):
-        run_critique(failing("-author"), answer=ANSWER, failures=FailurePolicy(on_failure="fail"))
+        run_critique(failing_model("-author"), answer=ANSWER, failures=FailurePolicy(on_failure="fail"))
 
 
 def test_empty_answers_are_not_criticized() -> None:
@@ -269,9 +269,9 @@ def test_fallback_model_replaces_a_failed_critic_or_author() -> None:
     from flowdebate import StandIn
 
     policy = FailurePolicy(on_failure=StandIn(model_of()))
-    raw = run_critique(failing("rent-critic-Ada"), failures=policy, answer=ANSWER).output
+    raw = run_critique(failing_model("rent-critic-Ada"), failures=policy, answer=ANSWER).output
     assert (raw.outcome, [loss.instead for loss in raw.losses]) == ("revised", ["stand_in"])
-    raw = run_critique(failing("rent-author"), failures=policy).output
+    raw = run_critique(failing_model("rent-author"), failures=policy).output
     assert (raw.outcome, [loss.instead for loss in raw.losses]) == ("revised", ["stand_in", "stand_in"])
 
 

@@ -29,7 +29,7 @@ class Unspeakable(Exception):
         raise Sabotage("__str__")
 
 
-def _raising(error: BaseException) -> Any:
+def _raising_block(error: BaseException) -> Any:
     def block(value: object, ctx: Context) -> Any:
         raise error
 
@@ -42,11 +42,11 @@ async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
     failure = KeyError("mine")
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
-        options["debaters"] = [Debater("anna", "for", block=_raising(failure)), SIDES[1]]
+        options["debaters"] = [Debater("anna", "for", block=_raising_block(failure)), SIDES[1]]
     elif role == "terminate_when":
-        options[role] = lambda ctx: _raising(failure)(None, ctx)
+        options[role] = lambda ctx: _raising_block(failure)(None, ctx)
     else:
-        options[role] = _raising(failure)
+        options[role] = _raising_block(failure)
     model = FunctionModel(lambda request: VERDICT if request.output else "said")
     with pytest.raises(KeyError) as caught:
         await debate(name="rent", **options).run(QUESTION, model=model)
@@ -57,7 +57,7 @@ async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
 async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
     """The exception's `__str__` raises, so the audit trail records the type instead."""
     failure = Unspeakable()
-    rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising(failure)), SIDES[1]])
+    rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising_block(failure)), SIDES[1]])
     handle = rent.start(QUESTION, model=ScriptedModel())
     with pytest.raises(Unspeakable) as caught:
         await handle

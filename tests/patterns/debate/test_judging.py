@@ -226,7 +226,7 @@ def _panel(*models: Any, **options: Any) -> JudgeOptions:
     return JudgeOptions(panel=models, **options)
 
 
-def _steady(winner: str) -> FunctionModel:
+def _steady_judge(winner: str) -> FunctionModel:
     model = _scoring_model(lambda order, _: {side: 80 if side == winner else 20 for side in order})
     model.name = f"judge-{winner}"
     return model
@@ -234,7 +234,9 @@ def _steady(winner: str) -> FunctionModel:
 
 def test_panels_have_a_ballot_per_model_and_view() -> None:
     """Two models with both orders cast four ballots; the verdict reports their effective number."""
-    options = _panel(_steady("for"), _steady("for"), _steady("against"), schedule="swap", decided_by="vote")
+    options = _panel(
+        _steady_judge("for"), _steady_judge("for"), _steady_judge("against"), schedule="swap", decided_by="vote"
+    )
     verdict = _run_debate(_biased_judge(0), judge=options).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.scores == pytest.approx({"for": 2 / 3, "against": 1 / 3})
@@ -243,21 +245,21 @@ def test_panels_have_a_ballot_per_model_and_view() -> None:
     assert verdict.judging.effective_n == pytest.approx(2 / (1 + 0.4375))
 
 
-def _down(_: ModelRequest) -> ModelResponse:
+def _fail(_: ModelRequest) -> ModelResponse:
     raise ModelUnavailable("down")
 
 
 def test_panels_with_a_quorum_continue_without_a_failed_model() -> None:
     """With `quorum=1`, a model whose provider fails is excluded and recorded; by default, two must answer."""
-    down = FunctionModel(_down, name="down")
-    result = _run_debate(_biased_judge(0), judge=_panel(_steady("for"), down, quorum=1))
+    down = FunctionModel(_fail, name="down")
+    result = _run_debate(_biased_judge(0), judge=_panel(_steady_judge("for"), down, quorum=1))
     assert result.status == "degraded"
     assert result.raw.verdict.winner == "for"
     assert [ballot.problem is None for ballot in result.raw.verdict.judging.ballots] == [True, False]
     assert result.raw.verdict.judging.effective_n == 1
     assert [(failure.role, failure.instead) for failure in events(result, RoleFailed)] == [("judge", "skipped")]
-    assert _run_debate(_biased_judge(0), judge=_panel(_steady("for"), down)).status == "no_verdict"
-    three = _panel(_steady("for"), down, _steady("against"))
+    assert _run_debate(_biased_judge(0), judge=_panel(_steady_judge("for"), down)).status == "no_verdict"
+    three = _panel(_steady_judge("for"), down, _steady_judge("against"))
     result_without = _run_debate(_biased_judge(0), judge=three)
     assert (result_without.status, [loss.name for loss in result_without.raw.losses]) == ("degraded", ["down"])
     with pytest.raises(ModelUnavailable):
@@ -281,7 +283,9 @@ def test_unusable_ballots_are_excluded_and_recorded() -> None:
 def test_curtailed_votes_have_the_winner_of_the_full_vote(votes: list[str], seed: int) -> None:
     """Only ballots that could not change the winner are skipped."""
     results = [
-        _run_debate(_biased_judge(0), judge=_panel(*map(_steady, votes), decided_by="vote", curtail=curtail), seed=seed)
+        _run_debate(
+            _biased_judge(0), judge=_panel(*map(_steady_judge, votes), decided_by="vote", curtail=curtail), seed=seed
+        )
         for curtail in (False, True)
     ]
     complete, short = (result.raw.verdict for result in results)
@@ -341,7 +345,9 @@ def test_panels_can_be_created_as_blocks() -> None:
     """`create_judge_panel` builds a block for a debate that shares its transcript, and requires at least one model."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
-    panel = create_judge_panel(panel=[_steady("for"), _steady("against"), _steady("against")], **options)
+    panel = create_judge_panel(
+        panel=[_steady_judge("for"), _steady_judge("against"), _steady_judge("against")], **options
+    )
     assert _run_debate(_biased_judge(0), judge=panel, transcript=transcript).raw.verdict.winner == "against"
     with pytest.raises(ConfigurationError, match="`panel` must be at least one model"):
         create_judge_panel(panel=[], **options)

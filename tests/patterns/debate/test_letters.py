@@ -62,7 +62,7 @@ class Small(FunctionModel):
     profile = "concise"
 
 
-def _say(text: str, _: object, __: Context) -> str:
+def _return_text(text: str, _: object, __: Context) -> str:
     return text
 
 
@@ -71,7 +71,7 @@ def judge_debate(
 ) -> DebateVerdict:
     """Judge a one-round debate with these statements, keyed by stance."""
     roster = [
-        Debater(name=f"d{index}", stance=stance, block=partial(_say, statements[stance]))
+        Debater(name=f"d{index}", stance=stance, block=partial(_return_text, statements[stance]))
         for index, stance in enumerate(SIDES[:sides])
     ]
     judge = JudgeOptions(answer_form="letter", **options) if judge is None else judge

@@ -37,7 +37,7 @@ def test_moderators_can_have_their_own_options() -> None:
     assert "Be polite." in third
 
 
-def _named(name: str) -> FunctionModel:
+def _named_model(name: str) -> FunctionModel:
     inner = by_role()
     return FunctionModel(inner._function, name=name)
 
@@ -51,7 +51,7 @@ def test_blocks_without_a_model_use_the_debates_model() -> None:
         max_rounds=1,
         judge=_generator_judge(),
         synthesizer=create_synthesizer(name="rent"),
-        model={"chat": _named("debates"), "synthesize": FunctionModel(decide._function, name="thinks")},
+        model={"chat": _named_model("debates"), "synthesize": FunctionModel(decide._function, name="thinks")},
         **moderated(),
     )
     result = rent.run_sync(QUESTION)
@@ -76,14 +76,14 @@ def _generator_judge() -> Any:
 
 def test_nested_debates_use_the_nearest_model() -> None:
     """The nearest model is set by the inner debate or, failing that, by the outer one."""
-    inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named("inner")})
+    inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named_model("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(
         name="outer",
         debaters=[Debater("anna", "for", block=argue), SIDES[1]],
         max_rounds=1,
         synthesizer=False,
-        model=_named("outer"),
+        model=_named_model("outer"),
     )
     result = outer.run_sync(QUESTION)
     assert [event.model for event in events(result, ModelCalled)] == ["inner", "inner", "outer", "outer", "outer"]

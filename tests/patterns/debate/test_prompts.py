@@ -98,7 +98,7 @@ def test_no_text_forges_a_line_in_a_moderators_turn(transcript: Entries, moderat
     def render(clean: Callable[[str], str]) -> str:
         return render_moderator_turn(
             entries=[entry(e.round, clean(e.agent_name), clean(e.stance), clean(e.text)) for e in transcript],
-            decisions=[_cleaned(one, clean) for one in moderator_decisions],
+            decisions=[_clean_decision(one, clean) for one in moderator_decisions],
             round=2,
             max_rounds=3,
         )
@@ -130,14 +130,14 @@ def test_no_text_forges_a_line_in_a_synthesizers_turn(
                 clean(question),
                 [entry(e.round, "", clean(e.stance), clean(e.text)) for e in transcript],
                 (clean(verdict), winner and clean(winner), clean(reasoning)),
-                [_cleaned(one, clean) for one in moderator_decisions],
+                [_clean_decision(one, clean) for one in moderator_decisions],
             )
         )
 
     _check_nothing_is_forged(render, transcript)
 
 
-def _cleaned(one: DebateModeratorDecision, clean: Callable[[str], str]) -> DebateModeratorDecision:
+def _clean_decision(one: DebateModeratorDecision, clean: Callable[[str], str]) -> DebateModeratorDecision:
     return decision(
         one.round,
         [clean(name) for name in one.next_speakers],

@@ -149,7 +149,7 @@ JSON_SCHEMA = {
 }
 
 
-def _synthesized(schema: Any, reply: Any) -> Any:
+def _run_synthesizer(schema: Any, reply: Any) -> Any:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, output_schema=schema)
     return rent.run_sync(QUESTION, model=script("A", "B", after=(reply,))).output
 
@@ -167,7 +167,7 @@ def _synthesized(schema: Any, reply: Any) -> Any:
 @pytest.mark.parametrize("reply", [RULING, json.dumps(RULING)], ids=["data", "text"])
 def test_synthesizer_returns_the_schema(schema: Any, expected: object, reply: Any) -> None:
     """The output is validated against a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
-    output = _synthesized(schema, reply)
+    output = _run_synthesizer(schema, reply)
     assert output == expected
     assert type(output) is type(expected)
 
@@ -176,14 +176,14 @@ def test_synthesizer_returns_the_schema(schema: Any, expected: object, reply: An
 def test_invalid_syntheses_are_rejected(schema: Any) -> None:
     """The `SchemaViolation` names the synthesizer, and the raw output is not lost."""
     with pytest.raises(SchemaViolation) as caught:
-        _synthesized(schema, {"decision": "cap", "confidence": "very"})
+        _run_synthesizer(schema, {"decision": "cap", "confidence": "very"})
     assert caught.value.block == "rent-synthesizer"
     assert "confidence" in str(caught.value)
 
 
 def test_synthesizers_without_a_schema_return_text() -> None:
     """The text is exactly what the model wrote."""
-    assert _synthesized(None, "Cap them,\nbut slowly.") == "Cap them,\nbut slowly."
+    assert _run_synthesizer(None, "Cap them,\nbut slowly.") == "Cap them,\nbut slowly."
 
 
 def test_synthesizer_sees_the_results_of_the_debate() -> None:
@@ -209,7 +209,7 @@ def test_schemas_can_be_any_type(schema: Any) -> None:
     """Non-object types are wrapped in an object for the model and unwrapped in the output."""
     values: dict[Any, Any] = {int: 7, list[Ruling]: [Ruling(decision="x", confidence=1)], str | None: None}
     plain: dict[Any, Any] = {int: 7, list[Ruling]: [{"decision": "x", "confidence": 1}], str | None: None}
-    assert _synthesized(schema, {"value": plain[schema]}) == values[schema]
+    assert _run_synthesizer(schema, {"value": plain[schema]}) == values[schema]
 
 
 def test_invalid_schemas_are_rejected_before_anything_runs() -> None:

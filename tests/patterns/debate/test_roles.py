@@ -153,7 +153,7 @@ def test_synthesizers_without_a_schema_get_the_debates() -> None:
 def test_fallback_models_keep_the_debaters_options() -> None:
     """Only the failed model is replaced."""
     calls: list[RecordedCall] = []
-    failing = FunctionModel(lambda _: (_ for _ in ()).throw(_down()), name="lost")
+    failing = FunctionModel(lambda _: (_ for _ in ()).throw(_provider_failure()), name="lost")
     spare = FunctionModel(lambda request: calls.append(request) or "A.", name="spare")  # type: ignore[func-returns-value,arg-type]
     sides = [Debater("anna", "for", options=DebaterOptions(model=failing, instructions="Be brief.")), SIDES[1]]
     policy = FailurePolicy(on_failure=StandIn(spare))
@@ -161,7 +161,7 @@ def test_fallback_models_keep_the_debaters_options() -> None:
     assert "Be brief." in str(calls[0].messages)
 
 
-def _down() -> Exception:
+def _provider_failure() -> Exception:
     from flowdebate.errors import ProviderFailed
 
     return ProviderFailed("down", status=503)

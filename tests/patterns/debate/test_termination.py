@@ -69,7 +69,7 @@ def _check_trail(case: DebateCase, run: RunView) -> None:
     assert skipped <= len(unfinished) <= skipped + at_once * (run.status == "failed")
 
 
-def _most_calls(case: DebateCase) -> int:
+def _max_calls(case: DebateCase) -> int:
     """Return the maximum number of calls: moderator, turns (two in cross-examinations), judge and synthesizer."""
     moderated = case.options.get("moderator") is not None
     turns = (TURNS_EACH + 1) * len(case.roster) if moderated else len(case.roster)
@@ -88,7 +88,7 @@ def test_valid_debates_end_within_their_rounds(case: DebateCase) -> None:
     stances = {entry.stance for entry in run.transcript.entries}
     assert run.status == ("complete" if stances == set(case.stances) else "degraded" if stances else "no_verdict")
     assert 1 <= len(events(run, RoundStarted)) <= case.max_rounds
-    assert run.usage.calls <= _most_calls(case)
+    assert run.usage.calls <= _max_calls(case)
     _check_transcript(case, run)
     _check_trail(case, run)
     raw = run.raw
@@ -120,7 +120,7 @@ def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
     run = _run(case)
     assert run.status in {"complete", "degraded", "no_verdict", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
-    assert run.usage.calls <= TOOL_ROUNDS * _most_calls(case)
+    assert run.usage.calls <= TOOL_ROUNDS * _max_calls(case)
     assert isinstance(run.events[-1], RunFinished)
     _check_transcript(case, run)
     _check_trail(case, run)
