@@ -72,7 +72,7 @@ def measure_coverage(seed: int, studies: int, *, questions: int, clusters: int, 
 
 
 def simulate_martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float]:
-    """Return the mean gain over `revision`, and how often one is found, if a debate changes beliefs at random.
+    """Return the mean gain over `revision`, and how often one is found, if a debate improves no belief.
 
     Each question has a belief in the truth. Second thoughts draw from it, and the debate from one that has drifted,
     often as far as certainty, with the same mean (a martingale).

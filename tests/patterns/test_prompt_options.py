@@ -317,7 +317,7 @@ def test_instructions_alone_determine_the_form_of_a_turn(name: str, profile: str
 
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
-def test_explicit_length_applies_besides_instructions(name: str, profile: str) -> None:
+def test_explicit_length_applies_alongside_instructions(name: str, profile: str) -> None:
     """The application has set both options explicitly."""
     prompts = [
         str(request.messages)

@@ -23,7 +23,7 @@ LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab
 ATTEMPTS = st.integers(1, 3)
 BARE: dict[str, Any] = {"goal": "g", "labels": frozenset(), "max_attempts": 1}
 MOST = 6
-"""Maximum number of open tasks; no more are added, so that each has a long life."""
+"""Maximum number of open tasks; none are added beyond it, so each task lives longer."""
 
 MAY: dict[str, set[str]] = {
     "claim": {"pending"},
